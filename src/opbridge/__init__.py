@@ -1,0 +1,109 @@
+"""opbridge: run PyTorch models on inference engines that lack their operators, proved equal to PyTorch.
+
+Importing this package imports neither torch nor an engine; each public name is imported on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opbridge.bundle import Bundle
+    from opbridge.custom_node import custom_node
+    from opbridge.diagnose import Diagnosis, Finding
+    from opbridge.errors import (
+        BuildError,
+        CaptureError,
+        EngineError,
+        EngineNotInstalledError,
+        InputError,
+        OpbridgeError,
+        TranslationError,
+        UnsupportedOperatorError,
+        VerificationError,
+    )
+    from opbridge.load import load
+    from opbridge.operator import operator
+    from opbridge.pipeline import diagnose, export, verify
+    from opbridge.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
+    from opbridge.verification import Verification
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BuildError",
+    "Bundle",
+    "CaptureError",
+    "Diagnosis",
+    "EngineError",
+    "EngineNotInstalledError",
+    "Finding",
+    "InputError",
+    "OpbridgeError",
+    "Sample",
+    "TranslationError",
+    "UnsupportedOperatorError",
+    "Verification",
+    "VerificationError",
+    "__version__",
+    "body_for",
+    "custom_node",
+    "decomposition",
+    "diagnose",
+    "export",
+    "fake_for",
+    "load",
+    "operator",
+    "rewrite",
+    "translation",
+    "verify",
+]
+
+_HOMES = {
+    "Bundle": "bundle",
+    "Diagnosis": "diagnose",
+    "Finding": "diagnose",
+    "Sample": "spec",
+    "Verification": "verification",
+    "body_for": "spec",
+    "custom_node": "custom_node",
+    "decomposition": "spec",
+    "diagnose": "pipeline",
+    "export": "pipeline",
+    "fake_for": "spec",
+    "load": "load",
+    "operator": "operator",
+    "rewrite": "spec",
+    "translation": "spec",
+    "verify": "pipeline",
+}
+"""The module of each public name that is not an error."""
+
+
+class _Package(types.ModuleType):
+    """The module of this package, on which a function is not hidden by the submodule of the same name.
+
+    Importing ``opbridge.verify`` makes the import system set that module as the attribute ``verify`` of this package.
+    ``opbridge.verify`` must remain the function, so the assignment is dropped; ``from opbridge.verify import ...``
+    needs no attribute, and ``importlib.import_module("opbridge.verify")`` gives the module.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,37 @@
+"""Stage 4: change a model where an engine needs it, and say what was changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opbridge.engines.base import Engine
+from opbridge.passes.adaptation import Adaptation
+from opbridge.passes.cast_around_missing_types import CastAroundMissingTypesPass
+from opbridge.passes.inline_functions import InlineFunctionsPass
+from opbridge.probe import probe
+
+if TYPE_CHECKING:
+    from onnx_ir import Model
+
+__all__ = ["Adaptation", "adapt"]
+
+
+def adapt(model: Model, engine: Engine) -> tuple[Model, tuple[Adaptation, ...]]:
+    """The model as the engine needs it, and what was changed for that.
+
+    Args:
+        model: The model, which is not changed; its tensors are shared with the result.
+        engine: The engine, which is asked what it lacks.
+
+    Returns:
+        ``model`` itself and no adaptations where the engine takes it as it is, or where nothing here helps.
+    """
+    adapted, adaptations = model, ()
+    if model.functions and not engine.takes_functions:
+        inlined = InlineFunctionsPass()(model.clone())
+        adapted, adaptations = inlined.model, inlined.adaptations
+    if probe(adapted, engine):
+        cast = CastAroundMissingTypesPass(engine)(adapted.clone())
+        if cast.modified:
+            adapted, adaptations = cast.model, (*adaptations, *cast.adaptations)
+    return adapted, adaptations

@@ -1,0 +1,240 @@
+"""Function bodies: the ONNX functions that custom-domain nodes carry, so that they run in any engine.
+
+All bodies of a model are captured as one program, because that costs one pass through the exporter instead of one per
+operator. Its inputs are those of each body in turn, its outputs likewise; after translation it is cut into functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from opbridge.custom_ops import CustomCall, Slot
+from opbridge.errors import OpbridgeError, TranslationError
+
+__all__ = ["Bodies", "capture_bodies", "cut_into_functions"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bodies:
+    """The bodies of a model's custom nodes as one program.
+
+    Attributes:
+        program: Their graph as captured.
+        calls: Whose bodies they are, in the order of the program's inputs and outputs.
+    """
+
+    program: torch.export.ExportedProgram
+    calls: tuple[CustomCall, ...]
+
+
+class _SideBySide(torch.nn.Module):
+    """Runs the body of each call on its own inputs."""
+
+    def __init__(self, calls: Sequence[CustomCall]) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def forward(self, *groups: tuple[Any, ...]) -> tuple[Any, ...]:
+        results: list[Any] = []
+        for call, values in zip(self._calls, groups, strict=True):
+            result = _body(call)(*call.arguments(values))
+            results.extend(result if isinstance(result, (tuple, list)) else (result,))
+        return tuple(results)
+
+
+def _body(call: CustomCall) -> Any:
+    return getattr(call.spec.function, "body", call.spec.function)
+
+
+def capture_bodies(calls: Sequence[CustomCall]) -> Bodies:
+    """Capture the bodies for any sizes where the code allows it, otherwise for the sizes of the model.
+
+    Every use of an operator that a captured body does not fit gets a body of its own: ``calls`` are split, and the
+    nodes retargeted.
+
+    Raises:
+        TranslationError: A body can't be captured; names the operator and its declaration.
+    """
+    generic = _capture(calls, any_size=True)
+    if generic is None:
+        for call in calls:
+            if _capture([call], any_size=True) is None:
+                call.any_size = False
+        split = [part for call in calls for part in ([call] if call.any_size else call.split_by_size())]
+    else:
+        fits = _fitting(generic, calls)
+        if all(fits):
+            return Bodies(generic, tuple(calls))
+        split = [
+            part for call, fit in zip(calls, fits, strict=True) for part in ([call] if fit else call.split_by_size())
+        ]
+    program = _capture(split, any_size=False)
+    if program is None:
+        raise _failure(split)
+    return Bodies(program, tuple(split))
+
+
+def _capture(calls: Sequence[CustomCall], any_size: bool) -> torch.export.ExportedProgram | None:
+    """The program of the bodies, or None if one of them can't be captured so."""
+    groups = tuple(tuple(_example(value) for value in call.examples) for call in calls)
+    shapes = tuple(tuple(_dimensions(value, any_size and call.any_size) for value in call.examples) for call in calls)
+    try:
+        with torch.no_grad():
+            return torch.export.export(_SideBySide(calls), groups, dynamic_shapes=(shapes,), strict=False)
+    except OpbridgeError:
+        raise
+    except Exception as error:
+        if not any_size:
+            for call in calls:
+                if len(calls) == 1:
+                    raise _failure(calls, error) from error
+                _capture([call], any_size)
+        return None
+
+
+def _failure(calls: Sequence[CustomCall], error: Exception | None = None) -> TranslationError:
+    call = calls[0]
+    reason = next((line for line in str(error).splitlines() if line.strip()), "") if error else ""
+    return TranslationError(
+        f"The body of {call.domain}::{call.name} at {call.spec.source} can't be captured: "
+        f"{type(error).__name__ if error else 'error'}: {reason}",
+        fix="write the body with torch operators only, without reading a tensor's contents in Python; or give another "
+        "body with its .set_body or with opbridge.body_for.",
+        details=str(error),
+    )
+
+
+def _example(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        sizes = [_size(size, axis) for axis, size in enumerate(value.shape)]
+        return torch.empty(sizes, dtype=value.dtype)
+    return _size(value, 0) if isinstance(value, torch.SymInt) else value
+
+
+def _size(size: Any, axis: int) -> int:
+    """A concrete size for a dimension: the example's, or for one that depends on the data a small number."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return int(size.node.hint) if size.node.has_hint() else 3 + axis  # type: ignore[arg-type]
+
+
+def _dimensions(value: Any, any_size: bool) -> Any:
+    if isinstance(value, torch.SymInt):
+        return torch.export.Dim.DYNAMIC
+    if not isinstance(value, torch.Tensor):
+        return None
+    return {
+        axis: torch.export.Dim.AUTO
+        for axis, size in enumerate(value.shape)
+        if isinstance(size, torch.SymInt) or (any_size and size > 1)
+    }
+
+
+def _placeholders(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    names = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+
+
+def _fitting(program: torch.export.ExportedProgram, calls: Sequence[CustomCall]) -> list[bool]:
+    """Per call: whether its captured body takes the sizes of every use."""
+    values = iter(node.meta["val"] for node in _placeholders(program))
+    fits = []
+    for call in calls:
+        captured = [next(values) for _ in call.examples]
+        fits.append(all(_fits(captured, site) for site in call.sites))
+    return fits
+
+
+def _fits(captured: Sequence[Any], site: Sequence[Any]) -> bool:
+    bound: dict[str, str] = {}
+    for mine, theirs in zip(captured, site, strict=True):
+        if not isinstance(mine, torch.Tensor):
+            continue
+        for size, actual in zip(mine.shape, theirs.shape, strict=True):
+            expected = str(size)
+            if isinstance(size, torch.SymInt) and expected.isidentifier():
+                expected = bound.setdefault(expected, str(actual))
+            if not (isinstance(size, torch.SymInt) and not str(size).isidentifier()) and expected != str(actual):
+                return False
+    return True
+
+
+def cut_into_functions(model: ir.Model, bodies: Bodies) -> list[ir.Function]:
+    """Cut the translated program of the bodies into one ONNX function per call."""
+    inputs, outputs = iter(list(model.graph.inputs)), iter(list(model.graph.outputs))
+    functions = []
+    for call in bodies.calls:
+        own_inputs = [next(inputs) for _ in call.examples]
+        own_outputs = [next(outputs) for _ in range(call.outputs)]
+        graph = ir.convenience.extract(model.graph, own_inputs, own_outputs)
+        functions.append(_function(graph, call, model.opset_imports))
+    return functions
+
+
+def _function(graph: ir.Graph, call: CustomCall, opset_imports: Any) -> ir.Function:
+    for value in list(graph.initializers.values()):
+        constant = ir.Node(
+            "", "Constant", [], [ir.AttrTensor("value", value.const_value)], name=f"constant_{value.name}"
+        )
+        constant.outputs[0].name = f"{value.name}_constant"
+        constant.outputs[0].dtype = value.dtype
+        constant.outputs[0].shape = value.shape
+        graph.insert_before(graph[0], constant)
+        value.replace_all_uses_with(constant.outputs[0], replace_graph_outputs=True)
+    graph.initializers.clear()
+    present = list(graph.inputs)
+    aligned = [ir.Value(name=f"absent_{i}") if v is None else v for i, v in enumerate(call.onnx_inputs(present))]
+    graph.inputs.clear()
+    graph.inputs.extend(aligned)
+    _name_interface(graph, call)
+    used = {node.domain for node in ir.traversal.RecursiveGraphIterator(graph)} | {""}
+    graph.opset_imports.clear()
+    graph.opset_imports.update({domain: opset_imports.get(domain, 1) for domain in sorted(used)})
+    return ir.Function(call.domain, call.name, call.function_overload, graph=graph, attributes=[])
+
+
+def _name_interface(graph: ir.Graph, call: CustomCall) -> None:
+    """Name the function's inputs as the operator's arguments, and its outputs in order."""
+    taken = {output.name for node in ir.traversal.RecursiveGraphIterator(graph) for output in node.outputs}
+    names = [argument.name for argument in call.overload._schema.arguments]
+    slots = [i for i, item in enumerate(call.template) if isinstance(item, Slot) or item is None]
+    if len(slots) == len(graph.inputs):
+        for value, index in zip(graph.inputs, slots, strict=True):
+            value.name = names[index] if names[index] not in taken else f"{names[index]}_in"
+
+
+def name_overloads(calls: Sequence[CustomCall]) -> None:
+    """Give the calls of one operator that need different bodies different overload names, readable and stable."""
+    for group in _grouped(calls):
+        for call, name in zip(group, _overload_names(group), strict=True):
+            call.function_overload = name
+
+
+def _grouped(calls: Sequence[CustomCall]) -> Iterator[list[CustomCall]]:
+    groups: dict[tuple[str, str], list[CustomCall]] = {}
+    for call in calls:
+        groups.setdefault((call.domain, call.name), []).append(call)
+    yield from groups.values()
+
+
+def _overload_names(group: Sequence[CustomCall]) -> list[str]:
+    if len(group) == 1:
+        return [""]
+    names = ["_".join(_type_name(value) for value in call.examples) or "none" for call in group]
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if names.count(name) == 1 else f"{name}_{seen[name]}")
+    return result
+
+
+def _type_name(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__.lower()
+    return f"{str(value.dtype).removeprefix('torch.')}_{value.dim()}d"

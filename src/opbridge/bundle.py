@@ -1,0 +1,433 @@
+"""The bundle: a folder with a model, what is known about it, and the proof that it is right.
+
+::
+
+    model.onnx  ...      the model's files, each listed with its sha256
+    bundle.json          the manifest: byte-identical for identical input, no path of this machine
+    verification.json    what the last verification found (side file: may be absent, is replaced as a whole)
+    sources.json         where the entry and the nodes come from (side file, holds paths of this machine)
+
+A bundle appears whole, by renaming a temporary sibling folder. Nothing here imports torch or an engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import json
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from opbridge.engines.base import TensorSpec
+from opbridge.errors import InputError
+
+__all__ = [
+    "FORMAT",
+    "MANIFEST",
+    "SOURCES",
+    "VERIFICATION",
+    "Bundle",
+    "check_destination",
+    "read_bundle",
+    "to_json",
+    "write_bundle",
+    "write_side_file",
+]
+
+FORMAT = 1
+"""The format of bundles that this version writes, and the only one it reads."""
+
+MANIFEST = "bundle.json"
+VERIFICATION = "verification.json"
+SOURCES = "sources.json"
+SIDE_FILES = (VERIFICATION, SOURCES)
+
+_CHUNK = 4 << 20
+_REQUIRED = {"format": int, "opbridge": str, "models": list, "inputs": list, "outputs": list, "files": dict}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """A bundle on disk.
+
+    Attributes:
+        path: Its folder.
+        manifest: The content of ``bundle.json``.
+    """
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def entry(self) -> str | None:
+        """The entry that it was exported from, as written in the manifest."""
+        return self.manifest.get("entry")
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The model's inputs, in order."""
+        return tuple(_tensor_spec(data) for data in self.manifest["inputs"])
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The model's outputs, in order."""
+        return tuple(_tensor_spec(data) for data in self.manifest["outputs"])
+
+    @property
+    def verification(self) -> dict[str, Any] | None:
+        """The content of ``verification.json``; None if the bundle was never verified."""
+        return _read_side_file(self.path / VERIFICATION)
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether the last verification passed; None if there was none."""
+        verification = self.verification
+        return None if verification is None else verification.get("verdict") == "passed"
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        """The content of ``sources.json``; empty if the file is absent."""
+        return _read_side_file(self.path / SOURCES) or {}
+
+    def model_file(self, engine: str) -> Path:
+        """The model file that was made for ``engine``. Raises InputError if there is none."""
+        for model in self.manifest["models"]:
+            if engine in model["engines"]:
+                return self.path / model["file"]
+        known = sorted({name for model in self.manifest["models"] for name in model["engines"]})
+        raise InputError(
+            f"The bundle {self.path} holds no model for the engine {engine!r}, only for {', '.join(known)}.",
+            fix=f"export it again with --engine {','.join([*known, engine])}, or use {known[0]}.",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bundle as JSON data: ``path``, ``verified``, the manifest, and the two side files."""
+        return {
+            "path": str(self.path),
+            "verified": self.verified,
+            "manifest": dict(self.manifest),
+            "verification": self.verification,
+            "sources": self.sources,
+        }
+
+
+def read_bundle(path: str | os.PathLike[str]) -> Bundle:
+    """Read a bundle and check every file against its sha256.
+
+    Raises:
+        InputError: There is no bundle at ``path``, or a file of it is missing, truncated or changed; it is named.
+    """
+    folder = Path(path)
+    manifest = _read_manifest(folder)
+    for name, recorded in manifest["files"].items():
+        _check_file(folder, name, recorded)
+    return Bundle(folder, manifest)
+
+
+def check_destination(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Check, before any work is done, that a bundle can be written to ``path``.
+
+    Raises:
+        InputError: Something is there that must not be replaced, or the folder above can't be written to.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists():
+        _check_replaceable(Path(path), target, overwrite)
+    parent = next(folder for folder in target.parents if folder.exists())
+    if not parent.is_dir():
+        raise InputError(f"Can't write {path}: {parent} is a file.", fix="choose an output path below a folder.")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(
+            f"Can't write {path}: no permission to create files in {parent}.",
+            fix="choose another output folder, or give yourself write permission there.",
+        )
+
+
+def write_bundle(
+    path: str | os.PathLike[str],
+    manifest: Mapping[str, Any],
+    write: Callable[[Path], None],
+    *,
+    sources: Mapping[str, Any] | None = None,
+    verification: Callable[[Path], Mapping[str, Any] | None] | None = None,
+    overwrite: bool = False,
+) -> Bundle:
+    """Write a bundle; it appears whole or not at all.
+
+    Args:
+        path: The folder to make; its parents are made too.
+        manifest: The manifest without ``format``, ``opbridge``, ``files`` and ``sha256``, which are filled in here.
+        write: Writes the model's files into the folder it is given.
+        sources: The content of ``sources.json``: ``entry_path``, ``nodes`` and ``operators``.
+        verification: Given the folder with the model's files, before the bundle appears, returns the content of
+            ``verification.json``, or None for no such file.
+        overwrite: Replace a bundle that is already there. Anything else is never replaced.
+
+    Raises:
+        InputError: See :func:`check_destination`; or the disk is full, or a file can't be written.
+    """
+    check_destination(path, overwrite=overwrite)
+    target = Path(os.path.realpath(path))
+    with _temporary_sibling(path, target) as folder:
+        with _reported(path):
+            write(folder)
+            complete = _complete(manifest, folder)
+            _write_json(folder / MANIFEST, complete)
+        proof = verification(folder) if verification is not None else None
+        with _reported(path):
+            for name, data in ((SOURCES, sources), (VERIFICATION, proof)):
+                if data is not None:
+                    _write_json(folder / name, data)
+            _sync_tree(folder)
+            _replace(folder, target)
+    return Bundle(Path(path), complete)
+
+
+def write_side_file(bundle: Bundle, name: str, data: Mapping[str, Any]) -> None:
+    """Write or replace ``verification.json`` or ``sources.json`` of a bundle, atomically."""
+    if name not in SIDE_FILES:
+        raise ValueError(f"{name!r} is not one of {SIDE_FILES}")
+    temporary = bundle.path / f".{name}.{secrets.token_hex(4)}"
+    with _reported(bundle.path / name):
+        try:
+            _write_json(temporary, data)
+            _sync(temporary)
+            os.replace(temporary, bundle.path / name)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _tensor_spec(data: Mapping[str, Any]) -> TensorSpec:
+    return TensorSpec(data["name"], data["dtype"], tuple(data["shape"]))
+
+
+def _read_side_file(file: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"Can't read {file}: {error}.", fix=f"delete {file.name}, then verify again.") from error
+    if not isinstance(data, dict):
+        raise InputError(f"{file} holds no JSON object.", fix=f"delete {file.name}, then verify again.")
+    return data
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    file = folder / MANIFEST
+    try:
+        content = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _no_bundle(folder) from error
+    except OSError as error:
+        raise InputError(f"Can't read {file}: {error.strerror}.", fix="check its permissions.") from error
+    try:
+        manifest = json.loads(content)
+    except ValueError as error:
+        raise _damaged(folder, f"{MANIFEST} is no JSON ({error})") from error
+    if not isinstance(manifest, dict) or "format" not in manifest:
+        raise InputError(
+            f"{file} is not the manifest of an opbridge bundle.", fix="pass a folder that opbridge export wrote."
+        )
+    if manifest["format"] != FORMAT:
+        raise InputError(
+            f"{folder} is a bundle of format {manifest['format']!r}, written by opbridge "
+            f"{manifest.get('opbridge', '(unknown)')}; this opbridge reads format {FORMAT}.",
+            fix="use the opbridge that wrote it, or export the model again with this one.",
+        )
+    _check_manifest(folder, manifest)
+    return manifest
+
+
+def _no_bundle(folder: Path) -> InputError:
+    fix = "pass the folder that opbridge export wrote with -o."
+    if not folder.exists():
+        return InputError(f"There is no bundle at {folder}: no such folder.", fix=fix)
+    if folder.is_file():
+        return InputError(f"{folder} is a file; a bundle is a folder with a {MANIFEST}.", fix=fix)
+    return InputError(f"{folder} is no bundle: it has no {MANIFEST}.", fix=fix)
+
+
+def _damaged(folder: Path, what: str) -> InputError:
+    return InputError(
+        f"The bundle {folder} is damaged: {what}.",
+        fix="copy the bundle again from where it was made, or export the model again with --overwrite.",
+    )
+
+
+def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    for key, kind in _REQUIRED.items():
+        if not isinstance(manifest.get(key), kind):
+            raise _damaged(folder, f"{MANIFEST} has no valid {key!r}")
+    if manifest.get("sha256") != _manifest_hash(manifest):
+        raise _damaged(folder, f"{MANIFEST} was changed after it was written")
+    for model in manifest["models"]:
+        if model.get("file") not in manifest["files"]:
+            raise _damaged(folder, f"{MANIFEST} lists the model {model.get('file')!r} without its sha256")
+    for name in manifest["files"]:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise _damaged(folder, f"{MANIFEST} lists the file {name!r} outside of the bundle")
+
+
+def _check_file(folder: Path, name: str, recorded: Mapping[str, Any]) -> None:
+    file = folder / name
+    try:
+        size = file.stat().st_size
+        if size != recorded["bytes"]:
+            raise _damaged(folder, f"{name} has {size} bytes instead of {recorded['bytes']}")
+        if _file_hash(file) != recorded["sha256"]:
+            raise _damaged(folder, f"the content of {name} does not match its sha256")
+    except FileNotFoundError as error:
+        raise _damaged(folder, f"{name} is missing") from error
+    except OSError as error:
+        raise InputError(f"Can't read {file}: {error.strerror}.", fix="check its permissions.") from error
+
+
+def _file_hash(file: Path) -> str:
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(min(_CHUNK, file.stat().st_size + 1)))
+    with file.open("rb", buffering=0) as stream:
+        while count := stream.readinto(buffer):
+            digest.update(buffer[:count])
+    return digest.hexdigest()
+
+
+def _manifest_hash(manifest: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(_json(rest)).hexdigest()
+
+
+def to_json(data: Any) -> str:
+    """Deterministic, strict JSON. A float that is not finite becomes the string that ``float()`` reads back."""
+    return json.dumps(_finite(data), sort_keys=True, indent=2, allow_nan=False) + "\n"
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def _json(data: Mapping[str, Any]) -> bytes:
+    return to_json(data).encode()
+
+
+def _write_json(file: Path, data: Mapping[str, Any]) -> None:
+    file.write_bytes(_json(data))
+
+
+def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    from opbridge import __version__
+
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    listed = {
+        file.relative_to(folder).as_posix(): {"sha256": _file_hash(file), "bytes": file.stat().st_size}
+        for file in files
+    }
+    # Through JSON once, so that what the caller gets equals what a reader of the file gets.
+    complete = json.loads(_json({**manifest, "format": FORMAT, "opbridge": __version__, "files": listed}))
+    return {**complete, "sha256": _manifest_hash(complete)}
+
+
+def _check_replaceable(path: Path, target: Path, overwrite: bool) -> None:
+    if not target.is_dir():
+        raise InputError(f"{path} exists and is no folder.", fix="choose another output path with -o.")
+    if not any(target.iterdir()):
+        return
+    if not _is_bundle(target):
+        raise InputError(
+            f"{path} exists and is no bundle (it has no {MANIFEST} of opbridge), so it is never replaced.",
+            fix="choose a new folder with -o.",
+        )
+    if not overwrite:
+        raise InputError(
+            f"There is already a bundle at {path}.",
+            fix="choose another folder with -o, or replace it with --overwrite (in Python: overwrite=True).",
+        )
+    if strangers := _strangers(target):
+        raise InputError(
+            f"{path} holds files that are not the bundle's, and replacing the bundle would delete them: "
+            f"{', '.join(strangers[:5])}{', ...' if len(strangers) > 5 else ''}.",
+            fix="move them elsewhere, or choose another folder with -o.",
+        )
+
+
+def _is_bundle(folder: Path) -> bool:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and "format" in manifest and isinstance(manifest.get("files"), dict)
+
+
+def _strangers(folder: Path) -> list[str]:
+    own = {MANIFEST, *SIDE_FILES, *json.loads((folder / MANIFEST).read_bytes())["files"]}
+    files = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if not file.is_dir())
+    return sorted(file for file in files if file not in own)
+
+
+@contextlib.contextmanager
+def _reported(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an OSError inside into an InputError about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"Can't write {path}: {reason}. Nothing was left there.",
+            fix="free some disk space, or choose another disk with -o." if full else "choose another folder with -o.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _temporary_sibling(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
+    """A new folder beside ``target``, on the same disk; whatever is still there in the end is deleted."""
+    folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    with _reported(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(folder: Path, target: Path) -> None:
+    """Rename ``folder`` to ``target``; a bundle that was there is back in place if that fails."""
+    if not target.exists():
+        os.rename(folder, target)
+    else:
+        older = folder.with_name(folder.name + ".old")
+        os.rename(target, older)
+        try:
+            os.rename(folder, target)
+        except BaseException:
+            os.rename(older, target)
+            raise
+        shutil.rmtree(older, ignore_errors=True)
+    _sync(target.parent)
+
+
+def _sync_tree(folder: Path) -> None:
+    for entry in (*folder.rglob("*"), folder):
+        _sync(entry)
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():
+        return  # Windows can't open a folder, and orders renames by its own journal.
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,276 @@
+"""Stage 1, link 1: ``capture`` a model in a graph with ``torch.export``."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
+
+from opbridge.errors import InputError
+from opbridge.freeze import freeze_program, frozen, without_gradients
+from opbridge.rewriting import rewriting
+from opbridge.spec import OpSpec
+
+__all__ = ["Captured", "capture"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """A model in a graph.
+
+    Attributes:
+        program: The graph as captured, not decomposed; its parameters require no gradient.
+        module: The user's eager model; None when a captured program was given.
+        args: The example inputs, positional.
+        kwargs: The example inputs by keyword.
+        input_names: ONNX names of the flattened inputs that are tensors or dynamic ints, in order.
+        output_names: ONNX names of the flattened tensor outputs, in order.
+        dimension_names: The user's names of dynamic dimensions, by torch's symbol ("s77" to "batch").
+        rewrites: The rewrites that were taken.
+        was_training: Whether the model came in training mode. It is captured in evaluation mode.
+    """
+
+    program: torch.export.ExportedProgram
+    module: torch.nn.Module | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    dimension_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
+    was_training: bool = False
+
+
+def capture(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    rewrites: Sequence[OpSpec] = (),
+) -> Captured:
+    """Capture a model in a graph.
+
+    Args:
+        model: An ``nn.Module``, a function of tensors, or an ``ExportedProgram``.
+        args: Example inputs; a single tensor is taken as the only one.
+        kwargs: Example inputs by keyword.
+        dynamic_shapes: As ``torch.export.export`` takes it; a dimension may also be named by a string.
+        input_names: ONNX names of the inputs; by default the parameters' names.
+        output_names: ONNX names of the outputs; by default the keys of a dict output, else "output".
+        rewrites: Python functions to replace meanwhile.
+
+    Raises:
+        CaptureError: torch.export can't capture the model; names the place in the user's source.
+        InputError: The arguments do not fit the model, or the names do not fit its inputs and outputs.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        return _from_program(model, input_names, output_names)
+    module = _as_module(model)
+    positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    positional, keywords = without_gradients((positional, dict(kwargs or {})))
+    with frozen(module) as was_training, rewriting(rewrites) as used:
+        program = _export(module, positional, keywords, dynamic_shapes)
+        freeze_program(program)
+    return Captured(
+        program=program,
+        module=module,
+        args=positional,
+        kwargs=keywords,
+        input_names=_input_names(program, input_names),
+        output_names=_output_names(program, output_names, _input_names(program, input_names)),
+        dimension_names=_dimension_names(program, dynamic_shapes, positional, keywords),
+        rewrites=tuple(dict.fromkeys(used)),
+        was_training=was_training,
+    )
+
+
+def _from_program(program: torch.export.ExportedProgram, inputs: Any, outputs: Any) -> Captured:
+    freeze_program(program)
+    args, kwargs = program.example_inputs or ((), {})
+    names = _input_names(program, inputs)
+    return Captured(program, None, tuple(args), dict(kwargs), names, _output_names(program, outputs, names))
+
+
+class _Function(torch.nn.Module):
+    """A plain function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _as_module(model: Any) -> torch.nn.Module:
+    if isinstance(model, torch.nn.Module):
+        return model
+    if callable(model) and not isinstance(model, type):
+        return _Function(model)
+    raise InputError(
+        f"The model is a {type(model).__name__}, which can't be captured.",
+        fix="pass an nn.Module, a function of tensors, or a torch.export.ExportedProgram"
+        + (f"; {model.__name__} is a class: pass an instance of it." if isinstance(model, type) else "."),
+    )
+
+
+def _export(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> torch.export.ExportedProgram:
+    from opbridge.capture_failures import explain_capture_failure
+
+    shapes = _unnamed(dynamic_shapes)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        raise explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes) from error
+
+
+def _unnamed(dynamic_shapes: Any) -> Any:
+    """``dynamic_shapes`` with the strings that name a dimension replaced by what torch.export takes."""
+    if isinstance(dynamic_shapes, str):
+        return torch.export.Dim.DYNAMIC
+    if isinstance(dynamic_shapes, Mapping):
+        return {key: _unnamed(value) for key, value in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, (tuple, list)):
+        return type(dynamic_shapes)(_unnamed(value) for value in dynamic_shapes)
+    return dynamic_shapes
+
+
+def user_inputs(program: torch.export.ExportedProgram) -> list[str]:
+    """The placeholders of the program that become inputs of the ONNX model, in order."""
+    return [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, (TensorArgument, SymIntArgument))
+    ]
+
+
+def user_outputs(program: torch.export.ExportedProgram) -> list[int]:
+    """Positions, among the user's flattened outputs, of those that become outputs of the ONNX model."""
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    return [i for i, spec in enumerate(specs) if isinstance(spec.arg, (TensorArgument, SymIntArgument))]
+
+
+def _input_names(program: torch.export.ExportedProgram, given: Sequence[str] | None) -> tuple[str, ...]:
+    names = user_inputs(program)
+    return _checked(given, names, "input") if given is not None else tuple(names)
+
+
+def _output_names(
+    program: torch.export.ExportedProgram, given: Sequence[str] | None, inputs: Sequence[str]
+) -> tuple[str, ...]:
+    positions = user_outputs(program)
+    names = _default_output_names(program, positions)
+    if given is not None:
+        names = list(_checked(given, names, "output"))
+        clash = sorted(set(names) & set(inputs))
+        if clash:
+            raise InputError(
+                f"output_names: {clash[0]!r} is the name of an input as well.", fix="give the output another name."
+            )
+    return tuple(f"{name}_out" if name in inputs else name for name in names)
+
+
+def _default_output_names(program: torch.export.ExportedProgram, positions: Sequence[int]) -> list[str]:
+    """The keys of a dict or dataclass output, else output or output_0, output_1, ..."""
+    tree = program.call_spec.out_spec
+    paths: list[Any] = [()] * (max(positions, default=-1) + 1)
+    if tree is not None:
+        leaves = torch.utils._pytree.tree_unflatten(list(range(tree.num_leaves)), tree)
+        for path, leaf in torch.utils._pytree.tree_flatten_with_path(leaves)[0]:
+            if leaf < len(paths):
+                paths[leaf] = path
+    names = []
+    for position in positions:
+        words = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in paths[position]]
+        text = re.sub(r"\W+", "_", "_".join(words))
+        names.append(text if text and not text[0].isdigit() else f"output_{text}".rstrip("_"))
+    return names
+
+
+def _checked(given: Sequence[str], expected: Sequence[str], kind: str) -> tuple[str, ...]:
+    if len(given) != len(expected):
+        raise InputError(
+            f"{kind}_names has {len(given)} names, but the model has {len(expected)} {kind}s: {', '.join(expected)}.",
+            fix=f"give {len(expected)} names, in this order.",
+        )
+    repeated = sorted({name for name in given if list(given).count(name) > 1})
+    if repeated:
+        raise InputError(f"{kind}_names: {repeated[0]!r} is there twice.", fix=f"give every {kind} a name of its own.")
+    return tuple(given)
+
+
+def _dimension_names(
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
+) -> dict[str, str]:
+    """The user's names of dynamic dimensions, found by walking his specification beside the captured inputs."""
+    if not dynamic_shapes:
+        return {}
+    names: dict[str, str] = {}
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    flat = [
+        values.get(getattr(spec.arg, "name", ""))
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    for value, spec in zip(flat, _flat_specs(dynamic_shapes, args, kwargs), strict=False):
+        axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
+        for axis, dimension in axes:
+            name = dimension if isinstance(dimension, str) else getattr(dimension, "__name__", None)
+            if name and isinstance(value, torch.Tensor) and isinstance(value.shape[axis], torch.SymInt):
+                symbol = str(value.shape[axis])
+                if re.fullmatch(r"\w+", symbol):
+                    names.setdefault(symbol, name)
+    return names if len(set(names.values())) == len(names) else {}
+
+
+def _flat_specs(dynamic_shapes: Any, args: Any, kwargs: Any) -> list[Any]:
+    """One specification per flattened example input."""
+
+    def walk(spec: Any, value: Any) -> list[Any]:
+        if isinstance(value, torch.Tensor) or spec is None:
+            return [spec] * max(1, len(torch.utils._pytree.tree_leaves(value)))
+        if isinstance(value, Mapping) and isinstance(spec, Mapping):
+            return [item for key in value for item in walk(spec.get(key), value[key])]
+        if isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
+            return [item for s, v in zip(spec, value, strict=False) for item in walk(s, v)]
+        return [None] * max(1, len(torch.utils._pytree.tree_leaves(value)))
+
+    if isinstance(dynamic_shapes, Mapping):
+        specs = list(dynamic_shapes.values())
+        return [item for spec, value in zip(specs, args, strict=False) for item in walk(spec, value)] + [
+            item for key in kwargs for item in walk(dynamic_shapes.get(key), kwargs[key])
+        ]
+    return [
+        item
+        for spec, value in zip(dynamic_shapes, (*args, *kwargs.values()), strict=False)
+        for item in walk(spec, value)
+    ]
+
+
+def load_program(path: Path) -> torch.export.ExportedProgram:
+    """Read a ``.pt2`` file.
+
+    Raises:
+        InputError: The file is missing or is no exported program.
+    """
+    if not path.is_file():
+        raise InputError(f"There is no file {str(path)!r}.", fix="check the path.")
+    try:
+        return torch.export.load(str(path))
+    except Exception as error:
+        raise InputError(
+            f"{str(path)!r} is no exported program that this torch can read: {str(error).splitlines()[0]}",
+            fix="write it with torch.export.save, with the same version of torch.",
+            details=str(error),
+        ) from error

@@ -1,0 +1,132 @@
+"""Arrays from and to ``.npy`` and ``.npz`` files, for the subcommands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opbridge.engines.base import TensorSpec
+from opbridge.errors import InputError
+
+__all__ = ["check_output", "describe", "fit", "read_arrays", "write_arrays"]
+
+
+def read_arrays(items: Sequence[str]) -> dict[str, np.ndarray]:
+    """Read ``NAME=FILE.npy`` and ``FILE.npz`` items into arrays by name.
+
+    Raises:
+        InputError: An item is neither, its file can't be read, or a name comes twice.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for item in items:
+        for name, array in _read(item).items():
+            if name in arrays:
+                raise InputError(f"The input {name!r} is given twice.", fix="give each input once.")
+            arrays[name] = array
+    return arrays
+
+
+def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
+    """Check the names, and give bfloat16 and float8 arrays, which NumPy stores as raw bytes, their dtype back.
+
+    Raises:
+        InputError: A name is unknown or missing.
+    """
+    names = [spec.name for spec in inputs]
+    if unknown := [name for name in feeds if name not in names]:
+        raise InputError(
+            f"The model has no input {unknown[0]!r}; its inputs are: {', '.join(names)}.",
+            fix=f"write for example --input {names[0]}=file.npy." if names else "leave --input out.",
+        )
+    if missing := [name for name in names if name not in feeds]:
+        raise InputError(
+            f"There is no array for the input{'s' if len(missing) > 1 else ''} {', '.join(missing)}.",
+            fix=f"add {' '.join(f'--input {name}=FILE.npy' for name in missing)}.",
+        )
+    return {spec.name: _with_dtype(feeds[spec.name], spec.dtype) for spec in inputs}
+
+
+def describe(name: str, array: np.ndarray) -> dict[str, Any]:
+    """An array as JSON data: ``name``, ``dtype``, ``shape``, and ``min``, ``mean`` and ``max`` where it has them."""
+    data: dict[str, Any] = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+    with contextlib.suppress(TypeError, ValueError):
+        if array.size:
+            values = array.astype(np.float64)
+            data |= {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
+    return data
+
+
+def check_output(path: str) -> None:
+    """Check, before any work is done, that the file ``path`` can be written. Raises InputError if it can't."""
+    parent = Path(path).parent
+    if not parent.is_dir():
+        raise InputError(f"Can't write {path}: there is no folder {parent}.", fix=f"make it first: mkdir -p {parent}")
+    if Path(path).is_dir():
+        raise InputError(f"Can't write {path}: it is a folder.", fix=f"name a file in it, such as {path}/out.npz.")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"Can't write {path}: no permission for {parent}.", fix="choose another folder with -o.")
+
+
+def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name to an ``.npz`` file, which appears whole. Raises InputError if it can't be written."""
+    file = Path(path)
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        # Not numpy.savez: it can't take an array named "file", and appends ".npz" to other names.
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape))
+        os.replace(temporary, file)
+    except OSError as error:
+        raise InputError(
+            f"Can't write {path}: {error.strerror or error}.", fix="free some space, or choose another file with -o."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _read(item: str) -> dict[str, np.ndarray]:
+    name, separator, file = item.partition("=")
+    if not separator:
+        if not item.endswith(".npz"):
+            raise InputError(
+                f"--input {item}: expected NAME=FILE.npy, or a FILE.npz.", fix=f"write for example --input x={item}."
+            )
+        name, file = "", item
+    try:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            if not name:
+                raise ValueError("it holds one array without a name")
+            return {name: loaded}
+        with loaded:
+            if not name:
+                return {key: loaded[key] for key in loaded.files}
+            if name in loaded.files:
+                return {name: loaded[name]}
+            raise ValueError(f"it holds no array {name!r}, but {', '.join(loaded.files)}")
+    except FileNotFoundError as error:
+        raise InputError(
+            f"There is no file {file}.", fix="check the path; it counts from the current folder."
+        ) from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"Can't read arrays from {file}: {error}.", fix="write it with numpy.save or numpy.savez."
+        ) from error
+
+
+def _with_dtype(array: np.ndarray, dtype: str) -> np.ndarray:
+    if array.dtype.kind != "V":
+        return array
+    import ml_dtypes
+
+    wanted = getattr(ml_dtypes, dtype, None)
+    return array if wanted is None or np.dtype(wanted).itemsize != array.dtype.itemsize else array.view(wanted)

@@ -1,0 +1,202 @@
+"""Keeps off the screen what torch, onnxscript and the engines print while they work: it goes to a log file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pdb
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+__all__ = ["Collector", "log_folder"]
+
+_KEPT_LOGS = 20
+
+
+def log_folder() -> Path:
+    """The folder for log files: in the user's cache, or in the temporary directory if that can't be written."""
+    if os.name == "nt":
+        cache = os.environ.get("LOCALAPPDATA")
+    else:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    for folder in (Path(cache) / "opbridge" / "logs" if cache else None, Path(tempfile.gettempdir()) / "opbridge-logs"):
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                if os.access(folder, os.W_OK):
+                    return folder
+    return Path(tempfile.gettempdir())
+
+
+class Collector:
+    """A context in which everything written to stdout and stderr goes to a log file.
+
+    File descriptors 1 and 2 are redirected (C++ code and child processes write there), and ``sys.stdout`` and
+    ``sys.stderr`` are replaced. A debugger gets the screen back for good: at ``breakpoint()``, and when something reads
+    the keyboard.
+
+    Attributes:
+        screen: Where the caller writes progress meanwhile: the real stderr.
+        path: The log file.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.path, self._log = _open_log(name)
+        self.on_release: Callable[[], None] = lambda: None
+        self._saved: dict[int, int] = {}
+
+    def __enter__(self) -> Collector:
+        self._real = (sys.stdin, sys.stdout, sys.stderr)
+        self._breakpointhook = sys.breakpointhook
+        _flush(*self._real[1:])
+        for descriptor in (1, 2):
+            with contextlib.suppress(OSError):  # The descriptor may be closed.
+                self._saved[descriptor] = os.dup(descriptor)
+                os.dup2(self._log.fileno(), descriptor)
+        self.screen = self._screen()
+        self._streams = (_Stream(self._log, self._real[1]), _Stream(self._log, self._real[2]))
+        sys.stdout, sys.stderr = self._streams  # type: ignore[assignment]
+        sys.stdin = _Keyboard(self._real[0], self.release)  # type: ignore[assignment]
+        sys.breakpointhook = self._breakpoint
+        self._active = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        released = not self._active
+        self._restore()
+        if not released:
+            # A logging handler may have kept one of these streams. What it writes later is nobody's business.
+            for stream in self._streams:
+                stream.target = None
+        if self.screen is not self._real[2]:
+            self.screen.close()
+
+    def write(self, text: str) -> None:
+        """Append to the log."""
+        self._log.write(text)
+
+    def close(self, *, keep: bool) -> Path | None:
+        """Close the log, and delete it unless it is to be kept and holds something. Returns the path of a kept log."""
+        self._log.close()
+        with contextlib.suppress(OSError):
+            if keep and self.path.stat().st_size:
+                return self.path
+            self.path.unlink()
+        return None
+
+    def release(self) -> None:
+        """Give the screen back, because a debugger or a question to the user needs it."""
+        if self._active:
+            self.on_release()
+            self._restore()
+
+    def _restore(self) -> None:
+        if not self._active:
+            return
+        self._active = False
+        _flush(*self._streams)
+        for stream, real in zip(self._streams, self._real[1:], strict=True):
+            stream.target = real
+        sys.stdin, sys.stdout, sys.stderr = self._real
+        sys.breakpointhook = self._breakpointhook
+        if self.screen is not self._real[2]:
+            self.screen.flush()
+        for descriptor, saved in self._saved.items():
+            os.dup2(saved, descriptor)
+            os.close(saved)
+
+    def _screen(self) -> TextIO:
+        real = self._real[2]
+        try:
+            is_descriptor = real.fileno() == 2 and 2 in self._saved
+        except (OSError, AttributeError, ValueError):
+            is_descriptor = False
+        if not is_descriptor:
+            return real
+        return open(os.dup(self._saved[2]), "w", encoding=real.encoding, errors="backslashreplace", buffering=1)
+
+    def _breakpoint(self, *args: Any, **kwargs: Any) -> Any:
+        self.release()
+        if self._breakpointhook is sys.__breakpointhook__ and not os.environ.get("PYTHONBREAKPOINT"):
+            return pdb.Pdb().set_trace(sys._getframe(1))  # The default would stop in this very function.
+        return self._breakpointhook(*args, **kwargs)
+
+
+class _Stream(io.TextIOBase):
+    """Stands in for ``sys.stdout`` or ``sys.stderr``; ``target`` None drops what is written."""
+
+    def __init__(self, target: TextIO, real: TextIO) -> None:
+        self.target: TextIO | None = target
+        self._real = real
+
+    def write(self, text: str) -> int:
+        if self.target is not None:
+            self.target.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self.target is not None:
+            _flush(self.target)
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self.target is self._real and self._real.isatty()
+
+    def fileno(self) -> int:
+        return self._real.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+    @property
+    def buffer(self) -> Any:
+        return io.BytesIO() if self.target is None else self.target.buffer
+
+
+class _Keyboard:
+    """Stands in for ``sys.stdin``: whoever reads it gets the screen back first."""
+
+    def __init__(self, real: TextIO, release: Callable[[], None]) -> None:
+        self._real = real
+        self._release = release
+
+    def readline(self, *args: Any) -> str:
+        self._release()
+        return self._real.readline(*args)
+
+    def read(self, *args: Any) -> str:
+        self._release()
+        return self._real.read(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def _flush(*streams: Any) -> None:
+    for stream in streams:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def _open_log(name: str) -> tuple[Path, TextIO]:
+    folder = log_folder()
+    older = sorted(folder.glob("*.log"), key=lambda file: file.name.rpartition("-")[0].partition("-")[2])
+    for file in older[:-_KEPT_LOGS]:
+        with contextlib.suppress(OSError):
+            file.unlink()
+    path = folder / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}_{secrets.token_hex(2)}.log"
+    try:
+        # Append mode, because C++ code and Python both write to the file.
+        return path, path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
+    except OSError:
+        path = Path(os.devnull)
+        return path, path.open("a", encoding="utf-8")

@@ -1,0 +1,153 @@
+"""Runs a subcommand, and shows what came of it: a result or an error, as tables or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from opbridge.cli._collect import Collector
+from opbridge.cli._progress import Progress
+from opbridge.errors import InputError, OpbridgeError
+
+__all__ = ["Outcome", "run_command"]
+
+_EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a subcommand found.
+
+    Attributes:
+        data: The result as JSON data.
+        view: Turns ``data`` into what rich prints.
+        exit_code: 0 fine, 1 a problem in the user's model or input.
+        details: The long story, for the log.
+    """
+
+    data: Mapping[str, Any]
+    view: Callable[[Mapping[str, Any]], Iterable[Any]]
+    exit_code: int = 0
+    details: str = ""
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Run the subcommand that ``arguments`` names, print its outcome, and return the exit code."""
+    collector = Collector(arguments.command)
+    outcome: Outcome | None = None
+    error: OpbridgeError | None = None
+    try:
+        with _terminable(), collector, Progress(collector.screen, quiet=arguments.quiet) as progress:
+            collector.on_release = progress.stop
+            outcome = arguments.run(arguments, progress)
+        collector.write(outcome.details)
+    except KeyboardInterrupt:
+        collector.close(keep=False)
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except OpbridgeError as raised:
+        error = raised
+        collector.write(error.details or "")
+    except Exception as raised:
+        error = _explained(raised)
+        collector.write("".join(traceback.format_exception(raised)))
+    failed = outcome is None or outcome.exit_code != 0
+    log = collector.close(keep=failed)
+    with _unbroken_pipe() as pipe:
+        if error is not None:
+            _show_error(error, str(log) if log else None, as_json=arguments.json)
+        elif outcome is not None:
+            _show(outcome, as_json=arguments.json)
+            if failed and log:
+                print(f"log: {log}", file=sys.stderr)
+        sys.stdout.flush()
+    if pipe.broken:
+        return _BROKEN_PIPE
+    return 1 if outcome is None else outcome.exit_code
+
+
+def _explained(error: Exception) -> OpbridgeError:
+    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing in _EXPORT_MODULES:
+        return InputError(
+            f"This command needs the Python package {missing}, which is not installed here.",
+            fix='pip install "opbridge[export]"',
+        )
+    first = (str(error).strip().splitlines() or [""])[0]
+    return OpbridgeError(
+        f"opbridge itself failed with {type(error).__name__}: {first}",
+        fix="this is a bug in opbridge: please report it together with the log.",
+    )
+
+
+def _show_error(error: OpbridgeError, log: str | None, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({**error.to_dict(), "log": log})
+        return
+    print(f"error: {error.message}\nfix: {error.fix}", file=sys.stderr)
+    if log:
+        print(f"log: {log}", file=sys.stderr)
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(outcome.data)
+        return
+    from rich.console import Console
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    # A pipe or a file has no width. Rich's 80 columns would break most lines of a table.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140
+    console = Console(markup=False, highlight=False, emoji=False, width=width)
+    for renderable in outcome.view(outcome.data):
+        console.print(renderable)
+
+
+def _print_json(data: Mapping[str, Any]) -> None:
+    from opbridge.bundle import to_json
+
+    sys.stdout.write(to_json(data))
+
+
+@dataclasses.dataclass
+class _Pipe:
+    broken: bool = False
+
+
+@contextlib.contextmanager
+def _unbroken_pipe() -> Iterator[_Pipe]:
+    """Note that the reader of stdout has gone (``opbridge ops | head``) instead of failing on it."""
+    pipe = _Pipe()
+    try:
+        yield pipe
+    except BrokenPipeError:
+        pipe.broken = True
+        # Python flushes stdout once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Make SIGTERM unwind the stack, so that temporary files are deleted."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,37 @@
+"""``opbridge diagnose``: every operator of a model, its three links, and the fix for each broken one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command, add_model_options
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "diagnose", _run, help="list every broken link of every operator, with its fix")
+    add_model_options(parser)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    import opbridge
+    from opbridge.entry import load_entry
+    from opbridge.report.diagnosis import diagnosis_view
+
+    progress(f"loading {arguments.entry}")
+    entry = load_entry(arguments.entry)
+    diagnosis = opbridge.diagnose(
+        entry.model,
+        entry.args,
+        entry.kwargs,
+        engines=arguments.engines,
+        dynamic_shapes=entry.dynamic_shapes,
+        opset=arguments.opset,
+        ops=tuple(arguments.ops),
+        progress=progress,
+    )
+    return Outcome(diagnosis.to_dict(), diagnosis_view, 0 if diagnosis.ok else 1, diagnosis.details)

@@ -1,0 +1,25 @@
+"""``opbridge doctor``: what is installed, what is missing, and the line that installs it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    add_command(commands, "doctor", _run, help="show versions, what is missing, and the line that installs it")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.doctor import examine
+    from opbridge.report.environment import environment_view
+
+    progress("importing what is installed, each package once")
+    environment = examine()
+    return Outcome(environment.to_dict(), environment_view, exit_code=0 if environment.ok else 1)

@@ -1,0 +1,60 @@
+"""``opbridge export``: climb the ladder, write a bundle, prove it equal to PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command, add_model_options
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "export", _run, help="export a model to a bundle, and verify it")
+    add_model_options(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the bundle, a folder to be made")
+    parser.add_argument("--no-verify", dest="verify", action="store_false", help="write the bundle without a proof")
+    parser.add_argument("--overwrite", action="store_true", help="replace a bundle that is already there")
+    parser.add_argument("--with-reference", action="store_true", help="save the captured program in the bundle")
+    parser.add_argument(
+        "--external-data",
+        action="store_const",
+        const=True,
+        help="store the weights in a file beside the model (default: only above 2 GB)",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs that it is verified on")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    import opbridge
+    from opbridge.bundle import check_destination
+    from opbridge.entry import load_entry
+    from opbridge.report.bundle import bundle_view
+
+    check_destination(arguments.output, overwrite=arguments.overwrite)
+    progress(f"loading {arguments.entry}")
+    entry = load_entry(arguments.entry)
+    bundle = opbridge.export(
+        entry.model,
+        entry.args,
+        entry.kwargs,
+        path=arguments.output,
+        engines=arguments.engines,
+        dynamic_shapes=entry.dynamic_shapes,
+        opset=arguments.opset,
+        input_names=entry.input_names,
+        output_names=entry.output_names,
+        verify=arguments.verify,
+        ops=tuple(arguments.ops),
+        overwrite=arguments.overwrite,
+        with_reference=arguments.with_reference,
+        external_data=arguments.external_data,
+        seed=arguments.seed,
+        entry=entry.text,
+        progress=progress,
+    )
+    failed = arguments.verify and not bundle.verified
+    return Outcome(bundle.to_dict(), bundle_view, exit_code=1 if failed else 0)

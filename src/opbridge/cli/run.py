@@ -1,0 +1,53 @@
+"""``opbridge run``: run a bundle on arrays from files. Needs no PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command, add_engine
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "run", _run, help="run a bundle on arrays from .npy or .npz files")
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    parser.add_argument(
+        "--input",
+        dest="inputs",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="an input; or one FILE.npz that holds them by name (repeat the option)",
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.npz", help="where the outputs go, by name")
+    add_engine(parser, default="onnxruntime", several=False)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    import opbridge
+    from opbridge.cli._arrays import check_output, describe, fit, read_arrays, write_arrays
+    from opbridge.report.arrays import arrays_view
+
+    check_output(arguments.output)
+    feeds = read_arrays(arguments.inputs)
+    progress(f"loading {arguments.bundle}")
+    session = opbridge.load(arguments.bundle, engine=arguments.engine)
+    feeds = fit(feeds, session.inputs)
+    progress(f"running {arguments.bundle} on {arguments.engine}")
+    started = time.perf_counter()
+    outputs = session.run(feeds)
+    seconds = time.perf_counter() - started
+    write_arrays(arguments.output, outputs)
+    data = {
+        "bundle": arguments.bundle,
+        "engine": arguments.engine,
+        "output": arguments.output,
+        "outputs": [describe(name, array) for name, array in outputs.items()],
+        "seconds": seconds,
+    }
+    return Outcome(data, arrays_view)

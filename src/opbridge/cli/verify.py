@@ -1,0 +1,46 @@
+"""``opbridge verify``: prove a bundle equal to PyTorch again, on fresh inputs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import ENTRY_HELP, Commands, add_command, add_engine, add_ops
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "verify", _run, help="compare a bundle with PyTorch on fresh inputs")
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    parser.add_argument("--reference", metavar="ENTRY", help=f"{ENTRY_HELP} (default: the bundle's own)")
+    parser.add_argument(
+        "--inputs", nargs="+", metavar="FILE.npz", help="inputs by name, one file per case (default: made by --seed)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs")
+    parser.add_argument("--rtol", type=float, help="a relative tolerance instead of the budget that is worked out")
+    parser.add_argument("--atol", type=float, help="an absolute tolerance instead of the budget that is worked out")
+    add_engine(parser, default=None)
+    add_ops(parser)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    import opbridge
+    from opbridge.cli._arrays import read_arrays
+    from opbridge.report.verification import verification_view
+
+    inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
+    progress(f"verifying {arguments.bundle}")
+    verification = opbridge.verify(
+        arguments.bundle,
+        reference=arguments.reference,
+        inputs=inputs,
+        engines=arguments.engines,
+        seed=arguments.seed,
+        rtol=arguments.rtol,
+        atol=arguments.atol,
+        ops=tuple(arguments.ops),
+    )
+    return Outcome(verification.to_dict(), verification_view, exit_code=0 if verification.passed else 1)

@@ -1,0 +1,261 @@
+"""Climbs the ladder: plan, translate, adapt and probe, again for what was refused, until nothing is left to mend."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from opbridge.adapt import Adaptation, adapt
+from opbridge.catalog import Catalog
+from opbridge.custom_node import custom_node
+from opbridge.engines.base import Engine, Refusal
+from opbridge.errors import TranslationError, UnsupportedOperatorError
+from opbridge.plan import Plan, calls_in, plan
+from opbridge.probe import probe
+from opbridge.targets import display_name, target_key
+from opbridge.translate import IR_VERSION, Translated, all_nodes, translate
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from opbridge.capture import Captured
+
+__all__ = ["Break", "Climbed", "climb"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Break:
+    """A broken link of one operator.
+
+    Attributes:
+        target: The torch operator, "aten::cummax.default"; for a node of no operator, "domain::Op".
+        link: "mapping" (2) or "kernel" (3).
+        reason: Why, in a line.
+        sources: ``file:line`` in the user's model.
+        engine: The engine that refuses it; empty for the mapping.
+        node: The ONNX operator that it refuses, "ai.onnx::Conv".
+        mended: Whether a further rung mended it.
+    """
+
+    target: str
+    link: Literal["mapping", "kernel"]
+    reason: str
+    sources: tuple[str, ...] = ()
+    engine: str = ""
+    node: str = ""
+    mended: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Climbed:
+    """Where the ladder ended.
+
+    Attributes:
+        plan: The last plan.
+        translated: The model before any engine's adaptation.
+        models: The model of each engine, by its name.
+        adaptations: What was changed for each engine.
+        breaks: Every broken link met on the way, in order.
+    """
+
+    plan: Plan
+    translated: Translated
+    models: Mapping[str, ir.Model]
+    adaptations: Mapping[str, tuple[Adaptation, ...]]
+    breaks: tuple[Break, ...]
+
+
+def climb(
+    program: torch.export.ExportedProgram,
+    catalog: Catalog,
+    engines: Sequence[Engine],
+    *,
+    captured: Captured | None,
+    opset: int | None = None,
+    rewrites: tuple[str, ...] = (),
+    whole: torch.export.ExportedProgram | None = None,
+    ir_version: int | None = None,
+    report: Callable[[str], None] = lambda stage: None,
+) -> Climbed:
+    """Bring a captured program to the engines, rung by rung.
+
+    Args:
+        program: As captured, or its distinct operators for a dry run.
+        catalog: The mappings in force.
+        engines: Each is asked for every node.
+        captured: Gives the model its names. None makes it a dry run: an operator that can't be mended becomes a
+            placeholder, and nothing stops.
+        opset: The opset the user asks for.
+        rewrites: The rewrites taken while capturing.
+        whole: See :func:`~opbridge.plan.plan`.
+        ir_version: The version of the ONNX IR; by default the oldest that has function overloads.
+        report: Told the stage that begins.
+
+    Raises:
+        UnsupportedOperatorError: No rung is left for some operators (not in a dry run); all are named.
+        TranslationError: A mapping fails and there is no other.
+    """
+    newest = min(engine.newest_opset for engine in engines)
+    state = _State(dry=captured is None, newest_opset=opset or newest)
+    while True:
+        report("planning")
+        planned = plan(
+            program,
+            catalog,
+            opset=opset,
+            newest_opset=newest,
+            raised=dict(state.raised),
+            refused=frozenset(state.refused),
+            rewrites=rewrites,
+            whole=whole,
+        )
+        state.note_missing(planned)
+        report("translating")
+        try:
+            translated = translate(state.with_placeholders(planned), captured, ir_version=ir_version or IR_VERSION)
+        except TranslationError as error:
+            state.note_failed_mapping(planned, error)
+            continue
+        report("probing")
+        models, adaptations = _adapted(translated.model, engines)
+        refusals = [(engine, refusal) for engine in engines for refusal in probe(models[engine.name], engine)]
+        if not state.note_refusals(planned, translated, models, refusals):
+            return Climbed(planned, translated, models, adaptations, state.breaks())
+
+
+def _adapted(
+    model: ir.Model, engines: Sequence[Engine]
+) -> tuple[dict[str, ir.Model], dict[str, tuple[Adaptation, ...]]]:
+    models: dict[str, ir.Model] = {}
+    adaptations: dict[str, tuple[Adaptation, ...]] = {}
+    for position, engine in enumerate(engines):
+        own = model if position == len(engines) - 1 else model.clone()
+        models[engine.name], adaptations[engine.name] = adapt(own, engine)
+    return models, adaptations
+
+
+class _State:
+    """What has been refused so far, and why."""
+
+    def __init__(self, dry: bool, newest_opset: int) -> None:
+        self._newest_opset = newest_opset
+        self.refused: set[str] = set()
+        self.raised: dict[str, int] = {}
+        self._dry = dry
+        self._placeholders: set[str] = set()
+        self._lost: set[str] = set()
+        self._breaks: dict[tuple[str, str, str], Break] = {}
+
+    def _note(self, found: Break) -> None:
+        self._breaks.setdefault((found.target, found.link, found.engine), found)
+
+    def note_missing(self, planned: Plan) -> None:
+        """Record the operators that nothing maps; stop, unless dry, with all of them."""
+        for item in planned.missing:
+            earlier = [found for found in self._breaks.values() if found.target == item.target]
+            if not earlier:
+                self._note(Break(item.target, "mapping", item.reason, item.sources))
+            self._placeholders.add(item.target)
+        if planned.missing and not self._dry:
+            targets = {item.target for item in planned.missing}
+            raise _unsupported([found for found in self._breaks.values() if found.target in targets])
+
+    def note_failed_mapping(self, planned: Plan, error: TranslationError) -> None:
+        """Record a mapping that raised, so that the next plan takes another; stop if it can't be told which."""
+        mapping = planned.mapping_of(error.target) if error.target else None
+        if error.target is None or mapping is None or mapping in self.refused:
+            raise error
+        self.refused.add(mapping)
+        self._note(Break(error.target, "mapping", error.message, _sources(planned, error.target)))
+
+    def note_refusals(
+        self,
+        planned: Plan,
+        translated: Translated,
+        models: Mapping[str, ir.Model],
+        refusals: Sequence[tuple[Engine, Refusal]],
+    ) -> bool:
+        """Record what the engines refuse. True if a further rung may mend some of it."""
+        again = False
+        lost: list[Break] = []
+        for engine, refusal in refusals:
+            if refusal.operator.startswith(f"{_PLACEHOLDER}::"):
+                continue
+            key = translated.targets.get(refusal.node, "")
+            places = (translated.sources[refusal.node],) if refusal.node in translated.sources else ()
+            found = Break(key or refusal.operator, "kernel", refusal.reason, places, engine.name, refusal.operator)
+            self._note(found)
+            mapping = planned.mapping_of(key) if key else ""
+            newer = self._newer_opset(engine, refusal, planned.opset, models[engine.name])
+            if newer is not None:
+                self.raised[key or refusal.operator] = newer
+                again = True
+            elif mapping and mapping not in self.refused:
+                self.refused.add(mapping)
+                again = True
+            else:
+                lost.append(found)
+        if lost and not again and not self._dry:
+            raise _unsupported(lost)
+        self._lost = {found.target for found in lost}
+        return again
+
+    def _newer_opset(self, engine: Engine, refusal: Refusal, opset: int, model: ir.Model) -> int | None:
+        """The lowest newer opset at which the engine takes the node, if there is one."""
+        node = next((node for node in all_nodes(model) if node.name == refusal.node), None)
+        if node is None or node.domain:
+            return None
+        versions = range(opset + 1, self._newest_opset + 1)
+        return next((n for n in versions if engine.supports(node, {**model.opset_imports, "": n}) is None), None)
+
+    def with_placeholders(self, planned: Plan) -> Plan:
+        """The plan with a translation for each missing operator that stands for it in a dry run."""
+        table = dict(planned.translations)
+        for node in calls_in(planned.program):
+            if str(target_key(node.target)) in self._placeholders and isinstance(node.target, torch._ops.OpOverload):
+                table[node.target] = _placeholder(node.target)
+        return dataclasses.replace(planned, translations=table)
+
+    def breaks(self) -> tuple[Break, ...]:
+        """Every broken link met; mended is one whose operator found another rung."""
+        left = self._placeholders | self._lost
+        return tuple(dataclasses.replace(found, mended=found.target not in left) for found in self._breaks.values())
+
+
+_PLACEHOLDER = "opbridge.missing"
+
+
+def _placeholder(overload: torch._ops.OpOverload) -> Callable[..., Any]:
+    name = overload._schema.name.split("::")[1]
+    outputs = max(1, len(overload._schema.returns))
+
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        values = [value for value in args if hasattr(value, "producer")]
+        return custom_node(f"{_PLACEHOLDER}::{name}", *values, num_outputs=outputs)
+
+    return stand_in
+
+
+def _sources(planned: Plan, key: str) -> tuple[str, ...]:
+    name = key.removesuffix(".default")
+    return next((step.sources for step in planned.steps if step.target in (key, name)), ())
+
+
+def _unsupported(breaks: Sequence[Break]) -> UnsupportedOperatorError:
+    lines = [
+        f"  {found.target.removesuffix('.default')}: {found.reason}"
+        + (f" [{found.engine}]" if found.engine else "")
+        + (f" (at {', '.join(found.sources[:3])})" if found.sources else "")
+        for found in breaks
+    ]
+    first = display_name(breaks[0].target)
+    count = "1 operator has" if len(lines) == 1 else f"{len(lines)} operators have"
+    return UnsupportedOperatorError(
+        f"{count} no way to the engine:\n" + "\n".join(lines),
+        fix=f"give each a mapping of your own: @opbridge.decomposition({first!r}) in torch operators, or "
+        f"@opbridge.translation({first!r}) in ONNX operators; `opbridge diagnose` shows every link.",
+        targets=[found.target for found in breaks],
+    )

@@ -1,0 +1,185 @@
+"""``diagnose``: stages 1 to 5 run dry. Every broken link of every operator, and what mends it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opbridge import findings
+from opbridge.capture import Captured, capture
+from opbridge.capture_failures import CaptureFailure
+from opbridge.catalog import Catalog
+from opbridge.climb import Break, Climbed, climb
+from opbridge.distinct import distinct_operators
+from opbridge.engines.base import Engine
+from opbridge.errors import CaptureError, TranslationError
+from opbridge.findings.base import Finding
+from opbridge.plan import Step
+from opbridge.targets import display_name
+
+__all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model"]
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorLinks:
+    """One operator of the model and its three links.
+
+    Attributes:
+        step: The rung it takes.
+        torch: Link 1: it is captured.
+        mapping: Link 2: something maps it to ONNX.
+        kernel: Link 3: every engine has kernels for what it becomes; None where that could not be asked.
+    """
+
+    step: Step
+    torch: bool
+    mapping: bool
+    kernel: bool | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The operator as JSON data."""
+        links = {"torch": self.torch, "mapping": self.mapping, "kernel": self.kernel}
+        return {**self.step.to_dict(), "sources": list(self.step.sources), "links": links}
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """What stands between a model and the engines.
+
+    Attributes:
+        operators: Every distinct operator of the model; none if it can't be captured.
+        findings: What is broken, what mends it, and what is worth knowing.
+        engines: The version of each engine that was asked.
+        opset: The lowest opset that serves the model; None if it can't be captured.
+        opset_reason: Which operator forced it.
+        seconds: How long it took.
+        details: The long story of a failed capture, for a log; empty otherwise.
+    """
+
+    operators: tuple[OperatorLinks, ...]
+    findings: tuple[Finding, ...]
+    engines: Mapping[str, str]
+    opset: int | None
+    opset_reason: str
+    seconds: float
+    details: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every broken link is mended."""
+        return not any(finding.severity == "error" and not finding.mended for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The diagnosis as JSON data."""
+        return {
+            "ok": self.ok,
+            "opset": self.opset,
+            "opset_reason": self.opset_reason,
+            "engines": dict(self.engines),
+            "operators": [operator.to_dict() for operator in self.operators],
+            "findings": [finding.to_dict() for finding in self.findings],
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def diagnose_model(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    *,
+    engines: Sequence[Engine],
+    catalog: Catalog,
+    dynamic_shapes: Any,
+    opset: int | None,
+    report: Callable[[str], None],
+) -> Diagnosis:
+    """Diagnose a model. The parameters are those of :func:`opbridge.diagnose`, resolved."""
+    started = time.perf_counter()
+    versions = {engine.name: engine.version for engine in engines}
+    report("capturing")
+    try:
+        captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes, rewrites=catalog.rewrites())
+    except CaptureError as error:
+        return _not_captured(error, versions, time.perf_counter() - started)
+    try:
+        climbed = climb(
+            distinct_operators(captured.program),
+            catalog,
+            engines,
+            captured=None,
+            opset=opset,
+            rewrites=captured.rewrites,
+            whole=captured.program,
+            report=report,
+        )
+    except TranslationError as error:
+        found = Finding("mapping-failed", error.target or "", error.message, error.fix)
+        return Diagnosis((), (found,), versions, None, "", time.perf_counter() - started, error.details or "")
+    return Diagnosis(
+        operators=tuple(_links(step, climbed) for step in climbed.plan.steps),
+        findings=tuple(_findings(captured, climbed, catalog, versions)),
+        engines=versions,
+        opset=climbed.plan.opset,
+        opset_reason=climbed.plan.opset_reason,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _not_captured(error: CaptureError, versions: Mapping[str, str], seconds: float) -> Diagnosis:
+    finding = (
+        error.finding
+        if isinstance(error, CaptureFailure)
+        else Finding("capture-failed", "model", error.message, error.fix)
+    )
+    return Diagnosis((), (finding,), versions, None, "", seconds, error.details or "")
+
+
+def _links(step: Step, climbed: Climbed) -> OperatorLinks:
+    left = {(display_name(item.target), item.link) for item in climbed.breaks if not item.mended}
+    mapping = (step.target, "mapping") not in left
+    return OperatorLinks(step, True, mapping, (step.target, "kernel") not in left if mapping else None)
+
+
+def _findings(captured: Captured, climbed: Climbed, catalog: Catalog, versions: Mapping[str, str]) -> list[Finding]:
+    found = [_finding_of(item, climbed, versions) for item in climbed.breaks]
+    broken = {finding.target for finding in found}
+    for step in climbed.plan.steps:
+        if step.provider == "catalog" and step.rung in ("decompose", "translate") and step.target not in broken:
+            found.append(_mended_by_catalog(step))
+    if climbed.plan.opset_reason.endswith(f"needs opset {climbed.plan.opset}"):
+        target = climbed.plan.opset_reason.split(" ")[0]
+        sources = next((step.sources for step in climbed.plan.steps if step.target == target), ())
+        make = findings.by_code("opset-raised").finding
+        if target not in broken:
+            found.append(make(target, opset=climbed.plan.opset, instead_of=climbed.plan.floor, sources=sources))
+    if captured.was_training:
+        found.append(findings.by_code("training-mode").finding(()))
+    return [*found, *findings.in_program(captured.program)]
+
+
+def _mended_by_catalog(step: Step) -> Finding:
+    finding: Finding = findings.by_code("unmapped-operator").finding(
+        step.target, count=step.count, rung=step.rung, sources=step.sources
+    )
+    if not step.detail or not step.overrides:
+        return finding
+    message = f"torch.onnx maps {step.target} wrongly: {step.overrides}."
+    return dataclasses.replace(finding, code="wrong-mapping", message=message, severity="warning")
+
+
+def _finding_of(item: Break, climbed: Climbed, versions: Mapping[str, str]) -> Finding:
+    target = display_name(item.target)
+    step = next((step for step in climbed.plan.steps if step.target == target), None)
+    rung = step.rung if item.mended and step is not None else None
+    if item.link == "kernel":
+        engine = f"{item.engine} {versions[item.engine]}"
+        made: Finding = findings.by_code("no-kernel").finding(
+            target, node=item.node, engine=engine, reason=item.reason, rung=rung, sources=item.sources
+        )
+    else:
+        made = findings.by_code("unmapped-operator").finding(
+            target, count=step.count if step else 1, rung=rung, sources=item.sources
+        )
+    return dataclasses.replace(made, mended=item.mended, severity="info" if item.mended else "error")

@@ -1,0 +1,81 @@
+"""Random outputs: whether two samples of runs follow one distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["LARGEST_CHANCE_EXCESS", "compare_runs"]
+
+LARGEST_CHANCE_EXCESS = 1.5
+"""A statistic may be this many times the largest one among the permutations. Under equal distributions it exceeds
+even 1 time with a chance of 1 in 300; a wrong probability or scale exceeds it many times over."""
+
+_PERMUTATIONS = 300
+_MOST_ELEMENTS = 4096
+
+
+def _largest_gap(values: np.ndarray, order: np.ndarray, labels: np.ndarray) -> float:
+    """The Kolmogorov-Smirnov statistic of the pooled elements of the runs labelled True against the others'."""
+    steps = np.where(labels[order], 1.0 / labels.sum(), -1.0 / (~labels).sum())
+    sums = np.cumsum(steps) * len(labels) / len(values)
+    # Equal values count together, so only the last of each counts.
+    last = np.append(np.diff(values) != 0, True)
+    return float(np.abs(sums[last]).max())
+
+
+def _mean_gap(runs: np.ndarray, labels: np.ndarray, tolerance: np.ndarray) -> float:
+    """The squared difference of the means, summed over the elements: shows a draw that landed on another element."""
+    gap = np.abs(runs[labels].mean(axis=0) - runs[~labels].mean(axis=0)) - tolerance
+    return float(np.square(np.maximum(gap, 0.0)).sum())
+
+
+def compare_runs(engine: Sequence[np.ndarray], torch: Sequence[np.ndarray], seed: int = 0) -> str:
+    """Compare several runs of each side on one input.
+
+    The runs are independent; the elements of one need not be (one random factor may scale them all). So whole runs are
+    permuted between the two sides to see what chance does to two statistics: the Kolmogorov-Smirnov distance of the
+    pooled elements, and the distance of the elements' means.
+
+    Args:
+        engine: One array per run, all of one shape.
+        torch: The same of PyTorch's.
+        seed: Of the permutations.
+
+    Returns:
+        Why the distributions differ; empty if they don't.
+    """
+    random = np.random.default_rng(seed)
+    flat = np.stack([np.asarray(run, np.float64).reshape(-1) for run in (*engine, *torch)])
+    if flat.shape[1] == 0:
+        return ""
+    labels = np.arange(len(flat)) < len(engine)
+    if np.isfinite(flat[labels]).mean() < 0.99 * np.isfinite(flat[~labels]).mean():
+        return "the engine's results are not finite where PyTorch's are"
+    flat = np.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0)
+    if flat.shape[1] > _MOST_ELEMENTS:
+        flat = flat[:, np.sort(random.choice(flat.shape[1], _MOST_ELEMENTS, replace=False))]
+    varies = np.ptp(flat[~labels], axis=0) > 0
+    if varies.any() and not (np.ptp(flat[labels], axis=0) > 0).any():
+        return "the engine gives the same draws in every run, where PyTorch draws anew"
+    return _by_permutation(flat, labels, random)
+
+
+def _by_permutation(flat: np.ndarray, labels: np.ndarray, random: np.random.Generator) -> str:
+    tolerance = 1e-5 * np.abs(flat).max(axis=0)
+    rounded = np.round(flat / max(float(np.abs(flat).max()), 1e-30), 6)
+    order = np.argsort(rounded, axis=None, kind="stable")
+    values, runs = rounded.reshape(-1)[order], order // flat.shape[1]
+    shuffles = [random.permutation(labels) for _ in range(_PERMUTATIONS)]
+    gap = _largest_gap(values, runs, labels)
+    chance = max(_largest_gap(values, runs, shuffled) for shuffled in shuffles[:100])
+    if gap > LARGEST_CHANCE_EXCESS * chance:
+        return f"the distributions differ: Kolmogorov-Smirnov distance {gap:.3g}, by chance at most {chance:.3g}"
+    mean_gap = _mean_gap(flat, labels, tolerance)
+    mean_chance = max(_mean_gap(flat, shuffled, tolerance) for shuffled in shuffles)
+    if mean_gap > LARGEST_CHANCE_EXCESS * mean_chance:
+        return (
+            f"the elements' means differ: {np.sqrt(mean_gap):.3g} in all, by chance at most {np.sqrt(mean_chance):.3g}"
+        )
+    return ""

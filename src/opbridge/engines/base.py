@@ -1,0 +1,155 @@
+"""The contract of an engine: what it is asked, and what it answers.
+
+An engine is a folder of this package whose ``__init__`` defines ``ENGINE``, a subclass of :class:`Engine`.
+Importing that folder must not import the engine's own package: that happens on first use, so that a missing engine is
+an :class:`~opbridge.errors.EngineNotInstalledError` with the line that installs it.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Engine", "Refusal", "Session", "TensorSpec"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """An input or output of a model.
+
+    Attributes:
+        name: Its name in the model.
+        dtype: NumPy's name of its element type ("float32", "int64", "bool"; "bfloat16" is ml_dtypes').
+        shape: One int or dimension name (dynamic) per axis; ``()`` is a scalar.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The specification as JSON data."""
+        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why an engine does not take a node: data, so that the plan can climb to the next rung.
+
+    Attributes:
+        node: The node's name in the model.
+        operator: ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
+        reason: The engine's own words, or the type and version it lacks a kernel for, in one line.
+        missing_dtypes: Where the element type alone is missing: the dtypes the engine has no kernel for.
+    """
+
+    node: str
+    operator: str
+    reason: str
+    missing_dtypes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The refusal as JSON data."""
+        return dataclasses.asdict(self)
+
+
+class Session(abc.ABC):
+    """A model loaded by an engine, ready to run. Safe to call from several threads if the engine is."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    @abc.abstractmethod
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the model once.
+
+        Args:
+            feeds: One array per input, by name, with the input's exact dtype and a shape that fits.
+
+        Returns:
+            One array per output, by name, in the model's order.
+
+        Raises:
+            InputError: A name, dtype or shape does not fit.
+            EngineError: The engine failed; the message is the engine's.
+        """
+
+    def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Run the model on arrays in the order of ``inputs``; the outputs come in the order of ``outputs``."""
+        from opbridge.errors import InputError
+
+        if len(arrays) != len(self.inputs):
+            names = ", ".join(spec.name for spec in self.inputs)
+            raise InputError(
+                f"The model has {len(self.inputs)} inputs ({names}), but {len(arrays)} arrays were passed.",
+                fix="pass one array per input, in this order, or use session.run({name: array}).",
+            )
+        results = self.run({spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)})
+        return tuple(results[spec.name] for spec in self.outputs)
+
+
+class Engine(abc.ABC):
+    """An inference engine, as the installed package answers for it.
+
+    Attributes:
+        name: The name users write (``--engine NAME``).
+        package: The distribution that ``pip install`` takes.
+        accepts: What the engine loads: ``"onnx"``, ``"exported_program"`` or ``"module"``.
+    """
+
+    name: ClassVar[str]
+    package: ClassVar[str]
+    accepts: ClassVar[str] = "onnx"
+
+    @property
+    @abc.abstractmethod
+    def version(self) -> str:
+        """The installed version. Raises EngineNotInstalledError when there is none."""
+
+    @property
+    @abc.abstractmethod
+    def newest_opset(self) -> int:
+        """The newest version of the standard ONNX domain that the engine knows."""
+
+    @property
+    def takes_functions(self) -> bool:
+        """Whether the engine runs models with model-local functions (else they are inlined)."""
+        return True
+
+    def is_installed(self) -> bool:
+        """Whether the engine's package can be imported here."""
+        from opbridge.errors import EngineNotInstalledError
+
+        try:
+            return bool(self.version)
+        except EngineNotInstalledError:
+            return False
+
+    @abc.abstractmethod
+    def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+        """Ask the installed engine whether it has a kernel for this node at this opset, element type and rank.
+
+        Args:
+            node: A node whose inputs carry dtype and, where known, shape. A node with subgraphs is judged by itself;
+                the nodes inside are asked for one by one.
+            opset_imports: The model's domain versions.
+
+        Returns:
+            None when the engine takes it, otherwise the reason.
+        """
+
+    @abc.abstractmethod
+    def load(self, path: Path, *, threads: int | None = None, providers: Sequence[str] | None = None) -> Session:
+        """Load a model file.
+
+        Raises:
+            EngineError: The engine refuses the model; the message is the engine's.
+        """

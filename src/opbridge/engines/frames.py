@@ -1,0 +1,84 @@
+"""Messages between an engine's child process and its parent, over a pair of pipes.
+
+A frame is 8 bytes (the length of the header, big-endian), the header as JSON, and then each array's bytes in C order,
+one after the other, in the order in which the header describes them. Arrays are written from and read into their own
+memory, without a copy in between.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from typing import IO, Any
+
+import numpy as np
+
+from opbridge.engines.dtypes import numpy_dtype
+from opbridge.errors import InputError
+
+__all__ = ["read_frame", "write_frame"]
+
+_LENGTH = struct.Struct(">Q")
+
+
+def write_frame(stream: IO[bytes], message: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
+    """Write one message and flush.
+
+    Args:
+        stream: An unbuffered or buffered binary stream.
+        message: JSON data.
+        arrays: Arrays by name.
+
+    Raises:
+        InputError: An array holds Python objects, such as strings.
+    """
+    contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
+    described = []
+    for name, array in contiguous.items():
+        if array.dtype.hasobject:
+            raise InputError(
+                f"Array {name!r} holds Python objects, which can't be sent to an engine in a process of its own.",
+                fix="load the model with opbridge.load instead, which runs it in this process.",
+            )
+        described.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape)})
+    header = json.dumps({"message": message, "arrays": described}).encode()
+    _write_all(stream, memoryview(_LENGTH.pack(len(header)) + header))
+    for array in contiguous.values():
+        if array.nbytes:
+            _write_all(stream, array.reshape(-1).view(np.uint8).data)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read one message: its JSON data and its arrays.
+
+    Raises:
+        EOFError: The other side has closed its end.
+    """
+    (length,) = _LENGTH.unpack(_read_into(stream, bytearray(_LENGTH.size)))
+    header = json.loads(bytes(_read_into(stream, bytearray(length))))
+    arrays = {}
+    for described in header["arrays"]:
+        array = np.empty(math.prod(described["shape"]), numpy_dtype(described["dtype"]))
+        _read_into(stream, array.view(np.uint8))
+        arrays[described["name"]] = array.reshape(described["shape"])
+    return header["message"], arrays
+
+
+def _write_all(stream: IO[bytes], data: memoryview) -> None:
+    while data:
+        written = stream.write(data)
+        data = data[written:]
+
+
+def _read_into(stream: IO[bytes], buffer: Any) -> Any:
+    view = memoryview(buffer)
+    filled = 0
+    while filled < len(view):
+        count = stream.readinto(view[filled:])  # type: ignore[attr-defined]
+        if not count:
+            raise EOFError("the other side has closed the pipe")
+        filled += count
+    return buffer

@@ -1,0 +1,116 @@
+"""What the installed ONNX Runtime says of itself: its operator schemas and its kernels, matched with a node's types."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opbridge.engines.onnxruntime import native
+
+__all__ = ["KernelList", "TypeMatch"]
+
+# A kernel that is registered for "this version and every later one" has this as its last version.
+_OPEN_END = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TypeMatch:
+    """How near the kernels of an operator come to the types of a node.
+
+    Attributes:
+        has_kernels: Whether there is a kernel for this version of the operator, of any types.
+        missing: For each type variable no kernel fits in: its type in the node, as in ``"tensor(double)"``.
+        available: For each of those: the types there are kernels for.
+    """
+
+    has_kernels: bool
+    missing: Mapping[str, str]
+    available: Mapping[str, tuple[str, ...]]
+
+
+class KernelList:
+    """The kernels and schemas of the installed build, by operator."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        self._kernels: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        for schema in native.operator_schemas():
+            self._schemas[schema.domain, schema.name].append(schema)
+        for kernel in native.kernel_definitions():
+            if kernel.provider == "CPUExecutionProvider":
+                self._kernels[kernel.domain, kernel.op_name].append(kernel)
+
+    def knows(self, domain: str, op_type: str) -> bool:
+        """Whether the build has an operator of this name, in any version."""
+        return (domain, op_type) in self._schemas
+
+    def first_version(self, domain: str, op_type: str) -> int:
+        """The version of the domain in which the operator appeared."""
+        return min(schema.since_version for schema in self._schemas[domain, op_type])
+
+    def schema(self, domain: str, op_type: str, opset: int) -> Any:
+        """The operator's schema in force at this version of its domain; None if it is newer, or removed since."""
+        versions = [schema for schema in self._schemas[domain, op_type] if schema.since_version <= opset]
+        latest = max(versions, key=lambda schema: schema.since_version, default=None)
+        return None if latest is None or latest.deprecated else latest
+
+    def versions(self, domain: str, op_type: str) -> list[str]:
+        """The versions of the operator that there are kernels for: ``["opset 7 to 12", "opset 13"]``."""
+        ranges = sorted({tuple(kernel.version_range) for kernel in self._kernels[domain, op_type]})
+        return [
+            f"opset {first}" if last in (first, _OPEN_END) else f"opset {first} to {last}" for first, last in ranges
+        ]
+
+    def match(
+        self, schema: Any, inputs: Sequence[str | None], outputs: Sequence[str | None], *, half_is_float: bool = False
+    ) -> TypeMatch:
+        """Hold a node's types (None: absent or unknown) against the kernels of its schema.
+
+        Args:
+            schema: From :meth:`schema`.
+            inputs: The types of the node's inputs in order, as in ``"tensor(float)"``.
+            outputs: The types of its outputs.
+            half_is_float: Whether float16 may run in a float32 kernel, since the engine inserts casts around it.
+        """
+        wanted = _bound_types(schema, inputs, outputs)
+        best: dict[str, str] | None = None
+        available: dict[str, dict[str, None]] = defaultdict(dict)
+        for kernel in self._kernels[schema.domain, schema.name]:
+            if not _serves(kernel.version_range, schema.since_version):
+                continue
+            missing = {}
+            for variable, types in wanted.items():
+                allowed = kernel.type_constraints.get(variable)
+                if allowed is None:
+                    continue
+                available[variable].update(dict.fromkeys(allowed))
+                for name in types:
+                    stand_in = "tensor(float)" if half_is_float and name == "tensor(float16)" else name
+                    if stand_in not in allowed:
+                        missing[variable] = name
+            if best is None or len(missing) < len(best):
+                best = missing
+        missing = best or {}
+        return TypeMatch(best is not None, missing, {variable: tuple(available[variable]) for variable in missing})
+
+
+def _serves(version_range: tuple[int, int], since_version: int) -> bool:
+    """ONNX Runtime's own rule: an open-ended kernel serves the one schema version that it starts with."""
+    first, last = version_range
+    return first == since_version or (last != _OPEN_END and first <= since_version <= last)
+
+
+def _bound_types(schema: Any, inputs: Sequence[str | None], outputs: Sequence[str | None]) -> dict[str, list[str]]:
+    """The types that the node gives to the schema's type variables, which kernels call by the variable's name."""
+    bound: dict[str, list[str]] = defaultdict(list)
+    for formals, actuals in ((schema.inputs, inputs), (schema.outputs, outputs)):
+        for position, actual in enumerate(actuals):
+            if actual is None or not formals:
+                continue
+            # What goes beyond the formal parameters belongs to the last one, which is variadic.
+            variable = formals[min(position, len(formals) - 1)].typeStr
+            if actual not in bound[variable]:
+                bound[variable].append(actual)
+    return bound

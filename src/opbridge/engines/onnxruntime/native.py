@@ -1,0 +1,92 @@
+"""The installed onnxruntime package: the only place that imports it, and the only one that reaches into its binding."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from opbridge.errors import EngineError, EngineNotInstalledError
+
+__all__ = ["clean_message", "kernel_definitions", "operator_schemas", "runtime"]
+
+_STATUS = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_LOADING = re.compile(r"^Load model from .*? failed: ?")
+_PLACE = re.compile(r"\S*[/\\]onnxruntime[/\\]\S+\.(?:cc|h|cu|cuh|mm):\d+ ")
+_NODE = re.compile(r"Non-zero status code returned while running (\S+) node\. Name:'([^']*)' Status Message: ")
+
+
+@functools.cache
+def runtime() -> Any:
+    """The ``onnxruntime`` module.
+
+    Raises:
+        EngineNotInstalledError: It is not installed, or can't be imported.
+    """
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        if error.name != "onnxruntime":
+            raise EngineNotInstalledError(
+                f"onnxruntime is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
+            ) from error
+        raise EngineNotInstalledError("onnxruntime is not installed.", fix="pip install onnxruntime") from error
+    except (ImportError, OSError) as error:
+        raise EngineNotInstalledError(
+            f"onnxruntime is installed, but can't be imported: {error}",
+            fix="pip install --force-reinstall onnxruntime",
+        ) from error
+    if not hasattr(onnxruntime, "InferenceSession"):
+        raise EngineNotInstalledError(
+            "onnxruntime is not installed: another folder of that name is imported instead.",
+            fix="pip install --force-reinstall onnxruntime",
+        )
+    return onnxruntime
+
+
+def _binding(function: str) -> Any:
+    module = runtime()
+    try:
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+        return getattr(state, function)()
+    except (ImportError, AttributeError) as error:
+        raise EngineError(
+            f"This build of onnxruntime ({module.__version__}) can't say what it supports: it lacks {function}.",
+            fix="install a release from PyPI: pip install 'onnxruntime>=1.23'",
+        ) from error
+
+
+def kernel_definitions() -> list[Any]:
+    """Every kernel of the installed build: op_name, domain, version_range, provider, type_constraints."""
+    return list(_binding("get_all_opkernel_def"))
+
+
+def operator_schemas() -> list[Any]:
+    """Every operator version the installed build knows: name, domain, since_version, inputs, outputs."""
+    return list(_binding("get_all_operator_schema"))
+
+
+def clean_message(error: BaseException) -> str:
+    """The engine's own words in one line, without its status prefix and the places in its C++ source."""
+    text = _STATUS.sub("", " ".join(str(error).split()))
+    while (place := _PLACE.search(text)) is not None:
+        text = text[: place.start()] + text[_end_of_signature(text, place.end()) :].lstrip()
+    text = _LOADING.sub("", text)
+    text = _NODE.sub(lambda match: f"node {match.group(2)!r} ({match.group(1)}): ", text)
+    return text.strip() or type(error).__name__
+
+
+def _end_of_signature(text: str, start: int) -> int:
+    """Where a C++ function signature at ``start`` ends; ``start`` if there is none."""
+    position = text.find("(", start)
+    if position < 0:
+        return start
+    depth = 0
+    while position < len(text):
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        position += 1
+        if depth == 0 and text[position : position + 1] != "(":
+            break
+    suffix = " const"
+    return position + len(suffix) if text.startswith(suffix, position) else position

@@ -1,0 +1,200 @@
+"""A node as a question to ONNX Runtime: what makes it distinct, and the smallest model that asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Question", "dtype_of_type"]
+
+# Constants up to this size go into the question with their values: scales, axes, shapes. Larger ones are weights.
+_SMALL = 64
+_LONGEST_AXES = 16
+_IR_VERSION = 10
+_TYPE_NAMES = {"float32": "float", "float64": "double", "str": "string"}
+
+
+def _type_name(dtype: str) -> str:
+    """The engine's name of an element type: it writes float8e5m2 where NumPy's users write float8_e5m2."""
+    return _TYPE_NAMES.get(dtype, dtype.replace("float8_", "float8"))
+
+
+def dtype_of_type(name: str) -> str:
+    """The dtype in a type that the engine writes ``"tensor(double)"``: "float64". Other types stay as they are."""
+    element = name.removeprefix("tensor(").removesuffix(")")
+    if "(" in element:
+        return name
+    named = {short: dtype for dtype, short in _TYPE_NAMES.items()}
+    return named.get(element, element.replace("float8e", "float8_e"))
+
+
+def _dtype_name(dtype: ir.DataType) -> str:
+    return "str" if dtype.is_string() else str(dtype.numpy().name)
+
+
+def _engine_type(type_: Any) -> str | None:
+    """A value's type as the engine writes it: ``"tensor(float)"``, ``"seq(tensor(int64))"``; None if unknown."""
+    import onnx_ir as ir
+
+    if isinstance(type_, ir.SequenceType):
+        return f"seq({_engine_type(type_.elem_type)})"
+    if isinstance(type_, ir.OptionalType):
+        return f"optional({_engine_type(type_.elem_type)})"
+    if type_ is None or type_.dtype == ir.DataType.UNDEFINED:
+        return None
+    return f"tensor({_type_name(_dtype_name(type_.dtype))})"
+
+
+class Question:
+    """One node at one opset.
+
+    Attributes:
+        domain: The node's domain.
+        op_type: Its operator.
+        opset: The version of its domain that the model imports.
+        input_types: The engine's name of each input's type; None where it is absent or unknown.
+        output_types: The same of the outputs.
+        stands_alone: Whether a model of this node alone can be made: all types known, no subgraph, no attribute that
+            is a parameter of an enclosing function.
+        key: Equal for nodes that the engine can't tell apart.
+    """
+
+    def __init__(self, node: ir.Node, opset_imports: Mapping[str, int]) -> None:
+        import onnx_ir as ir
+
+        self._node = node
+        self.domain, self.op_type = node.domain, node.op_type
+        self._imports = {domain: opset_imports[domain] for domain in ("", node.domain) if domain in opset_imports}
+        self.opset = node.version or self._imports.get(node.domain, 1)
+        self._imports[node.domain] = self.opset
+        self.input_types = [None if value is None else _engine_type(value.type) for value in node.inputs]
+        # An output nobody named is one the node does not have.
+        self.output_types = [_engine_type(value.type) if value.name != "" else None for value in node.outputs]
+        present = [name for value, name in zip(node.inputs, self.input_types, strict=True) if value is not None]
+        graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+        attributes = list(node.attributes.values())
+        self.stands_alone = None not in present and not any(
+            attribute.is_ref() or attribute.type in graphs for attribute in attributes
+        )
+        self._constants = [_small_constant(value) for value in node.inputs]
+        self._is_constant_node = not node.domain and node.op_type == "Constant"
+        self.key = (
+            self.domain,
+            self.op_type,
+            tuple(sorted(self._imports.items())),
+            tuple(self._input_key(position) for position in range(len(node.inputs))),
+            tuple(zip(self.output_types, (value.name == "" for value in node.outputs), strict=True)),
+            tuple(sorted(self._attribute_key(attribute) for attribute in attributes)),
+        )
+
+    def _input_key(self, position: int) -> Any:
+        value = self._node.inputs[position]
+        if value is None:
+            return None
+        constant = self._constants[position]
+        contents = None if constant is None else (constant.shape.numpy(), _contents(constant))
+        return self.input_types[position], _sizes(value), contents
+
+    def _attribute_key(self, attribute: ir.Attr) -> tuple[str, str]:
+        import onnx_ir as ir
+
+        if attribute.is_ref():
+            return attribute.name, f"@{attribute.ref_attr_name}"
+        if attribute.type == ir.AttributeType.TENSOR:
+            tensor = attribute.as_tensor()
+            contents = b"" if self._is_constant_node else _contents(tensor)
+            return attribute.name, f"{tensor.dtype} {tuple(tensor.shape)} {contents!r}"
+        if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+            return attribute.name, ""
+        return attribute.name, repr(attribute.value)
+
+    def model_bytes(self) -> bytes:
+        """A model of this node alone, of the same types and ranks but without the sizes, serialized."""
+        import onnx_ir as ir
+
+        inputs = [self._lone_input(position) for position in range(len(self._node.inputs))]
+        outputs = [
+            ir.Value(name="" if value.name == "" else f"y{position}", type=value.type)
+            for position, value in enumerate(self._node.outputs)
+        ]
+        node = ir.Node(
+            self.domain, self.op_type, inputs, self._attributes(), overload=self._node.overload, outputs=outputs
+        )
+        graph = ir.Graph(
+            [value for value in inputs if value is not None and value.const_value is None],
+            [value for value in outputs if value.name],
+            nodes=[node],
+            initializers=[value for value in inputs if value is not None and value.const_value is not None],
+            opset_imports=self._imports,
+            name="question",
+        )
+        model = ir.Model(graph, ir_version=_IR_VERSION)
+        serialized: bytes = ir.serde.serialize_model(model).SerializeToString()
+        return serialized
+
+    def _lone_input(self, position: int) -> ir.Value | None:
+        import onnx_ir as ir
+
+        value = self._node.inputs[position]
+        if value is None:
+            return None
+        constant = self._constants[position]
+        if constant is not None:
+            return ir.Value(name=f"x{position}", type=value.type, shape=constant.shape, const_value=constant)
+        sizes = _sizes(value)
+        shape = None if sizes is None else ir.Shape(sizes)
+        return ir.Value(name=f"x{position}", type=value.type, shape=shape)
+
+    def _attributes(self) -> list[ir.Attr]:
+        import onnx_ir as ir
+
+        attributes = list(self._node.attributes.values())
+        if not self._is_constant_node:
+            return attributes
+        # The contents of a Constant, megabytes at times, are no part of the question.
+        return [
+            ir.AttrTensor(attribute.name, _one_element(attribute.as_tensor()))
+            if attribute.type == ir.AttributeType.TENSOR
+            else attribute
+            for attribute in attributes
+        ]
+
+
+def _sizes(value: ir.Value) -> tuple[int | None, ...] | None:
+    """What is said of a value's shape: its rank, and the size of a short vector, which may be one number per axis."""
+    if value.shape is None:
+        return None
+    if len(value.shape) == 1 and isinstance(value.shape[0], int) and value.shape[0] <= _LONGEST_AXES:
+        return (value.shape[0],)
+    return (None,) * len(value.shape)
+
+
+def _contents(tensor: Any) -> bytes:
+    """The bytes that tell a tensor from others of its type and shape."""
+    if tensor.dtype.is_string():
+        return repr(list(tensor.string_data())).encode()
+    data: bytes = tensor.tobytes()
+    return data
+
+
+def _one_element(tensor: Any) -> Any:
+    """A tensor of one element (or none) in place of a large one, of the same type and rank."""
+    import numpy as np
+    import onnx_ir as ir
+
+    if tensor.size <= _SMALL:
+        return tensor
+    return ir.tensor(np.zeros([1] * len(tensor.shape), tensor.dtype.numpy()), dtype=tensor.dtype)
+
+
+def _small_constant(value: ir.Value | None) -> Any:
+    """The tensor of a value that is a small constant of the model; None for any other."""
+    import onnx_ir as ir
+
+    if value is None:
+        return None
+    tensor = ir.convenience.get_const_tensor(value)
+    return tensor if tensor is not None and tensor.size <= _SMALL and value.type is not None else None

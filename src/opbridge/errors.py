@@ -1,0 +1,108 @@
+"""The errors a user can meet. Each names the culprit and ends with a fix.
+
+::
+
+    OpbridgeError
+    ├── InputError                  bad arguments, files, entries, bundles
+    ├── CaptureError                link 1: torch.export can't capture the model
+    ├── TranslationError            link 2: a mapping to ONNX failed
+    │   └── UnsupportedOperatorError    link 2 or 3: no rung of the ladder is left
+    ├── BuildError                  a kernel does not compile
+    ├── EngineError                 an engine refuses or fails on a model
+    │   └── EngineNotInstalledError     the engine's package is missing
+    └── VerificationError           the engine does not compute what PyTorch computes
+
+The command line prints these without a traceback and exits 1. Any other exception is a bug in opbridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "BuildError",
+    "CaptureError",
+    "EngineError",
+    "EngineNotInstalledError",
+    "InputError",
+    "OpbridgeError",
+    "TranslationError",
+    "UnsupportedOperatorError",
+    "VerificationError",
+]
+
+
+class OpbridgeError(Exception):
+    """A problem in the user's model, input or machine.
+
+    Args:
+        message: One or a few lines that name the culprit and, if known, its place in the user's source.
+        fix: What to do about it, as an instruction.
+        details: The long story (a compiler's or torch's output). It goes to a log file, not to the screen.
+    """
+
+    def __init__(self, message: str, *, fix: str, details: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.message}\nFix: {self.fix}"
+
+    def to_dict(self) -> dict[str, object]:
+        """The error as JSON data: ``error`` (class name), ``message`` and ``fix``."""
+        return {"error": type(self).__name__, "message": self.message, "fix": self.fix}
+
+
+class InputError(OpbridgeError):
+    """What the user passed can't be used."""
+
+
+class CaptureError(OpbridgeError):
+    """The model can't be captured in a graph (link 1)."""
+
+
+class TranslationError(OpbridgeError):
+    """An operator's mapping to ONNX failed (link 2).
+
+    Args:
+        message: See :class:`OpbridgeError`.
+        fix: See :class:`OpbridgeError`.
+        details: See :class:`OpbridgeError`.
+        target: The torch operator, such as ``"aten::cummax.default"``, where it is known.
+    """
+
+    def __init__(self, message: str, *, fix: str, details: str | None = None, target: str | None = None) -> None:
+        super().__init__(message, fix=fix, details=details)
+        self.target = target
+
+
+class UnsupportedOperatorError(TranslationError):
+    """No rung of the ladder brings these operators to the engine.
+
+    Args:
+        message: See :class:`OpbridgeError`.
+        fix: See :class:`OpbridgeError`.
+        targets: The torch operators, such as ``"aten::cummax"``.
+    """
+
+    def __init__(self, message: str, *, fix: str, targets: Sequence[str] = (), details: str | None = None) -> None:
+        super().__init__(message, fix=fix, details=details)
+        self.targets = tuple(targets)
+
+
+class BuildError(OpbridgeError):
+    """A kernel does not compile."""
+
+
+class EngineError(OpbridgeError):
+    """An engine refuses a model, or fails while running it."""
+
+
+class EngineNotInstalledError(EngineError):
+    """The engine's Python package is not installed here."""
+
+
+class VerificationError(OpbridgeError):
+    """The engine's results differ from PyTorch's by more than the budget allows."""

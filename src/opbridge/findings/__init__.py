@@ -1,0 +1,50 @@
+"""The findings: one file each. :func:`modules` finds them, so a new file is enough to add one."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from opbridge.findings.base import Failure, Finding
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Failure", "Finding", "by_code", "explain", "in_program", "modules"]
+
+
+@functools.cache
+def modules() -> tuple[ModuleType, ...]:
+    """The module of every finding, ordered by ``ORDER``, then by name."""
+    names = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name != "base")
+    found = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return tuple(sorted(found, key=lambda module: getattr(module, "ORDER", 0)))
+
+
+def by_code(code: str) -> ModuleType:
+    """The module of the finding with this code.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return {module.CODE: module for module in modules()}[code]
+
+
+def explain(failure: Failure) -> Finding:
+    """The first finding that recognises a failed capture; the last one asked fits every failure."""
+    for module in modules():
+        finding = module.explain(failure) if hasattr(module, "explain") else None
+        if finding is not None:
+            return finding
+    raise AssertionError("findings/capture_failed.py explains every failure")
+
+
+def in_program(program: torch.export.ExportedProgram) -> Iterator[Finding]:
+    """Everything worth saying about a captured program before it is translated."""
+    for module in modules():
+        if hasattr(module, "detect"):
+            yield from module.detect(program)

@@ -1,0 +1,51 @@
+"""The model changes a buffer, and ONNX forgets it.
+
+What it means: ``forward`` writes into a buffer (a cache, a counter, running statistics) that the next call reads.
+
+Why it is a problem: an ONNX model has no state. Every run starts from the buffer's value at the time of the export.
+
+Example::
+
+    self.steps.add_(1)
+
+Fix: make the state an input and an output of ``forward``; nothing if the next call does not read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from opbridge.findings.base import Finding, source_names
+from opbridge.findings.input_mutation import writes
+from opbridge.sources import source_of_node
+
+if TYPE_CHECKING:
+    import torch
+
+CODE = "buffer-mutation"
+
+
+def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
+    """Recognised by the program's signature once decomposed, before that by operators that write into a buffer."""
+    signature = program.graph_signature
+    nodes: dict[str, list[torch.fx.Node]] = {name: [] for name in signature.buffers_to_mutate.values()}
+    for node, written in writes(program):
+        name = signature.inputs_to_buffers.get(written.name)
+        if name is not None:
+            nodes.setdefault(name, []).append(node)
+    for name, found in nodes.items():
+        yield finding(name, source_names(*map(source_of_node, found)))
+
+
+def finding(name: str, sources: tuple[str, ...] = ()) -> Finding:
+    """Made of the buffer's name and the lines that write into it."""
+    where = f" at {', '.join(sources[:3])}" if sources else ""
+    return Finding(
+        CODE,
+        name,
+        f"The model changes its buffer {name!r}{where}; an ONNX model has no state, so each run forgets the change.",
+        f"pass {name!r} as an input of forward and return its new value, if the next call needs it.",
+        severity="warning",
+        sources=sources,
+    )

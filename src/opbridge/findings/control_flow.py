@@ -1,0 +1,57 @@
+"""A branch or body function of torch.cond, torch.while_loop or the like can't be captured.
+
+What it means: torch traces these functions apart from the rest and more strictly: both branches return the same
+structure, shapes and dtypes; no output is an input or another output itself; nothing outside is changed.
+
+Why it is a problem: each of them becomes a subgraph of an ONNX ``If`` or ``Loop`` of its own.
+
+Example::
+
+    torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,))     # the second branch returns its input
+
+Fix: what torch suggests, which is in the message: often ``return x.clone()``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from opbridge.findings.base import Failure, Finding, first_line, shortened
+
+CODE = "control-flow"
+
+_NAMES = ("UncapturedHigherOrderOpError", "CondOpArgsMismatchError")
+
+
+def explain(failure: Failure) -> Finding | None:
+    """Recognised by the error's class; the operator, reason and hint are labelled lines of its text."""
+    error = next((found for found in map(failure.caught, _NAMES) if found is not None), None)
+    if error is None:
+        return None
+    operator = _labelled(str(error), "Higher Order Operator") or _named_in_source(failure) or "a control flow operator"
+    reason = _labelled(str(error), "Explanation") or first_line(error)
+    hint = _labelled(str(error), "Hint") or (
+        "make every branch return tensors of the same number, shape and dtype, and no input as it is"
+    )
+    if "data-dependent branching" in reason:
+        hint = "write the branch inside that function as a torch.cond of its own, or with torch.where"
+    return failure.finding(
+        CODE,
+        operator,
+        f"A function given to {operator}{failure.at} can't be captured: {_first_sentence(reason)}.",
+        f"{hint[:1].lower()}{_first_sentence(hint)[1:]}.",
+    )
+
+
+def _first_sentence(text: str) -> str:
+    return shortened(re.split(r"\.\s+(?=[A-Z])", text)[0].rstrip(". "), 240)
+
+
+def _labelled(text: str, label: str) -> str | None:
+    match = re.search(rf"^\s*{label}: *(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _named_in_source(failure: Failure) -> str | None:
+    match = re.search(r"torch\.(cond|while_loop|scan|map)\b", failure.source.text if failure.source else "")
+    return match[0] if match else None

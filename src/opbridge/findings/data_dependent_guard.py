@@ -1,0 +1,81 @@
+"""A size that is known only when the model runs decides what the model does.
+
+What it means: a condition, a loop or an operator needs the number of selected boxes, of non-zero elements or the like
+while the model is captured. Then it has no value yet.
+
+Why it is a problem: a graph has to serve every value, and torch can't tell which way the code goes.
+
+Example::
+
+    boxes = boxes[scores > 0.5]
+    if boxes.numel() > 4000:            # depends on the scores
+        ...
+
+Fix: state what always holds, on the line before: ``torch._check(boxes.numel() <= 4000)``; or keep both branches with
+``torch.cond(boxes.numel() > 4000, true_fn, false_fn, (boxes,))``. In a library's function, replace the function while
+capturing: ``@opbridge.rewrite("torchvision.ops.boxes.batched_nms")``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from opbridge.findings.base import Failure, Finding, shortened
+from opbridge.sources import Condition, condition_at, module_path
+
+CODE = "data-dependent-guard"
+
+_VALUE = "(Size-like symbols: none)"
+
+
+def explain(failure: Failure) -> Finding | None:
+    """Recognised by the error's class; a tensor's value rather than a size has no size-like symbol in the message."""
+    error = failure.caught("GuardOnDataDependentSymNode")
+    if error is None or _VALUE in str(error):
+        return None
+    condition = condition_at(failure.place)
+    guard = shortened(getattr(error, "cond", _expression(str(error))))
+    if condition is None:
+        message = f"{_line(failure)} needs {guard!r} while capturing, a size that depends on data."
+    else:
+        message = f"`{shortened(condition)}`{failure.at} depends on a size that is known only when the model runs."
+    return failure.finding(CODE, condition.text if condition else guard, message, _fix(failure, condition))
+
+
+def _expression(text: str) -> str:
+    match = re.search(r"data-dependent expression (.+?)(?: \(unhinted|\.\s|$)", text)
+    return match[1] if match else "a condition"
+
+
+def _line(failure: Failure) -> str:
+    text = f"`{shortened(failure.place.text)}`" if failure.place and failure.place.text else "The model"
+    return f"{text}{failure.at}"
+
+
+def _fix(failure: Failure, condition: Condition | None) -> str:
+    place = failure.place
+    if place is not None and place.is_installed:
+        target = module_path(place)
+        if target is not None:
+            return (
+                f"this is a library's code: replace {target} while capturing by a function without that condition, "
+                f"declared with @opbridge.rewrite({target!r})."
+            )
+    if condition is None:
+        return (
+            "state on the line before what always holds of that size, such as torch._check(n > 0) or "
+            "torch._check(n <= 100) with n = y.shape[0]; or pad to a fixed size."
+        )
+    if condition.keyword == "for":
+        return (
+            f"work on {condition.text} as one tensor instead of item by item, or write the loop with torch.while_loop."
+        )
+    if condition.keyword == "assert":
+        return f"replace the assert by torch._check({condition.holds})."
+    if condition.keyword == "while":
+        return "write the loop with torch.while_loop(cond_fn, body_fn, (tensors,))."
+    return (
+        f"if it always goes one way, state it on the line before: torch._check({condition.opposite}) or "
+        f"torch._check({condition.holds}); to keep both ways write torch.cond({condition.holds}, true_fn, false_fn, "
+        f"(tensors,))."
+    )

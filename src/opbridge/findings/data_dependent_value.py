@@ -1,0 +1,73 @@
+"""A tensor's value becomes a Python value: a bool, an int, a float or text.
+
+What it means: ``if``, ``while``, ``assert``, ``range``, ``int(...)``, ``float(...)``, ``.item()`` in a condition, or an
+f-string gets a tensor whose value is known only when the model runs.
+
+Why it is a problem: Python code runs once, while the model is captured; the graph has to serve every value.
+
+Example::
+
+    if x.sum() > 0:              # one of the two branches would be lost
+        return x
+    return -x
+
+Fix: ``torch.cond`` or ``torch.where`` for a branch, ``torch.while_loop`` for a loop, the tensor itself instead of
+``float(...)``; checks that only guard against mistakes go under ``if not torch.compiler.is_exporting():``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from opbridge.findings.base import Failure, Finding, shortened
+from opbridge.sources import Condition, condition_at, module_path
+
+CODE = "data-dependent-value"
+
+_VALUE = "(Size-like symbols: none)"
+_FORMAT = "FakeTensor.__format__"
+
+
+def explain(failure: Failure) -> Finding | None:
+    """Recognised by the error's class and the absence of a size-like symbol, or by a tensor's ``__format__``."""
+    error = failure.caught("GuardOnDataDependentSymNode")
+    value = error is not None and _VALUE in str(error)
+    if not value and _FORMAT not in failure.text:
+        return None
+    condition = condition_at(failure.place) if value else None
+    text = f"`{shortened(condition or (failure.place.text if failure.place else 'forward'))}`"
+    message = f"{text}{failure.at} needs a tensor's value in Python, which is known only when the model runs."
+    target = condition.text if condition else (failure.place.text if failure.place else "forward")
+    return failure.finding(CODE, target, message, _fix(failure, condition, value))
+
+
+def _fix(failure: Failure, condition: Condition | None, value: bool) -> str:
+    place = failure.place
+    if place is not None and place.is_installed and module_path(place):
+        target = module_path(place)
+        return (
+            f"this is a library's code: replace {target} while capturing by a function that keeps the value a tensor, "
+            f"declared with @opbridge.rewrite({target!r})."
+        )
+    if not value:
+        return "leave the text out while exporting: put the line under `if not torch.compiler.is_exporting():`."
+    if condition is None:
+        return _fix_conversion(place.text if place else "")
+    if condition.keyword == "assert":
+        return "put the assert under `if not torch.compiler.is_exporting():`."
+    if condition.keyword in ("while", "for"):
+        return (
+            "write the loop with torch.while_loop(cond_fn, body_fn, (tensors,)); if the count is the same for every "
+            "input, make it a Python number."
+        )
+    return (
+        f"write torch.cond({condition.text}, true_fn, false_fn, (tensors,)) with the two branches as functions, or "
+        "torch.where(condition, a, b) on tensors if both can be computed."
+    )
+
+
+def _fix_conversion(text: str) -> str:
+    match = re.search(r"\b(int|float|bool|round)\(", text)
+    called = f"{match[1]}(...)" if match else "the Python number"
+    size = " For a size or an index write `.to(torch.int64).item()`." if match and match[1] in ("int", "round") else ""
+    return f"compute with the tensor itself instead of {called}; a list index becomes torch.stack(...)[index].{size}"

@@ -1,0 +1,71 @@
+"""The model fails in PyTorch too, on these example inputs.
+
+What it means: calling ``model(*args, **kwargs)`` raises, without any capturing.
+
+Why it is a problem: a model that does not run can't be captured.
+
+Example::
+
+    opbridge.export(nn.Linear(4, 2), (torch.rand(3, 5),), path="out")       # 5 features instead of 4
+
+Fix: correct the example inputs or the model, until ``model(*args, **kwargs)`` runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from opbridge.findings.base import Failure, Finding, first_line
+
+CODE = "model-fails"
+ORDER = 1
+
+
+def explain(failure: Failure) -> Finding | None:
+    """Recognised by running the model; its buffers, attributes and the random state stay as they were."""
+    import torch
+
+    out_of_memory = isinstance(failure.error, MemoryError | torch.OutOfMemoryError)
+    if out_of_memory or not isinstance(failure.model, torch.nn.Module):
+        return None
+    try:
+        with _unchanged(failure.model):
+            failure.model(*_copied(failure.args), **_copied(dict(failure.kwargs)))
+    except Exception as error:
+        eager = dataclasses.replace(failure, error=error)
+        return eager.finding(
+            CODE,
+            failure.name,
+            f"The model itself fails on its example inputs, in PyTorch alone: {first_line(error)}{eager.at}",
+            "make model(*args, **kwargs) run first: correct the example inputs (number, shape, dtype) or that line.",
+        )
+    return None
+
+
+def _copied(value: Any) -> Any:
+    import torch
+
+    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, value)
+
+
+@contextlib.contextmanager
+def _unchanged(model: Any) -> Iterator[None]:
+    import torch
+
+    tensors = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
+    attributes = [(part, dict(part.__dict__), dict(part._buffers)) for part in model.modules()]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for part, values, buffers in attributes:
+            part.__dict__.clear()
+            part.__dict__.update(values)
+            part._buffers.clear()
+            part._buffers.update(buffers)
+        with torch.no_grad():
+            for buffer, before in tensors.values():
+                buffer.copy_(before)

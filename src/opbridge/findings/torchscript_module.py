@@ -1,0 +1,46 @@
+"""The model is a TorchScript module.
+
+What it means: the model comes from ``torch.jit.script``, ``torch.jit.trace`` or ``torch.jit.load``.
+
+Why it is a problem: ``torch.export`` captures a model by running its Python code, and a TorchScript module has none.
+
+Example::
+
+    opbridge.export(torch.jit.load("model.pt"), (x,), path="out")
+
+Fix: pass the ``nn.Module`` that the TorchScript module was made from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opbridge.findings.base import Failure, Finding
+
+CODE = "torchscript-module"
+
+
+def explain(failure: Failure) -> Finding | None:
+    """Recognised by the type of the model or of one of its submodules."""
+    import torch
+
+    if not isinstance(failure.model, torch.nn.Module):
+        return None
+    scripted = [
+        (name, part) for name, part in failure.model.named_modules() if isinstance(part, torch.jit.ScriptModule)
+    ]
+    if not scripted:
+        return None
+    name, part = scripted[0]
+    what = f"The part {name!r} of the model" if name else "The model"
+    return failure.finding(
+        CODE,
+        name or _original_name(part),
+        f"{what} is a TorchScript module ({_original_name(part)}), which has no Python code to capture.",
+        f"use the nn.Module that it was made from by torch.jit.script or torch.jit.trace "
+        f"({_original_name(part)}), and load the weights with load_state_dict(scripted.state_dict()).",
+    )
+
+
+def _original_name(module: Any) -> str:
+    return str(getattr(module, "original_name", type(module).__name__))

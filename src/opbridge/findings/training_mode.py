@@ -1,0 +1,75 @@
+"""The model is in training mode.
+
+What it means: dropout drops, and batch normalisation uses the statistics of the batch instead of those it learned.
+
+Why it is a problem: the results are random, or depend on what else is in the batch.
+
+Example::
+
+    model = torchvision.models.resnet18()          # training mode is the default
+    opbridge.export(model, (x,), path="out")
+
+Fix: ``model.eval()`` before the export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from opbridge.findings.base import Finding, source_names
+from opbridge.sources import source_of_node
+
+if TYPE_CHECKING:
+    import torch
+
+CODE = "training-mode"
+
+_FLAG = {
+    "aten::dropout": 2,
+    "aten::feature_dropout": 2,
+    "aten::alpha_dropout": 2,
+    "aten::feature_alpha_dropout": 2,
+    "aten::native_dropout": 2,
+    "aten::batch_norm": 5,
+}
+"""Operators that behave otherwise in training, with the position of the argument that says so."""
+
+
+def in_training(node: torch.fx.Node) -> bool | None:
+    """Whether a node computes as in training; None for an operator that has no such mode."""
+    name = getattr(node.target, "name", None)
+    position = _FLAG.get(name().partition(".")[0]) if callable(name) else None
+    if position is None:
+        return None
+    return bool(node.args[position]) if len(node.args) > position else bool(node.kwargs.get("train", True))
+
+
+def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
+    """Recognised by the operators' own training arguments."""
+    nodes = [node for node in program.graph.nodes if node.op == "call_function" and in_training(node)]
+    if nodes:
+        targets = tuple(dict.fromkeys(node.target.name().partition(".")[0] for node in nodes))
+        yield finding(targets, source_names(*map(source_of_node, nodes)))
+
+
+def finding(targets: tuple[str, ...], sources: tuple[str, ...] = ()) -> Finding:
+    """Made of the operators that are captured in training mode; of none if opbridge captured it as ``model.eval()``."""
+    if not targets:
+        return Finding(
+            CODE,
+            "model",
+            "The model came in training mode; it is captured in evaluation mode.",
+            "call model.eval() before the export, to see the same results in PyTorch.",
+            severity="info",
+            mended=True,
+        )
+    where = f" at {sources[0]}" if sources else ""
+    return Finding(
+        CODE,
+        targets[0],
+        f"The model is in training mode: {', '.join(targets)}{where} computes as in training.",
+        "call model.eval() before the export, or pass training=self.training to the functional form.",
+        severity="warning",
+        sources=sources,
+    )

@@ -1,0 +1,69 @@
+"""Freezing: the model as inference sees it, and the user's model back exactly as it was.
+
+Attention chooses another memory layout while its bias requires a gradient, and the export of T5, Swin, BEiT and a dozen
+more then fails on a ``view``. ``torch.no_grad`` does not help, because the choice looks at ``requires_grad`` itself. So
+parameters, buffers and example inputs are captured without it, in evaluation mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["freeze_program", "frozen", "without_gradients"]
+
+
+@contextlib.contextmanager
+def frozen(module: torch.nn.Module) -> Iterator[bool]:
+    """Put ``module`` in evaluation mode, with no parameter or buffer requiring a gradient; undo it on leaving.
+
+    Yields:
+        Whether any part of it was in training mode.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    leaves = [t for t in (*module.parameters(), *module.buffers()) if t.requires_grad and t.is_leaf]
+    try:
+        for part, training in modes:
+            if training:
+                part.training = False
+        for tensor in leaves:
+            tensor.requires_grad_(False)
+        yield any(training for _, training in modes)
+    finally:
+        for tensor in leaves:
+            tensor.requires_grad_(True)
+        for part, training in modes:
+            part.training = training
+
+
+def without_gradients(values: Any) -> Any:
+    """A copy of nested example inputs with every tensor detached, and no two of them the same object.
+
+    torch.onnx would wire two inputs that are one object to one input of the model.
+    """
+    seen: set[int] = set()
+
+    def detach(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) in seen:
+            return value.detach().clone()
+        seen.add(id(value))
+        return value.detach() if value.requires_grad else value
+
+    return torch.utils._pytree.tree_map(detach, values)
+
+
+def freeze_program(program: torch.export.ExportedProgram) -> None:
+    """Make the program's own parameters require no gradient. The tensors are shared, the user's Parameters stay."""
+    replaced: dict[int, torch.Tensor] = {}
+    for name, value in program.state_dict.items():
+        if isinstance(value, torch.nn.Parameter):
+            if id(value) not in replaced:
+                replaced[id(value)] = torch.nn.Parameter(value.detach(), requires_grad=False)
+            program.state_dict[name] = replaced[id(value)]
+        elif value.requires_grad:
+            program.state_dict[name] = value.detach()

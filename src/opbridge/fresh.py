@@ -1,0 +1,176 @@
+"""One fresh tensor with the character of an example: its range, its distribution, its order, its structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["BOLD", "CONSERVATIVE", "SHUFFLED", "fresh_tensor"]
+
+BOLD = 0
+"""A constant integer example (a dummy of zeros or ones, a count) gets other values beside its own."""
+CONSERVATIVE = 1
+"""Integers stay strictly within the example's range."""
+SHUFFLED = 2
+"""The example's own values, drawn again: for models that refuse everything else."""
+
+_MOST_VALUES = 1 << 16
+
+
+def fresh_tensor(example: torch.Tensor, shape: tuple[int, ...], random: np.random.Generator, boldness: int) -> Any:
+    """A tensor of the example's dtype.
+
+    Args:
+        example: Whose statistics are kept: floats follow its distribution and never leave its range, integers stay
+            between its smallest and largest, booleans have both values; rows that are sorted, sum to one or are boxes
+            (x1, y1, x2, y2) stay so, symmetric and positive definite matrices too.
+        shape: The shape to make.
+        random: Source of all randomness.
+        boldness: One of the constants of this module.
+    """
+    source = example.detach().cpu()
+    if source.is_complex():
+        parts = [fresh_tensor(part, shape, random, boldness) for part in (source.real, source.imag)]
+        return torch.complex(*parts).to(source.dtype)
+    if source.dtype is torch.bool:
+        values = _booleans(source, shape, random)
+    elif source.dtype.is_floating_point:
+        values = _floats(source.double().numpy(), shape, random, boldness)
+    else:
+        values = _integers(source.numpy(), shape, random, boldness)
+    return torch.from_numpy(np.ascontiguousarray(values)).to(source.dtype).to(example.device).reshape(shape)
+
+
+def _order(rows: np.ndarray) -> int:
+    """1 if every row is ascending, -1 if descending, 0 if neither or if it can't be told."""
+    if rows.ndim == 0 or rows.shape[-1] < 2 or rows.size == 0 or rows.min() == rows.max():
+        return 0
+    steps = np.diff(rows.astype(np.float64), axis=-1)
+    if rows.size < 3:
+        return 0
+    return 1 if (steps >= 0).all() else -1 if (steps <= 0).all() else 0
+
+
+def _sorted_like(values: np.ndarray, order: int) -> np.ndarray:
+    if order == 0 or values.ndim == 0:
+        return values
+    ascending = np.sort(values, axis=-1)
+    return ascending if order > 0 else ascending[..., ::-1]
+
+
+def _booleans(source: torch.Tensor, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    """A mask: no row becomes all False (all True) unless the example has such a row, which attention could not take."""
+    rows = source.numpy()
+    share = float(rows.mean()) if rows.size else 0.5
+    constant = share in (0.0, 1.0)
+    values: np.ndarray = random.random(shape) < (0.5 if constant else share)
+    order = _order(rows) if not constant else (-1 if share == 1.0 else 1)
+    values = np.array(_sorted_like(values, order))
+    if values.ndim and values.size and rows.ndim and rows.size:
+        first = 0 if order < 0 else -1
+        if bool(rows.any(axis=-1).all()):
+            empty = ~values.any(axis=-1)
+            values[..., first] |= empty
+        if not bool(rows.all(axis=-1).any()) and values.shape[-1] > 1:
+            full = values.all(axis=-1)
+            values[..., -1 if first == 0 else 0] &= ~full
+    return values
+
+
+def _integers(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, boldness: int) -> np.ndarray:
+    if source.size == 0:
+        return np.zeros(shape, source.dtype)
+    low, high = int(source.min()), int(source.max())
+    if boldness == SHUFFLED:
+        return random.choice(source.reshape(-1), shape)
+    if low == high and boldness == BOLD:
+        if source.size == 1:
+            other = low - 1 if low >= 2 else low + 1
+            return np.full(shape, other, source.dtype)
+        low, high = (0, low) if low > 0 else (low, 0) if low < 0 else (0, 1)
+    values = random.integers(low, high, shape, dtype=np.int64, endpoint=True)
+    values = np.array(_sorted_like(values, _order(source)))
+    if low == 0 and values.ndim and values.size and bool((source != 0).any(axis=-1).all()):
+        values[..., 0] = np.where((values != 0).any(axis=-1), values[..., 0], high)
+    return values.astype(source.dtype)
+
+
+def _quantile_sample(finite: np.ndarray, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    """Draws from the example's distribution, interpolated: never outside its range, zeros as frequent as there."""
+    flat = finite.reshape(-1)
+    flat = np.sort(flat[:: max(1, flat.size // _MOST_VALUES)])
+    return np.interp(random.random(shape), np.linspace(0.0, 1.0, flat.size), flat)
+
+
+def _constant(value: float, size: int, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    """Stands in for a dummy: images of zeros or ones become anything in [0, 1], a factor moves a little."""
+    if size == 1 and value == round(value) and value != 0:
+        return np.full(shape, value + np.sign(value))
+    if value in (0.0, 1.0):
+        return random.random(shape)
+    return value * (0.75 + 0.5 * random.random(shape))
+
+
+def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, boldness: int) -> np.ndarray:
+    finite = source[np.isfinite(source)]
+    if source.size == 0:
+        return random.standard_normal(shape)
+    if boldness == SHUFFLED or finite.size == 0:
+        return random.choice(source.reshape(-1), shape)
+    low, high = float(finite.min()), float(finite.max())
+    whole = bool((finite == np.round(finite)).all()) and high - low < 1 << 24
+    if low == high and finite.size == source.size:
+        return _constant(low, source.size, shape, random)
+    if whole and low < high:
+        distinct, counts = np.unique(finite.reshape(-1)[:_MOST_VALUES], return_counts=True)
+        few = distinct.size <= 2
+        values = (
+            random.choice(distinct, shape, p=counts / counts.sum())
+            if few
+            else np.floor(random.integers(int(low), int(high), shape, endpoint=True))
+        )
+        values = np.asarray(values, np.float64)
+    else:
+        values = _quantile_sample(finite, shape, random)
+    return _structured(source, _with_nonfinite(source, values, random), random)
+
+
+def _with_nonfinite(source: np.ndarray, values: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """As many infinities and NaNs as in the example; a row of a mask keeps a finite element if the example's do."""
+    special = source[~np.isfinite(source)]
+    if not special.size:
+        return values
+    chosen = random.random(values.shape) < special.size / source.size
+    if values.ndim and source.ndim and bool(np.isfinite(source).any(axis=-1).all()):
+        chosen[..., 0] &= ~chosen.all(axis=-1)
+    return np.where(chosen, random.choice(special, values.shape), values)
+
+
+def _structured(source: np.ndarray, values: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if source.ndim == 0 or not np.isfinite(source).all() or values.size == 0:
+        return values
+    order = _order(source)
+    if order:
+        return np.array(_sorted_like(values, order))
+    if source.shape[-1] == 4 and source.ndim >= 2 and bool((source[..., 2:] >= source[..., :2]).all()):
+        corners = np.sort(values.reshape(*values.shape[:-1], 2, 2), axis=-2)
+        return corners.reshape(values.shape)
+    total = source.sum(axis=-1)
+    if source.shape[-1] > 1 and bool((source >= 0).all()) and np.allclose(total, 1.0, atol=1e-3):
+        return values / np.maximum(values.sum(axis=-1, keepdims=True), 1e-30)
+    square = source.ndim >= 2 and source.shape[-1] == source.shape[-2] > 1 and values.shape[-1] == values.shape[-2]
+    if square and np.allclose(source, source.swapaxes(-1, -2)):
+        return _symmetric(source, values, random)
+    return values
+
+
+def _symmetric(source: np.ndarray, values: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    spectrum = np.linalg.eigvalsh(source)
+    if spectrum.min() <= 0:
+        return (values + values.swapaxes(-1, -2)) / 2
+    factor = random.standard_normal(values.shape)
+    size = values.shape[-1]
+    scale = float(np.trace(source, axis1=-2, axis2=-1).mean()) / source.shape[-1]
+    return scale * (0.5 * factor @ factor.swapaxes(-1, -2) / size + 0.5 * np.eye(size))

@@ -1,0 +1,167 @@
+"""Types of values that a model does not state: of a plain ``.onnx`` file's, and inside the bodies of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from onnx_ir import Function, Graph, Model, Node
+
+__all__ = ["bind_body", "binding", "fill_types", "with_types"]
+
+_INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, ir.serde.SerdeError, ValueError)
+_SMALL = 64
+
+
+def with_types(model: Model) -> Model:
+    """The model itself if every value outside of functions has a type, otherwise a copy with the types inferred."""
+    return model if _is_typed(model.graph.all_nodes()) else _infer_graph(model.clone())
+
+
+def fill_types(model: Model) -> None:
+    """Write down the types that can be inferred, in place: in the graph, and in functions all of whose calls agree."""
+    if not _is_typed(model.graph.all_nodes()):
+        _infer_graph(model)
+    pending = [model.graph]
+    while pending:
+        calls: dict[Any, dict[Any, Node]] = {}
+        for caller in pending:
+            for node, function in _calls(model, caller):
+                calls.setdefault(function.identifier(), {})[binding(node)] = node
+        pending = []
+        for identifier, bound in calls.items():
+            function = model.functions[identifier]
+            if len(bound) == 1:
+                _copy_types(bind_body(model, function, next(iter(bound.values()))), function)
+            pending.append(function)
+
+
+def binding(call: Node) -> tuple[Any, ...]:
+    """What a call gives to a function's body, to tell calls apart: its inputs' types and ranks, and its attributes."""
+    inputs = tuple(
+        None if value is None else (value.type, None if value.shape is None else len(value.shape))
+        for value in call.inputs
+    )
+    return (inputs, tuple(sorted((name, repr(attribute.value)) for name, attribute in call.attributes.items())))
+
+
+def bind_body(model: Model, function: Function, call: Node) -> Function | Graph:
+    """The body of ``function`` with the types and attributes that ``call`` gives it.
+
+    Returns:
+        The function itself where it states all of its types and the call's are the same; otherwise a graph with the
+        same nodes in the same order, on whose values the types that can be inferred are written.
+    """
+    given = [None if value is None else value.type for value in call.inputs]
+    if _is_complete(function) and [value.type for value in function.inputs] == given:
+        return function
+    try:
+        return _inferred_body(model, function, call)
+    except _INFERENCE_ERRORS:
+        # What can't be inferred is asked with what is known.
+        return function
+
+
+def _is_typed(nodes: Iterable[Node]) -> bool:
+    return all(value.type is not None for node in nodes for value in node.outputs if value.name)
+
+
+def _is_complete(function: Function) -> bool:
+    if any(attribute.is_ref() for node in function.all_nodes() for attribute in node.attributes.values()):
+        return False
+    return all(value.type is not None for value in function.inputs) and _is_typed(function.all_nodes())
+
+
+def _infer_graph(model: Model) -> Model:
+    """Write the types that ONNX's shape inference finds on the values of the graph and its subgraphs."""
+    light = model.clone()
+    for name, value in list(light.graph.initializers.items()):
+        # Only small constants decide shapes, and a serialized model holds no more than 2 GB.
+        if value.const_value is None or value.const_value.size > _SMALL:
+            del light.graph.initializers[name]
+            value.const_value = None
+            if value not in light.graph.inputs:
+                light.graph.inputs.append(value)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(ir.serde.serialize_model(light), data_prop=True)
+        _copy_types(ir.serde.deserialize_model(inferred).graph, model.graph)
+    except _INFERENCE_ERRORS:
+        # What can't be inferred is asked with what is known.
+        return model
+    return model
+
+
+def _calls(model: Model, caller: Graph | Function) -> Iterator[tuple[Node, Function]]:
+    for node in caller.all_nodes():
+        function = model.functions.get(node.op_identifier())
+        if function is not None:
+            yield node, function
+
+
+def _inferred_body(model: Model, function: Function, call: Node) -> Graph:
+    body = ir.serde.serialize_function(function)
+    attributes = {**function.attributes, **call.attributes}
+    given = {
+        name: ir.serde.serialize_attribute(attribute)
+        for name, attribute in attributes.items()
+        if not attribute.is_ref() and attribute.value is not None
+    }
+    absent = {formal.name for position, formal in enumerate(function.inputs) if _argument(call, position) is None}
+    _substitute(body.node, given, absent)
+    graph = onnx.GraphProto(name=function.name, node=body.node)
+    for position, formal in enumerate(function.inputs):
+        actual = _argument(call, position)
+        if actual is not None:
+            info = ir.serde.serialize_value(actual)
+            info.name = formal.name
+            graph.input.append(info)
+    graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in function.outputs)
+    proto = onnx.ModelProto(ir_version=10, graph=graph, opset_import=body.opset_import)
+    proto.functions.extend(ir.serde.serialize_function(other) for other in model.functions.values())
+    inferred: Graph = ir.serde.deserialize_model(onnx.shape_inference.infer_shapes(proto)).graph
+    _copy_types(function, inferred)
+    return inferred
+
+
+def _argument(call: Node, position: int) -> Any:
+    return call.inputs[position] if position < len(call.inputs) else None
+
+
+def _substitute(nodes: Iterable[Any], given: Mapping[str, Any], absent: set[str | None]) -> None:
+    """Replace references to the function's parameters by the call's attributes, and absent inputs by no input."""
+    for node in nodes:
+        for position, name in enumerate(node.input):
+            if name in absent:
+                node.input[position] = ""
+        kept = []
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                if attribute.ref_attr_name not in given:
+                    continue
+                name = attribute.name
+                attribute.CopyFrom(given[attribute.ref_attr_name])
+                attribute.name = name
+            for graph in (attribute.g, *attribute.graphs):
+                _substitute(graph.node, given, absent)
+            kept.append(attribute)
+        copies = [onnx.AttributeProto.FromString(attribute.SerializeToString()) for attribute in kept]
+        del node.attribute[:]
+        node.attribute.extend(copies)
+
+
+def _copy_types(source: Graph | Function, target: Graph | Function) -> None:
+    """Give the untyped values of ``target`` the types of ``source``, which has the same nodes in the same order."""
+    if source is target:
+        return
+    pairs = list(zip(source.inputs, target.inputs, strict=False)) if len(source.inputs) == len(target.inputs) else []
+    for known, node in zip(source.all_nodes(), target.all_nodes(), strict=True):
+        pairs += zip(known.outputs, node.outputs, strict=True)
+    for known, value in pairs:
+        if value.type is None:
+            value.type = known.type
+        if value.shape is None:
+            value.shape = known.shape

@@ -1,0 +1,277 @@
+"""``@opbridge.operator``: an operator of the user's own, declared once.
+
+The declaration makes it a ``torch.library`` operator, so that it stays one node when a model is captured, and keeps the
+Python function as its implementation in PyTorch, as its shape function (run on fake tensors) and as the body of the
+ONNX function that carries it into an engine.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from opbridge.errors import CaptureError, InputError
+from opbridge.spec import _TARGET, LOWEST_OPSET, OpSpec, Sample, declare
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Operator", "operator", "register_fake"]
+
+
+class Operator:
+    """A declared operator. Call it like the function it was made from.
+
+    Attributes:
+        target: ``"namespace::name"``.
+        function: The Python function: the reference for everything else.
+        body: Torch code for the ONNX function body; ``function`` unless :meth:`set_body` gave another.
+        source: ``file:line`` of the declaration.
+    """
+
+    def __init__(self, target: str, function: Callable[..., Any], samples: Callable[[], Any] | None = None) -> None:
+        self.target = target
+        self.function = function
+        self.body: Callable[..., Any] = function
+        self.source = _source(function)
+        self.samples = samples
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+        self._definition = _define(target, function)
+        self._register_autograd()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the torch operator."""
+        return self._definition(*args, **kwargs)
+
+    def fake(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use ``function`` as the shape function instead of tracing the operator's own.
+
+        Needed where the operator's function can't run on fake tensors: it calls C++ or NumPy, or reads a tensor's
+        contents. The function takes the operator's arguments and returns empty tensors of the right shapes and dtypes.
+        """
+        self._definition.register_fake(function)
+        return function
+
+    def set_body(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use ``function`` (torch code of the same signature) as the ONNX function body.
+
+        Needed where the operator's own function is not made of torch operators.
+        """
+        self.body = function
+        return function
+
+    def _register_autograd(self) -> None:
+        """Differentiate through the Python function, which is made of differentiable torch operators."""
+
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            import torch
+
+            ctx.save_for_backward(*(value for value in inputs if isinstance(value, torch.Tensor)))
+            ctx.other = [None if isinstance(value, torch.Tensor) else (value,) for value in inputs]
+
+        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+            return _backward_through(self.function, ctx, gradients)
+
+        self._definition.register_autograd(backward, setup_context=setup_context)
+
+
+def _backward_through(function: Callable[..., Any], ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    import torch
+
+    saved = iter(ctx.saved_tensors)
+    inputs = [next(saved).detach() if value is None else value[0] for value in ctx.other]
+    for value, needed in zip(inputs, ctx.needs_input_grad, strict=True):
+        if needed and isinstance(value, torch.Tensor):
+            value.requires_grad_()
+    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
+    with torch.enable_grad():
+        outputs = function(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if g is not None and o.requires_grad]
+        found = torch.autograd.grad(
+            [o for o, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs], allow_unused=True
+        )
+    result: list[Any] = [None] * len(inputs)
+    for index, gradient in zip(wanted, found, strict=True):
+        result[index] = gradient
+    return tuple(result)
+
+
+def _source(function: Callable[..., Any]) -> str:
+    code = inspect.unwrap(function).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _define(target: str, function: Callable[..., Any]) -> Any:
+    import torch
+
+    try:
+        definition = torch.library.custom_op(target, function, mutates_args=())
+    except ValueError as error:
+        raise InputError(
+            f"@operator({target!r}) at {_source(function)}: torch can't read the function's signature: "
+            f"{str(error).splitlines()[0]}",
+            fix="annotate every parameter and the result: torch.Tensor, Optional[torch.Tensor], int, float, bool, str, "
+            "list[int], list[torch.Tensor]; several results as tuple[torch.Tensor, torch.Tensor].",
+        ) from error
+    definition.register_fake(function)
+    return definition
+
+
+_operators: dict[str, Operator] = {}
+
+
+def find_operator(target: str) -> Operator | None:
+    """The operator declared as ``target`` in this process, if any."""
+    return _operators.get(target)
+
+
+def operator(
+    target: str, *, samples: Callable[[], list[Sample]] | None = None
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator of your own, once.
+
+    The decorated function is made of torch operators; its annotations give the operator's schema. From then on it is
+    the torch operator ``torch.ops.namespace.name``: one node when a model is captured, and one node
+    ``namespace::name`` in the ONNX model, with the function as its ONNX function body, so that it runs in every engine.
+
+    Args:
+        target: ``"mylib::my_add"``.
+        samples: Returns inputs (:class:`~opbridge.spec.Sample`) to check it on.
+
+    Raises:
+        InputError: The target is malformed, already declared elsewhere, or the signature is not annotated.
+    """
+    if not _TARGET.fullmatch(target) or "." in target:
+        raise InputError(
+            f"@operator({target!r}): an operator is named 'namespace::name'.",
+            fix="write for example @opbridge.operator('mylib::my_add').",
+        )
+
+    def decorate(function: Callable[..., Any]) -> Operator:
+        earlier = _operators.get(target)
+        if earlier is not None and earlier.source.rpartition(":")[0] != _source(function).rpartition(":")[0]:
+            raise InputError(
+                f"The operator {target!r} is declared twice: at {earlier.source} and at {_source(function)}.",
+                fix="rename one of them, or import the first declaration instead of repeating it.",
+            )
+        if earlier is None:
+            _refuse_foreign(target, function)
+        declared = _operators[target] = Operator(target, function, samples)
+        declare(OpSpec(target, "function", declared, LOWEST_OPSET, samples, "", declared.source))
+        return declared
+
+    return decorate
+
+
+def _refuse_foreign(target: str, function: Callable[..., Any]) -> None:
+    import torch
+
+    namespace, name = target.split("::")
+    if hasattr(getattr(torch.ops, namespace), name):
+        raise InputError(
+            f"@operator({target!r}) at {_source(function)}: torch already has an operator of this name.",
+            fix="choose another name, or give the existing operator what it lacks with opbridge.translation, "
+            "opbridge.decomposition, opbridge.fake_for or opbridge.body_for.",
+        )
+
+
+def register_fake(target: str, function: Callable[..., Any]) -> None:
+    """Give the torch operator ``target`` a shape function.
+
+    Raises:
+        InputError: There is no such operator, or it has a shape function already.
+    """
+    import torch
+
+    namespace, _, name = target.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name.split(".")[0], None)
+    if packet is None:
+        raise InputError(
+            f"fake_for({target!r}): torch has no operator of this name.",
+            fix="import the library that registers it first, or check the spelling; a plain Python or C++ function "
+            "is made an operator with @opbridge.operator.",
+        )
+    try:
+        torch.library.register_fake(target, function, allow_override=True)
+    except RuntimeError as error:
+        raise InputError(
+            f"fake_for({target!r}): torch refuses the shape function: {str(error).splitlines()[0]}",
+            fix="the operator has a shape function already; remove this one.",
+        ) from error
+
+
+def check_fakes(program: torch.export.ExportedProgram) -> None:
+    """Check that each custom operator's shape function agrees with what the operator returns.
+
+    Each distinct custom operator of the program is run once on random inputs of the captured sizes.
+
+    Raises:
+        CaptureError: A shape function gives another shape or dtype than the operator.
+    """
+    import torch
+
+    seen: set[tuple[Any, ...]] = set()
+    for node in program.graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace in _TORCH_NAMESPACES:
+            continue
+        fakes = [value.meta["val"] for value in node.all_input_nodes]
+        key = (node.target, *((tuple(map(str, f.shape)), f.dtype) for f in fakes if isinstance(f, torch.Tensor)))
+        if key not in seen:
+            seen.add(key)
+            _check_fake(node)
+
+
+_TORCH_NAMESPACES = {"aten", "prims", "prim", "torchvision", "_c10d_functional", "higher_order", "quantized_decomposed"}
+
+
+def _check_fake(node: Any) -> None:
+    import torch
+
+    def concrete(value: Any) -> Any:
+        if isinstance(value, torch.fx.Node):
+            value = value.meta["val"]
+        if isinstance(value, torch.Tensor):
+            shape = [_hint(size) for size in value.shape]
+            if value.dtype.is_floating_point or value.dtype.is_complex:
+                return torch.rand(shape, dtype=value.dtype)
+            return torch.zeros(shape, dtype=value.dtype)
+        return _hint(value) if isinstance(value, torch.SymInt) else value
+
+    args, kwargs = torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), concrete)
+    try:
+        with torch.no_grad():
+            real = node.target(*args, **kwargs)
+    except Exception:  # A random input may lie outside what the operator takes; that says nothing of its fake.
+        return
+    fake = node.meta["val"]
+    for position, (a, b) in enumerate(zip(_tensors(real), _tensors(fake), strict=False)):
+        sizes = tuple(s if isinstance(s, int) else None for s in b.shape)
+        agrees = a.dim() == len(sizes) and all(s is None or s == t for s, t in zip(sizes, a.shape, strict=True))
+        if not agrees or a.dtype != b.dtype:
+            raise CaptureError(
+                f"The fake of {node.target.name()} disagrees with the operator: output {position} is "
+                f"{_describe(a)}, but its fake says {_describe(b)}.",
+                fix="correct the shape function (its .fake, or opbridge.fake_for) so that it returns the shape and "
+                "dtype that the operator returns.",
+            )
+
+
+def _tensors(value: Any) -> list[Any]:
+    import torch
+
+    return [item for item in torch.utils._pytree.tree_leaves(value) if isinstance(item, torch.Tensor)]
+
+
+def _hint(size: Any) -> int:
+    node = getattr(size, "node", None)
+    if node is None:
+        return int(size)
+    return int(node.hint) if node.has_hint() else 4
+
+
+def _describe(tensor: Any) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape ({', '.join(map(str, tensor.shape))})"

@@ -1,0 +1,21 @@
+"""The elements under a mask, as ONNX Compress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxscript import opset18 as op
+
+from opbridge.spec import translation
+
+
+@translation("aten::masked_select")
+def masked_select(self: Any, mask: Any) -> Any:
+    """The elements of ``self`` where ``mask`` is true, after both are broadcast, as a vector in row-major order.
+
+    masked_select(Tensor self, Tensor mask) -> Tensor
+    """
+    flat = op.Constant(value_ints=[-1])
+    values = op.Expand(self, op.Shape(mask))
+    condition = op.Expand(mask, op.Shape(self))
+    return op.Compress(op.Reshape(values, flat), op.Reshape(condition, flat), axis=0)

@@ -1,0 +1,221 @@
+"""A node that the engine has a kernel for, but not of its element type, computes in a wider type."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+
+from opbridge.engines.base import Engine
+from opbridge.engines.refusals import describe_node
+from opbridge.infer import fill_types
+from opbridge.passes.adaptation import Adaptation, AdaptationResult
+
+if TYPE_CHECKING:
+    from onnx_ir import DataType, Model, Node, Value
+
+__all__ = ["CastAroundMissingTypesPass"]
+
+_D = ir.DataType
+# Every value of the narrow type is one of the wide type too. Integers wrap around alike when the result is cast back.
+_WIDER: dict[DataType, tuple[DataType, ...]] = {
+    _D.BOOL: (_D.UINT8, _D.INT32, _D.INT64),
+    _D.INT8: (_D.INT32, _D.INT64),
+    _D.UINT8: (_D.INT32, _D.UINT32, _D.INT64),
+    _D.INT16: (_D.INT32, _D.INT64),
+    _D.UINT16: (_D.INT32, _D.UINT32, _D.INT64),
+    _D.INT32: (_D.INT64,),
+    _D.UINT32: (_D.INT64, _D.UINT64),
+    _D.FLOAT16: (_D.FLOAT, _D.DOUBLE),
+    _D.BFLOAT16: (_D.FLOAT, _D.DOUBLE),
+    _D.FLOAT: (_D.DOUBLE,),
+}
+# Their results depend on the width of the type itself.
+_WIDTH_MATTERS = frozenset(
+    {"BitCast", "Cast", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"}
+)
+
+
+class CastAroundMissingTypesPass(ir.passes.InPlacePass):
+    """Put lossless widening casts before, and casts back after, each standard node refused for its types alone.
+
+    Whether a wider type helps is asked of the engine; nothing is ever narrowed, so a float64 node without a kernel
+    stays refused. Nodes in subgraphs are treated alike, and those in function bodies whose types are known.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._engine = engine
+
+    def call(self, model: Model) -> AdaptationResult:
+        """Change ``model`` in place; the result says which nodes now compute in which type."""
+        fill_types(model)
+        names = _FreshNames(model)
+        done: dict[str, list[str]] = {}
+        for scope in (model.graph, *model.functions.values()):
+            for node in list(scope.all_nodes()):
+                refusal = None if _is_exempt(node) else self._engine.supports(node, scope.opset_imports)
+                if refusal is None:
+                    continue
+                widening = self._find(node, scope.opset_imports, refusal.missing_dtypes)
+                if widening is not None:
+                    done.setdefault(f"{refusal.operator} {widening.describe()}", []).append(describe_node(node))
+                    widening.apply(node, names)
+        adaptations = tuple(Adaptation(what, tuple(nodes)) for what, nodes in done.items())
+        return AdaptationResult(model, bool(adaptations), adaptations)
+
+    def _find(self, node: Node, opset_imports: Mapping[str, int], missing: tuple[str, ...]) -> _Widening | None:
+        """The first widening with which the engine takes the node."""
+        try:
+            schema = onnx.defs.get_schema(node.op_type, opset_imports[""], "")
+        except onnx.defs.SchemaError:
+            return None
+        present = dict.fromkeys(value.dtype for value in (*node.inputs, *node.outputs) if value is not None)
+        narrow = [dtype for dtype in present if dtype in _WIDER and (not missing or dtype.numpy().name in missing)]
+        for wide in itertools.product(*(_WIDER[dtype] for dtype in narrow)):
+            widening = _widening(node, schema, dict(zip(narrow, wide, strict=True)))
+            if widening is not None and self._engine.supports(widening.question(node), opset_imports) is None:
+                return widening
+        return None
+
+
+def _is_exempt(node: Node) -> bool:
+    graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    has_subgraph = any(attribute.type in graphs for attribute in node.attributes.values())
+    return bool(node.domain or has_subgraph or node.op_type in _WIDTH_MATTERS)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Widening:
+    """Which values of a node get which type.
+
+    Attributes:
+        dtypes: The wide type of each narrow one.
+        inputs: Positions of the inputs that are cast.
+        outputs: Positions of the outputs that are cast back.
+    """
+
+    dtypes: Mapping[DataType, DataType]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def describe(self) -> str:
+        pairs = [f"{wide.numpy().name} instead of {narrow.numpy().name}" for narrow, wide in self.dtypes.items()]
+        return f"computes in {', '.join(pairs)}"
+
+    def question(self, node: Node) -> Node:
+        """The node as it would be, on its own."""
+        inputs = [
+            self._wide_value(value, f"x{position}") if position in self.inputs and value is not None else value
+            for position, value in enumerate(node.inputs)
+        ]
+        outputs = [
+            self._wide_value(value, value.name)
+            if position in self.outputs
+            else ir.Value(name=value.name, type=value.type, shape=value.shape)
+            for position, value in enumerate(node.outputs)
+        ]
+        attributes = {**node.attributes, **self._attributes(node)}
+        return ir.Node("", node.op_type, inputs, attributes.values(), outputs=outputs, version=node.version)
+
+    def apply(self, node: Node, names: _FreshNames) -> None:
+        """Change the node in its graph."""
+        casts: dict[Value, Value] = {}
+        for position in self.inputs:
+            value = node.inputs[position]
+            if value not in casts:
+                wide = self._wide_value(value, names.fresh(f"{value.name}_{self._wide(value).numpy().name}"))
+                node.graph.insert_before(node, _cast(value, wide, node, names))
+                casts[value] = wide
+            node.replace_input_with(position, casts[value])
+        for position in self.outputs:
+            self._restore(node, node.outputs[position], names)
+        for attribute in self._attributes(node).values():
+            node.attributes[attribute.name] = attribute
+
+    def _restore(self, node: Node, output: Value, names: _FreshNames) -> None:
+        restored = ir.Value(
+            name=output.name, type=output.type, shape=output.shape, metadata_props=dict(output.metadata_props)
+        )
+        output.name = names.fresh(f"{output.name}_{self._wide(output).numpy().name}")
+        output.replace_all_uses_with(restored, replace_graph_outputs=True)
+        output.type = ir.TensorType(self._wide(output))
+        node.graph.insert_after(node, _cast(output, restored, node, names))
+
+    def _wide(self, value: Value) -> DataType:
+        return self.dtypes[value.dtype]
+
+    def _wide_value(self, value: Value, name: str | None) -> Value:
+        return ir.Value(name=name, type=ir.TensorType(self._wide(value)), shape=value.shape)
+
+    def _attributes(self, node: Node) -> dict[str, Any]:
+        """The attributes that state the type of an output: a number (``dtype``), or a tensor to repeat (``value``)."""
+        changed = {}
+        dtype = node.attributes.get("dtype")
+        if dtype is not None and not dtype.is_ref() and ir.DataType(dtype.as_int()) in self.dtypes:
+            changed["dtype"] = ir.AttrInt64("dtype", int(self.dtypes[ir.DataType(dtype.as_int())]))
+        value = node.attributes.get("value")
+        if value is not None and value.type == ir.AttributeType.TENSOR and value.as_tensor().dtype in self.dtypes:
+            tensor = value.as_tensor()
+            wide = self.dtypes[tensor.dtype]
+            changed["value"] = ir.AttrTensor("value", ir.tensor(tensor.numpy().astype(wide.numpy()), dtype=wide))
+        return changed
+
+
+def _widening(node: Node, schema: Any, dtypes: Mapping[DataType, DataType]) -> _Widening | None:
+    """The values whose type variable may stand for the wide type; None if no value has one."""
+    allowed = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
+
+    def positions(values: Any, formals: Any) -> Iterator[int]:
+        for position, value in enumerate(values):
+            if value is None or not formals or not isinstance(value.type, ir.TensorType):
+                continue
+            wide = dtypes.get(value.dtype)
+            variable = formals[min(position, len(formals) - 1)].type_str
+            if wide is not None and f"tensor({_onnx_name(wide)})" in allowed.get(variable, ()):
+                yield position
+
+    inputs, outputs = tuple(positions(node.inputs, schema.inputs)), tuple(positions(node.outputs, schema.outputs))
+    return _Widening(dtypes, inputs, outputs) if inputs or outputs else None
+
+
+def _onnx_name(dtype: DataType) -> str:
+    """The element type as operator schemas write it: "float", "int64"."""
+    return str(dtype.name.lower())
+
+
+def _cast(value: Value, result: Value, around: Node, names: _FreshNames) -> Node:
+    """A Cast from one value to another, with the provenance of the node it is put beside."""
+    return ir.Node(
+        "",
+        "Cast",
+        [value],
+        [ir.AttrInt64("to", int(result.dtype))],
+        outputs=[result],
+        name=names.fresh(f"{describe_node(around)}_cast"),
+        metadata_props=dict(around.metadata_props),
+    )
+
+
+class _FreshNames:
+    """Names that no node and no value of the model has."""
+
+    def __init__(self, model: Model) -> None:
+        self._taken: set[str | None] = set()
+        for scope in (model.graph, *model.functions.values()):
+            for graph in (scope, *scope.subgraphs()):
+                self._taken.update(value.name for value in graph.inputs)
+                self._taken.update(getattr(graph, "initializers", ()))
+            for node in scope.all_nodes():
+                self._taken.add(node.name)
+                self._taken.update(value.name for value in node.outputs)
+
+    def fresh(self, wanted: str) -> str:
+        candidates = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(2)))
+        name = next(name for name in candidates if name not in self._taken)
+        self._taken.add(name)
+        return name

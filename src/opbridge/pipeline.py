@@ -1,0 +1,422 @@
+"""The public verbs, and the one loop over the stages behind them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import importlib.metadata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from opbridge.bundle import Bundle, check_destination, read_bundle, write_bundle, write_side_file
+from opbridge.engines import get
+from opbridge.engines.base import Engine, TensorSpec
+from opbridge.entry import Entry, entry_file, find_entry, load_entry, portable_entry
+from opbridge.errors import EngineError, InputError
+from opbridge.isolation import IsolatedSession
+from opbridge.verification import Verification
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+    import torch
+
+    from opbridge.capture import Captured
+    from opbridge.climb import Climbed
+    from opbridge.diagnose import Diagnosis
+
+__all__ = ["diagnose", "export", "verify"]
+
+Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
+
+MODEL = "model.onnx"
+REFERENCE = "reference.pt2"
+
+
+def _quiet(stage: str) -> None:
+    """The default of ``progress``."""
+
+
+def diagnose(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    engines: Sequence[str] = ("onnxruntime",),
+    dynamic_shapes: Any = None,
+    opset: int | None = None,
+    ops: Ops = (),
+    progress: Callable[[str], None] = _quiet,
+) -> Diagnosis:
+    """List every operator of a model with its three links, and what mends each broken one.
+
+    It never stops at the first problem; where the model can't be captured at all, that is the finding.
+
+    Args:
+        model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, or the text of an entry.
+        args: Example inputs.
+        kwargs: Example inputs by keyword.
+        engines: The engines to ask for kernels.
+        dynamic_shapes: As ``torch.export.export`` takes it; a dimension may also be named by a string.
+        opset: The version of the standard ONNX domain to use; by default the lowest that serves every operator.
+        ops: Operator files, directories, modules or decorated functions besides the catalog.
+        progress: Told each stage that begins.
+
+    Raises:
+        InputError: The arguments do not fit the model.
+        EngineNotInstalledError: An engine is not installed.
+    """
+    from opbridge.catalog import Catalog
+    from opbridge.diagnose import diagnose_model
+
+    entry = _entry(model, args, kwargs, dynamic_shapes)
+    _check_opset(opset)
+    return diagnose_model(
+        entry.model,
+        entry.args,
+        entry.kwargs,
+        engines=_engines(engines),
+        catalog=Catalog.load(ops),
+        dynamic_shapes=entry.dynamic_shapes,
+        opset=opset,
+        report=progress,
+    )
+
+
+def export(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    path: str | Path,
+    engines: Sequence[str] = ("onnxruntime",),
+    dynamic_shapes: Any = None,
+    opset: int | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    verify: bool = True,
+    ops: Ops = (),
+    overwrite: bool = False,
+    with_reference: bool = False,
+    external_data: bool | None = None,
+    ir_version: int | None = None,
+    seed: int | None = None,
+    entry: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Bundle:
+    """Bring a model to the engines: climb the ladder for every operator, write a bundle, and prove it.
+
+    Args:
+        model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, or the text of an entry
+            (``"file.py:function"``).
+        args: Example inputs.
+        kwargs: Example inputs by keyword.
+        path: The bundle, a folder that is made. It appears whole or not at all.
+        engines: The engines it is for.
+        dynamic_shapes: As ``torch.export.export`` takes it; a dimension may also be named by a string.
+        opset: The version of the standard ONNX domain; by default the lowest that serves every operator.
+        input_names: Names of the inputs in the ONNX model.
+        output_names: Names of its outputs.
+        verify: Compare the bundle with PyTorch on fresh inputs. A failed verification still writes the bundle, with
+            ``bundle.verified`` False.
+        ops: Operator files, directories, modules or decorated functions besides the catalog.
+        overwrite: Replace a bundle that is there. Nothing else is ever replaced.
+        with_reference: Save the captured program in the bundle, so that it can be verified without the model's source.
+        external_data: Store the weights in a file of their own; by default only above 2 GB.
+        ir_version: The version of the ONNX IR, 10 by default; below that, function overloads become names.
+        seed: Of the fresh inputs.
+        entry: The text under which the model can be found again, recorded for a later ``verify``.
+        progress: Told each stage that begins.
+
+    Raises:
+        CaptureError: torch.export can't capture the model.
+        UnsupportedOperatorError: No rung is left for some operators; all are named.
+        TranslationError: A mapping fails.
+        InputError: The arguments do not fit, or the bundle can't be written.
+        EngineNotInstalledError: An engine is not installed.
+    """
+    from opbridge.capture import capture
+    from opbridge.catalog import Catalog
+    from opbridge.climb import climb
+    from opbridge.operator import check_fakes
+
+    report = progress or _quiet
+    check_destination(path, overwrite=overwrite)
+    _check_opset(opset)
+    chosen = _engines(engines)
+    source = _entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=entry)
+    catalog = Catalog.load(ops)
+    report("capturing")
+    captured = capture(
+        source.model,
+        source.args,
+        source.kwargs,
+        dynamic_shapes=source.dynamic_shapes,
+        input_names=source.input_names,
+        output_names=source.output_names,
+        rewrites=catalog.rewrites(),
+    )
+    check_fakes(captured.program)
+    with _weights_hash_beside(captured.program) as weights:
+        climbed = climb(
+            captured.program,
+            catalog,
+            chosen,
+            captured=captured,
+            opset=opset,
+            rewrites=captured.rewrites,
+            ir_version=ir_version,
+            report=report,
+        )
+        manifest = _manifest(source.text, captured, climbed, chosen, weights())
+
+    def write(folder: Path) -> None:
+        report("writing")
+        _write_models(folder, climbed, external_data)
+        if with_reference:
+            _save_reference(captured, folder / REFERENCE)
+
+    def prove(folder: Path) -> Mapping[str, Any] | None:
+        if not verify:
+            return None
+        report("verifying")
+        results = [_verify_model(captured, folder / _file_of(manifest, e.name), e.name, seed=seed) for e in chosen]
+        return _joined(results).to_dict()
+
+    return write_bundle(
+        path, manifest, write, sources=_sources(source.text, climbed), verification=prove, overwrite=overwrite
+    )
+
+
+def verify(
+    path: str | Path,
+    *,
+    reference: Any = None,
+    inputs: Sequence[Mapping[str, np.ndarray]] | None = None,
+    engines: Sequence[str] | None = None,
+    seed: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    ops: Ops = (),
+) -> Verification:
+    """Prove a bundle equal to PyTorch again, on fresh inputs, and record the result in it.
+
+    Args:
+        path: The bundle.
+        reference: What to compare with: the text of an entry, or an ``Entry``; by default the program saved in the
+            bundle, else the entry that the bundle records.
+        inputs: Inputs by name, one mapping per case, instead of fresh ones.
+        engines: By default every engine that the bundle is for.
+        seed: Of the fresh inputs.
+        rtol: A relative tolerance instead of the budget that is worked out.
+        atol: An absolute tolerance likewise.
+        ops: As for ``export``.
+
+    Raises:
+        InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
+    """
+    from opbridge.weights import weights_hash
+
+    bundle = read_bundle(path)
+    captured = _reference(bundle, reference, ops)
+    recorded = bundle.manifest.get("weights")
+    if recorded is not None and weights_hash(captured.program) != recorded:
+        raise InputError(
+            f"The reference has other weights than the model that {bundle.path} was exported from.",
+            fix="load the same weights in the entry (seed random ones with torch.manual_seed), or export again.",
+        )
+    names = list(engines) if engines else [name for model in bundle.manifest["models"] for name in model["engines"]]
+    for engine in _engines(names):
+        if not engine.is_installed():
+            engine.version  # noqa: B018 - raises the error that names the pip line
+    verified = _joined(
+        [
+            _verify_model(captured, bundle.model_file(name), name, seed=seed, inputs=inputs, rtol=rtol, atol=atol)
+            for name in names
+        ]
+    )
+    write_side_file(bundle, "verification.json", verified.to_dict())
+    return verified
+
+
+def _engines(names: Sequence[str]) -> list[Engine]:
+    if isinstance(names, str):
+        names = names.split(",")
+    if not names:
+        raise InputError("No engine was named.", fix="name at least one, for example engines=('onnxruntime',).")
+    engines = [get(name) for name in dict.fromkeys(names)]
+    for engine in engines:
+        engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
+    return engines
+
+
+def _check_opset(opset: int | None) -> None:
+    from opbridge.spec import LOWEST_OPSET
+
+    if opset is not None and opset < LOWEST_OPSET:
+        raise InputError(
+            f"Opset {opset} is older than {LOWEST_OPSET}, the oldest that PyTorch's mappings are written for.",
+            fix=f"ask for opset {LOWEST_OPSET} or newer, or leave it out for the lowest that serves the model.",
+        )
+
+
+def _entry(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    *,
+    text: str | None = None,
+) -> Entry:
+    """The model and its inputs as one value, loaded if ``model`` is the text of an entry."""
+    if isinstance(model, str | Path):
+        loaded = load_entry(str(model))
+        return dataclasses.replace(
+            loaded,
+            dynamic_shapes=dynamic_shapes if dynamic_shapes is not None else loaded.dynamic_shapes,
+            input_names=input_names or loaded.input_names,
+            output_names=output_names or loaded.output_names,
+        )
+    # A single tensor is iterable; it is wrapped by capture, not taken apart here.
+    return Entry(text or "", model, args, dict(kwargs or {}), dynamic_shapes, input_names, output_names)  # type: ignore[arg-type]
+
+
+def _reference(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
+    from opbridge.capture import capture, load_program
+    from opbridge.catalog import Catalog
+
+    inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
+    if reference is None and REFERENCE in bundle.manifest["files"]:
+        return capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
+    if reference is None:
+        reference = find_entry(bundle)
+    entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
+    return capture(
+        entry.model,
+        entry.args,
+        entry.kwargs,
+        dynamic_shapes=entry.dynamic_shapes,
+        input_names=inputs,
+        output_names=outputs,
+        rewrites=Catalog.load(ops).rewrites(),
+    )
+
+
+@contextlib.contextmanager
+def _weights_hash_beside(program: torch.export.ExportedProgram) -> Iterator[Callable[[], str]]:
+    """Hash the weights on another thread (hashing releases the interpreter lock); yields what waits for the hash."""
+    from opbridge.weights import weights_hash
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        yield pool.submit(weights_hash, program).result
+
+
+def _file_of(manifest: Mapping[str, Any], engine: str) -> str:
+    return next(str(model["file"]) for model in manifest["models"] if engine in model["engines"])
+
+
+def _write_models(folder: Path, climbed: Climbed, external_data: bool | None) -> None:
+    from opbridge.onnx_file import save_model
+
+    for file, (_, model) in _distinct_models(climbed).items():
+        save_model(model, folder, name=file, external_data=external_data)
+
+
+def _distinct_models(climbed: Climbed) -> dict[str, tuple[list[str], ir.Model]]:
+    """One file per distinct need: engines for which nothing was adapted share one."""
+    files: dict[str, tuple[list[str], ir.Model]] = {}
+    for name, model in climbed.models.items():
+        file = MODEL if len(climbed.models) == 1 or not climbed.adaptations[name] else f"model.{name}.onnx"
+        files.setdefault(file, ([], model))[0].append(name)
+    return files
+
+
+def _manifest(
+    entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine], weights: str
+) -> dict[str, Any]:
+    models = _distinct_models(climbed)
+    first = next(iter(models.values()))[1]
+    return {
+        "entry": portable_entry(entry) if entry else None,
+        "versions": _versions(engines),
+        "models": [
+            {"file": file, "engines": names, "opset": model.opset_imports[""], "ir_version": model.ir_version}
+            for file, (names, model) in models.items()
+        ],
+        "inputs": [_tensor_spec(value).to_dict() for value in first.graph.inputs],
+        "outputs": [_tensor_spec(value).to_dict() for value in first.graph.outputs],
+        "operators": [step.to_dict() for step in climbed.plan.steps],
+        "adaptations": {name: [item.to_dict() for item in items] for name, items in climbed.adaptations.items()},
+        "opset_reason": climbed.plan.opset_reason,
+        "dynamic": _dynamic(captured),
+        "weights": weights,
+    }
+
+
+def _tensor_spec(value: ir.Value) -> TensorSpec:
+    dtype = value.dtype.numpy() if value.dtype is not None else "float32"
+    shape = tuple(size if isinstance(size, int) else str(size.value) for size in value.shape or ())
+    return TensorSpec(str(value.name), str(dtype), shape)
+
+
+def _dynamic(captured: Captured) -> dict[str, list[int | None]]:
+    """The range of each dynamic dimension."""
+    ranges: dict[str, list[int | None]] = {}
+    for symbol, interval in captured.program.range_constraints.items():
+        name = captured.dimension_names.get(str(symbol), str(symbol))
+        # Torch writes "no limit" as one of its own infinities, or as a size no tensor has.
+        ranges[name] = [int(interval.lower), int(interval.upper) if interval.upper < 2**31 else None]
+    return dict(sorted(ranges.items()))
+
+
+def _versions(engines: Sequence[Engine]) -> dict[str, str]:
+    packages = ("torch", "torchvision", "onnx", "onnx-ir", "onnxscript")
+    found = {}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return {**found, **{engine.name: engine.version for engine in engines}}
+
+
+def _sources(entry: str, climbed: Climbed) -> dict[str, Any]:
+    file = entry_file(entry) if entry else None
+    return {
+        "entry_path": str(file) if file else None,
+        "nodes": dict(climbed.translated.sources),
+        "operators": {step.target: list(step.sources) for step in climbed.plan.steps},
+    }
+
+
+def _save_reference(captured: Captured, file: Path) -> None:
+    import torch
+
+    torch.export.save(captured.program, str(file))
+
+
+def _verify_model(captured: Captured, model: Path, engine: str, **options: Any) -> Verification:
+    from opbridge.verify import verify_captured
+
+    try:
+        session = IsolatedSession(engine, model)
+    except EngineError as error:
+        return Verification(engine, "error", (), (), {}, options.get("seed") or 0, error=str(error))
+    with session:
+        return verify_captured(captured, session, engine=engine, **options)
+
+
+def _joined(results: Sequence[Verification]) -> Verification:
+    """The verifications of several engines as one: failed if one failed."""
+    if len(results) == 1:
+        return results[0]
+    worst = next((result for result in results if not result.passed), results[0])
+    return dataclasses.replace(
+        worst,
+        engine=", ".join(result.engine for result in results),
+        cases=tuple(case for result in results for case in result.cases),
+        comparisons=tuple(comparison for result in results for comparison in result.comparisons),
+    )

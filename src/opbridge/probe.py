@@ -1,0 +1,61 @@
+"""Stage 5: ask an engine about every node of a model, and collect what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.refusals import describe_node, describe_operator, is_unknown_operator
+from opbridge.infer import bind_body, binding, with_types
+
+if TYPE_CHECKING:
+    from onnx_ir import Function, Model, Node
+
+__all__ = ["probe"]
+
+
+def probe(model: Model, engine: Engine) -> tuple[Refusal, ...]:
+    """What the engine refuses, node by node; empty when it takes the whole model.
+
+    Subgraphs are walked too. A call of a model-local function counts as its body's nodes, with the types of that call,
+    unless the engine has an operator of that name: then that one must take it. A refusal inside a body is reported
+    under the name of the call in the graph (which is what the plan can replace), with the refused operator.
+
+    Args:
+        model: A model; types that it does not state are inferred. It is not changed.
+        engine: The engine, which answers each distinct question once.
+    """
+    model = with_types(model)
+    return tuple(_Probe(model, engine).refusals(model.graph.all_nodes(), model.opset_imports))
+
+
+class _Probe:
+    def __init__(self, model: Model, engine: Engine) -> None:
+        self._model = model
+        self._engine = engine
+        self._bodies: dict[Any, tuple[Refusal, ...]] = {}
+
+    def refusals(self, nodes: Iterable[Node], opset_imports: Mapping[str, int]) -> Iterator[Refusal]:
+        for node in nodes:
+            refusal = self._engine.supports(node, opset_imports)
+            if refusal is None:
+                continue
+            function = self._model.functions.get(node.op_identifier())
+            if function is None or not is_unknown_operator(refusal):
+                yield refusal
+            elif not self._engine.takes_functions:
+                yield dataclasses.replace(refusal, reason=f"{self._engine.name} takes no model-local functions")
+            else:
+                yield from self._call_refusals(node, function)
+
+    def _call_refusals(self, call: Node, function: Function) -> Iterator[Refusal]:
+        key = (function.identifier(), binding(call))
+        if key not in self._bodies:
+            body = bind_body(self._model, function, call)
+            self._bodies[key] = tuple(self.refusals(body.all_nodes(), function.opset_imports))
+        name = describe_operator(function.domain, function.name)
+        for refusal in self._bodies[key]:
+            reason = f"{refusal.reason}, in the body of {name}"
+            yield dataclasses.replace(refusal, node=describe_node(call), reason=reason)

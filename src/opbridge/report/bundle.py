@@ -1,0 +1,51 @@
+"""A bundle as tables: the rung of each operator, the proof, and where the bundle is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+
+from opbridge.report.tables import paragraph, place, plural, table
+from opbridge.report.verification import verification_view
+
+__all__ = ["bundle_view"]
+
+
+def bundle_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
+    """Render ``Bundle.to_dict()``."""
+    manifest = data["manifest"]
+    yield _operators(data)
+    yield ""
+    if data["verification"]:
+        yield from verification_view(data["verification"])
+    else:
+        yield paragraph("not verified", "bold yellow")
+    for model in manifest["models"]:
+        size = sum(file["bytes"] for name, file in manifest["files"].items() if name.startswith(model["file"]))
+        reason = f" ({manifest['opset_reason']})" if manifest.get("opset_reason") else ""
+        engines = ", ".join(model["engines"])
+        yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}")
+    yield paragraph(f"bundle: {data['path']}", "bold")
+
+
+def _operators(data: Mapping[str, Any]) -> RenderableType:
+    operators = data["manifest"].get("operators", [])
+    sources = data["sources"].get("operators", {})
+    result = table("operator", "rung", "provided by", "count", "where", right=("count",))
+    for operator in operators:
+        where = place(sources.get(operator["target"]))
+        result.add_row(
+            operator["target"], operator["rung"], operator.get("provider", ""), str(operator["count"]), where
+        )
+    result.caption = None if operators else plural(0, "operator")
+    return result
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

@@ -1,0 +1,60 @@
+"""A diagnosis as tables: the operators with their links, then each finding with its fix."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+
+from opbridge.report.tables import paragraph, place, plural, table
+
+__all__ = ["diagnosis_view"]
+
+_STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_LINK = {True: "yes", False: "NO", None: "?"}
+
+
+def diagnosis_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
+    """Render ``Diagnosis.to_dict()``."""
+    if data["operators"]:
+        yield _operators(data)
+        yield ""
+    for finding in data["findings"]:
+        yield _finding(finding)
+        yield ""
+    engines = ", ".join(f"{name} {version}" for name, version in data["engines"].items())
+    reason = f" ({data['opset_reason']})" if data.get("opset_reason") else ""
+    opset = f"opset {data['opset']}{reason}, " if data["opset"] else ""
+    broken = sum(not finding["mended"] and finding["severity"] == "error" for finding in data["findings"])
+    verdict = "every link can be made" if data["ok"] else f"{plural(broken, 'problem')} that opbridge can't mend"
+    yield paragraph(f"{plural(len(data['operators']), 'distinct operator')}, {opset}{engines}: {data['seconds']:.1f} s")
+    yield paragraph(verdict[0].upper() + verdict[1:] + ".", "bold green" if data["ok"] else "bold red")
+
+
+def _operators(data: Mapping[str, Any]) -> RenderableType:
+    noted = any(operator.get("detail") for operator in data["operators"])
+    headings = ("operator", "rung", "provided by", "count", "torch", "mapping", "kernel", "where")
+    result = table(*headings, *(["note"] if noted else []), right=("count",))
+    for operator in data["operators"]:
+        cells = [operator["target"], operator["rung"], operator["provider"], str(operator["count"])]
+        cells += [_LINK[operator["links"].get(link)] for link in ("torch", "mapping", "kernel")]
+        cells += [place(operator["sources"]), *([_short(operator.get("detail", ""))] if noted else [])]
+        result.add_row(*cells)
+    return result
+
+
+def _short(detail: str) -> str:
+    return textwrap.shorten(detail, 44, placeholder=" ...")
+
+
+def _finding(finding: Mapping[str, Any]) -> RenderableType:
+    state = f"mended by {finding['rung']}" if finding["mended"] and finding.get("rung") else ""
+    title = f"{finding['severity']} {finding['code']}: {finding['target']}".rstrip(": ")
+    lines: list[RenderableType] = [paragraph(title, _STYLES.get(finding["severity"], "bold"))]
+    notes = [f"at {place(finding['sources'])}" if finding["sources"] else "", state]
+    body = [", ".join(filter(None, notes)), finding["message"], f"fix: {finding['fix']}" if finding["fix"] else ""]
+    lines += [Padding(paragraph(text), (0, 0, 0, 2), expand=False) for text in body if text]
+    return Group(*lines)

@@ -1,0 +1,70 @@
+"""A verification as tables: per output how far the engine is from PyTorch, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from opbridge.report.tables import number, paragraph, plural, table
+
+__all__ = ["verification_view"]
+
+_SOUND = ("equal", "random", "decision", "within budget")
+"""The statuses that pass, the best first."""
+
+
+def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
+    """Render ``Verification.to_dict()``. A unit is the rounding error that one float operation may make."""
+    outputs = list(dict.fromkeys(comparison["output"] for comparison in data["comparisons"]))
+    if outputs:
+        yield _outputs(data["comparisons"], outputs)
+        yield ""
+    for comparison in data["comparisons"]:
+        if comparison["status"] not in _SOUND:
+            detail = f": {comparison['detail']}" if comparison["detail"] else ""
+            place = f"{comparison['output']} ({comparison['case']})"
+            yield paragraph(f"{place} {comparison['status']}{detail}", "red")
+    yield from _cases(data["cases"], data["error"])
+    yield paragraph(
+        f"{data['engine']}: {data['verdict']} ({plural(len(data['cases']), 'case')}, seed {data['seed']}, "
+        f"{sum(float(value) for value in data['seconds'].values()):.1f} s)",
+        "bold green" if data["verdict"] == "passed" else "bold red",
+    )
+
+
+def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> RenderableType:
+    headings = ("output", "cases", "engine error", "PyTorch's error", "budget", "verdict")
+    result = table(*headings, right=headings[1:5])
+    for output in outputs:
+        rows = [comparison for comparison in comparisons if comparison["output"] == output]
+        worst = max(rows, key=_badness)
+        errors = [number(worst[key]) + (" units" if worst["budget"] else "") for key in ("engine_error", "torch_error")]
+        budget = number(worst["budget"]) if worst["budget"] else ""
+        style = "" if worst["status"] in _SOUND else "bold red"
+        result.add_row(output, str(len(rows)), *errors, budget, worst["status"], style=style)
+    return result
+
+
+def _badness(comparison: Mapping[str, Any]) -> tuple[int, float]:
+    status = comparison["status"]
+    rank = _SOUND.index(status) if status in _SOUND else len(_SOUND)
+    ratio = float(comparison["ratio"])
+    return rank, ratio if ratio == ratio else float("inf")
+
+
+def _cases(cases: Sequence[Mapping[str, Any]], error: str | None) -> Iterable[RenderableType]:
+    told = set()
+    for case in cases:
+        sizes = ", ".join(f"{name}={size}" for name, size in case["sizes"].items())
+        name = case["name"] + (f" ({sizes})" if sizes else "")
+        if case["error"]:
+            told.add(case["error"])
+            yield paragraph(f"{name}: {case['error']}", "red")
+        if case["eager_matches"] is False:
+            yield paragraph(f"{name}: the captured graph does not compute what the module computes", "red")
+        for note in case["notes"]:
+            yield paragraph(f"{name}: {note}", "dim")
+    if error and error not in told:
+        yield paragraph(error, "red")

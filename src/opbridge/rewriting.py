@@ -1,0 +1,127 @@
+"""Replaces Python functions and torch APIs while a model is captured, and only then (rung ``rewrite``).
+
+A torch API is replaced by a TorchFunctionMode. A plain Python function is never seen by such a mode, and other modules
+hold references to it, so its code object is swapped instead: every alias then runs the replacement. A lock keeps two
+threads from swapping at once, and the code comes back in a ``finally``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch.overrides import TorchFunctionMode
+
+from opbridge.errors import InputError
+from opbridge.spec import OpSpec
+
+__all__ = ["rewriting"]
+
+_lock = threading.RLock()
+_replacements: dict[str, Callable[..., Any]] = {}
+
+
+@contextlib.contextmanager
+def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
+    """Put the rewrites in force.
+
+    A rewrite whose library is not imported in this process can't be called by the model, so it is left alone.
+
+    Yields:
+        A list that receives the target of each rewrite that was taken.
+
+    Raises:
+        InputError: A target names something that is neither a torch API nor a Python function.
+    """
+    used: list[str] = []
+    modes: dict[Any, OpSpec] = {}
+    with _lock, contextlib.ExitStack() as stack:
+        for spec in specs:
+            original = _resolve(spec.target)
+            if original is None:
+                continue
+            if isinstance(original, types.FunctionType):
+                stack.enter_context(_swapped_code(original, spec, used))
+            elif callable(original):
+                modes[original] = spec
+            else:
+                raise InputError(
+                    f"@rewrite({spec.target!r}) at {spec.source}: {type(original).__name__} objects can't be replaced.",
+                    fix="name a Python function, a method or a torch function by its import path.",
+                )
+        if modes:
+            stack.enter_context(_Rewrites(modes, used))
+        yield used
+
+
+class _Rewrites(TorchFunctionMode):
+    def __init__(self, specs: dict[Any, OpSpec], used: list[str]) -> None:
+        super().__init__()
+        self._specs = specs
+        self._used = used
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        spec = self._specs.get(func)
+        if spec is None:
+            return func(*args, **(kwargs or {}))
+        self._used.append(spec.target)
+        return spec.function(func, *args, **(kwargs or {}))
+
+
+def _resolve(path: str) -> Any:
+    """The object at an import path, or None if its library is not imported."""
+    parts = path.split(".")
+    if parts[0] not in sys.modules:
+        return None
+    for length in range(len(parts) - 1, 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        try:
+            for part in parts[length:]:
+                found = inspect.getattr_static(found, part) if isinstance(found, type) else getattr(found, part)
+        except AttributeError:
+            break
+        return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    raise InputError(
+        f"@rewrite({path!r}): there is no such function.",
+        fix="check the import path; a newer version of the library may have moved it.",
+    )
+
+
+def _trampoline(*args: Any, **kwargs: Any) -> Any:
+    from opbridge.rewriting import _replacements
+
+    return _replacements["KEY"](*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -> Iterator[None]:
+    code = original.__code__
+    unchanged = types.FunctionType(
+        code, original.__globals__, original.__name__, original.__defaults__, original.__closure__
+    )
+    unchanged.__kwdefaults__ = original.__kwdefaults__
+
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        used.append(spec.target)
+        return spec.function(unchanged, *args, **kwargs)
+
+    _replacements[spec.target] = replacement
+    template = _trampoline.__code__
+    constants = tuple(spec.target if constant == "KEY" else constant for constant in template.co_consts)
+    original.__code__ = template.replace(co_consts=constants, co_freevars=code.co_freevars)
+    try:
+        yield
+    finally:
+        original.__code__ = code
+        del _replacements[spec.target]

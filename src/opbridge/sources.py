@@ -1,0 +1,314 @@
+"""Where a problem lies in the user's own source.
+
+A traceback through torch has some fifty frames, of which one or two are the user's. :func:`source_of_error` and
+:func:`source_of_node` pick his: the innermost frame that is neither torch's, nor another installed library's, nor the
+standard library's, nor opbridge's. Where the model itself comes from a library (torchvision's SSD), it is that
+library's innermost frame.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import linecache
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+__all__ = [
+    "Condition",
+    "SourceLine",
+    "called_name",
+    "condition_at",
+    "frames_of_error",
+    "innermost",
+    "module_path",
+    "source_of_error",
+    "source_of_function",
+    "source_of_node",
+    "source_of_stack_trace",
+    "source_of_traceback",
+]
+
+_LIBRARIES = ("torchvision", "torchaudio", "transformers", "timm", "onnxscript", "onnx_ir", "onnx", "numpy")
+_INSTALLED = ("site-packages", "dist-packages")
+_INTERACTIVE = ("<stdin>", "<ipython-input", "<python-input")
+_STACK_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.*))?$')
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceLine:
+    """One line of Python source.
+
+    Attributes:
+        file: Its absolute path, or the interpreter's name for it (``<stdin>``).
+        line: Counted from 1.
+        function: The function it stands in; with its class where that is known, as in ``Detector.forward``.
+        text: The line itself, stripped; empty where the file can't be read.
+    """
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        """``file:line``: below the current directory or an installed library, relative to that."""
+        parts = Path(self.file).parts
+        installed = [index for index, part in enumerate(parts) if part in _INSTALLED]
+        if installed:
+            return f"{Path(*parts[installed[-1] + 1 :]).as_posix()}:{self.line}"
+        path, here = Path(self.file), Path.cwd()
+        return f"{path.relative_to(here).as_posix() if path.is_relative_to(here) else self.file}:{self.line}"
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it lies in an installed library, where the user should not edit it."""
+        return not self.file.startswith(_INTERACTIVE) and _is_installed(self.file)
+
+    def to_dict(self) -> dict[str, object]:
+        """The line as JSON data; ``source`` is :meth:`__str__`."""
+        return {"source": str(self), "line": self.line, "function": self.function, "text": self.text}
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """What a statement decides on.
+
+    Attributes:
+        keyword: ``"if"``, ``"while"``, ``"assert"`` or ``"for"``.
+        text: The source of the condition, or of what a ``for`` iterates over.
+        holds: The source of a bool that is true where the condition holds (``n != 0`` for ``if n``).
+        opposite: The source of a bool that is true where it does not hold.
+    """
+
+    keyword: str
+    text: str
+    holds: str
+    opposite: str
+
+    def __str__(self) -> str:
+        return f"for ... in {self.text}" if self.keyword == "for" else f"{self.keyword} {self.text}"
+
+
+@functools.cache
+def _folder_of_package(name: str) -> str | None:
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return str(Path(file).resolve().parent) + "/" if file else None
+
+
+@functools.cache
+def _standard_library() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return tuple(str(Path(paths[key]).resolve()) + "/" for key in ("stdlib", "platstdlib"))
+
+
+def _own_folder() -> str:
+    return str(Path(__file__).resolve().parent) + "/"
+
+
+def _is_torch(file: str) -> bool:
+    folder = _folder_of_package("torch") if "torch" in sys.modules else None
+    return (
+        bool(folder and file.startswith(folder))
+        or re.search(r"[\\/](site|dist)-packages[\\/]torch[\\/]", file) is not None
+    )
+
+
+def _is_installed(file: str) -> bool:
+    if any(part in _INSTALLED for part in Path(file).parts):
+        return True
+    folders = [_folder_of_package(name) for name in _LIBRARIES if name in sys.modules]
+    return any(folder and file.startswith(folder) for folder in folders)
+
+
+def _is_internal(file: str) -> bool:
+    """Whether a line of ``file`` can never be what the user wants to see."""
+    if file.startswith("<"):
+        return not file.startswith(_INTERACTIVE)
+    installed = any(part in _INSTALLED for part in Path(file).parts)
+    return (
+        _is_torch(file)
+        or file.startswith(_own_folder())
+        or (not installed and any(file.startswith(folder) for folder in _standard_library()))
+    )
+
+
+def innermost(frames: Iterable[SourceLine], *, libraries: bool = False) -> SourceLine | None:
+    """The innermost of ``frames`` (outermost first) that is the user's, else a library's other than torch, else None.
+
+    Args:
+        frames: The lines of a traceback.
+        libraries: Take the innermost frame outside torch, be it the user's or a library's.
+    """
+    candidates = [frame for frame in frames if not _is_internal(frame.file)]
+    if not libraries:
+        candidates = [frame for frame in candidates if not frame.is_installed] or candidates
+    return candidates[-1] if candidates else None
+
+
+def _absolute(file: str) -> str:
+    return file if file.startswith("<") else str(Path(file).resolve())
+
+
+def _frames_of_traceback(traceback: TracebackType | None) -> Iterator[SourceLine]:
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        text = linecache.getline(code.co_filename, traceback.tb_lineno, traceback.tb_frame.f_globals).strip()
+        yield SourceLine(_absolute(code.co_filename), traceback.tb_lineno, code.co_qualname, text)
+        traceback = traceback.tb_next
+
+
+def _below_the_export(frames: list[SourceLine]) -> list[SourceLine]:
+    """Without the frames that called torch.export: they are the user's script, and not his model."""
+    for index, frame in enumerate(frames):
+        if _is_torch(frame.file):
+            return frames[index:] if "/torch/export/" in Path(frame.file).as_posix() else frames
+    return frames
+
+
+def frames_of_error(error: BaseException) -> tuple[SourceLine, ...]:
+    """Every line that the exception passed, outermost first, from the call of torch.export on if there was one.
+
+    Where torch's tracer of branches and loops (``torch.cond``) ran the user's code without Python frames, the line that
+    the tracer noted comes last.
+    """
+    frames = _below_the_export(list(_frames_of_traceback(error.__traceback__)))
+    noted = getattr(error, "innermost_user_frame_summary", None)
+    if noted is not None and noted.filename:
+        frames.append(SourceLine(_absolute(noted.filename), noted.lineno or 0, noted.name, (noted.line or "").strip()))
+    return tuple(frames)
+
+
+def source_of_error(error: BaseException) -> SourceLine | None:
+    """The user's line in which ``error``, or the error that caused it, was raised; None if it passed none of his."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        source = innermost(frames_of_error(current))
+        if source is not None:
+            return source
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return None
+
+
+def source_of_traceback(traceback: TracebackType | None) -> SourceLine | None:
+    """The user's innermost line of a traceback."""
+    return innermost(_below_the_export(list(_frames_of_traceback(traceback))))
+
+
+def source_of_stack_trace(text: str | None) -> SourceLine | None:
+    """The user's innermost line of a printed traceback, such as an FX node's ``meta["stack_trace"]``."""
+    frames: list[SourceLine] = []
+    for line in (text or "").splitlines():
+        match = _STACK_FRAME.match(line)
+        if match:
+            frames.append(SourceLine(_absolute(match["file"]), int(match["line"]), match["function"] or ""))
+        elif frames and line.strip() and not frames[-1].text:
+            frames[-1] = dataclasses.replace(frames[-1], text=line.strip())
+    return innermost(frames)
+
+
+def source_of_node(node: Any) -> SourceLine | None:
+    """The user's line that an FX node was captured from."""
+    return source_of_stack_trace(node.meta.get("stack_trace"))
+
+
+def source_of_function(function: Any) -> SourceLine | None:
+    """The line on which a Python function or method is defined; None for one written in C."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return None
+    text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    return SourceLine(_absolute(code.co_filename), code.co_firstlineno, code.co_qualname, text)
+
+
+def module_path(source: SourceLine) -> str | None:
+    """The import path of the function that ``source`` stands in: ``"torchvision.ops.boxes.batched_nms"``, or None."""
+    if "<" in source.function or not source.function:
+        return None
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and name != "__main__" and _absolute(file) == source.file:
+            return f"{name}.{source.function}"
+    return None
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _spans(node: ast.AST | None, line: int) -> bool:
+    return node is not None and node.lineno <= line <= (node.end_lineno or node.lineno)  # type: ignore[attr-defined]
+
+
+_STATEMENTS = {ast.If: "if", ast.While: "while", ast.Assert: "assert", ast.IfExp: "if"}
+
+
+def _conditions(node: ast.AST, line: int) -> Iterator[tuple[str, ast.expr]]:
+    keyword = _STATEMENTS.get(type(node))
+    if keyword:
+        if _spans(node.test, line):  # type: ignore[attr-defined]
+            yield keyword, node.test  # type: ignore[attr-defined]
+    elif isinstance(node, ast.For | ast.comprehension) and _spans(node.iter, line):
+        yield "for", node.iter
+
+
+def condition_at(source: SourceLine | None) -> Condition | None:
+    """The condition of the ``if``, ``while``, ``assert`` or ``for`` on this line, or None if there is none."""
+    tree = _parsed(source.file) if source else None
+    if tree is None or source is None:
+        return None
+    for node in ast.walk(tree):  # Breadth first: a statement comes before the expressions inside it.
+        for keyword, expression in _conditions(node, source.line):
+            if isinstance(expression, ast.BoolOp):
+                expression = next((part for part in expression.values if _reads_size(part)), expression)
+            return Condition(keyword, ast.unparse(expression), *_as_bools(expression))
+    return None
+
+
+def _reads_size(expression: ast.expr) -> bool:
+    return re.search(r"\b(numel|shape|size|len)\b", ast.unparse(expression)) is not None
+
+
+_OPPOSITE = {
+    ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+}  # fmt: skip
+
+
+def _as_bools(expression: ast.expr) -> tuple[str, str]:
+    text = ast.unparse(expression)
+    if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+        holds, opposite = _as_bools(expression.operand)
+        return opposite, holds
+    if isinstance(expression, ast.Compare) and len(expression.ops) == 1 and type(expression.ops[0]) in _OPPOSITE:
+        operator = _OPPOSITE[type(expression.ops[0])]()
+        return text, ast.unparse(ast.Compare(expression.left, [operator], expression.comparators))
+    if isinstance(expression, ast.Compare | ast.BoolOp):
+        return text, f"torch.sym_not({text})"
+    return f"{text} != 0", f"{text} == 0"
+
+
+_TENSOR_METHODS = {"numpy", "cpu", "detach", "data_ptr", "contiguous", "float", "item", "tolist", "__array__", "size"}
+
+
+def called_name(source: SourceLine | None) -> str | None:
+    """The function outside torch that this line calls, as written: ``"np.sort"``; None where it can't be told."""
+    tree = _parsed(source.file) if source else None
+    if tree is None or source is None:
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _spans(node, source.line)]
+    names = [ast.unparse(call.func) for call in calls]
+    foreign = [name for name in names if not name.startswith("torch.") and name.split(".")[-1] not in _TENSOR_METHODS]
+    simple = [name for name in foreign if re.fullmatch(r"[\w.]+", name)]
+    return simple[0] if simple else None

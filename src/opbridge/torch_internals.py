@@ -1,0 +1,90 @@
+"""The internals of torch that opbridge reads, all in this file, each with the reason and a guard.
+
+``tests/test_torch_internals.py`` names every one, so that a torch release that moves one fails there first.
+
+* ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: which torch operators torch.onnx maps,
+  from which opset on. There is no public list.
+* ``torch._decomp.decomposition_table``: the decompositions beyond ``torch.export.default_decompositions()`` that
+  torch.onnx uses as well.
+* ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: the settings under which
+  torch.onnx decomposes a program, so that opbridge's one decomposition gives the same graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import torch
+
+from opbridge.targets import target_key
+
+__all__ = ["decomposing", "decomposition_table", "mapped_targets"]
+
+
+@functools.cache
+def mapped_targets(complex_inputs: bool = False) -> dict[Any, int]:
+    """The torch operators that torch.onnx maps, with the lowest opset of each mapping.
+
+    Args:
+        complex_inputs: Ask for the mappings of complex tensors instead of real ones.
+
+    Returns:
+        :func:`target_key` of each operator (or the Python callable) to the opset that introduced its mapping.
+    """
+    from torch.onnx._internal._lazy_import import onnxscript_apis
+    from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+
+    lowest: dict[Any, int] = {}
+    for meta in _torchlib_registry.get_torchlib_ops():
+        if meta.is_complex == complex_inputs:
+            key = target_key(meta.fx_target)
+            lowest[key] = min(meta.opset_introduced, lowest.get(key, meta.opset_introduced))
+    for function in onnxscript_apis.get_torchlib_ops():
+        if function.is_complex == complex_inputs:
+            lowest[_key_of_name(function.qualified_name)] = 18
+    return lowest
+
+
+def _key_of_name(name: str) -> Any:
+    namespace, _, operator_name = name.partition("::")
+    if namespace == "_operator":
+        return getattr(operator, operator_name)
+    if namespace == "math":
+        return getattr(math, operator_name)
+    return name if "." in operator_name else f"{name}.default"
+
+
+def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
+    """Torch's decompositions, without those of the operators to keep.
+
+    Args:
+        keep: :func:`target_key` of the operators that stay as they are.
+    """
+    table: dict[Any, Callable[..., Any]] = {}
+    for overload, function in itertools.chain(
+        torch.export.default_decompositions().items(), torch._decomp.decomposition_table.items()
+    ):
+        if isinstance(overload, torch._ops.OpOverload) and overload not in table and target_key(overload) not in keep:
+            table[overload] = function
+    return table
+
+
+@contextlib.contextmanager
+def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
+    """The settings under which torch.onnx decomposes ``program``."""
+    from torch.fx.experimental import _config
+    from torch.onnx._internal.exporter import _capture_strategies
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_config.patch(backed_size_oblivious=True))  # type: ignore[attr-defined]
+        # Older than torch 2.15, the recurrent decompositions are chosen at capture only.
+        recurrent = getattr(_capture_strategies, "patch_dynamic_shape_rnn_decompositions", None)
+        if recurrent is not None:
+            stack.enter_context(recurrent(program.range_constraints))
+        yield

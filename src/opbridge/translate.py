@@ -1,0 +1,221 @@
+"""Stage 3, link 2: ``translate`` a planned program to ONNX, through the public ``torch.onnx.export``."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+import torch
+
+from opbridge.bodies import cut_into_functions, name_overloads
+from opbridge.capture import Captured
+from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.plan import Plan
+from opbridge.sources import source_of_node, source_of_stack_trace
+from opbridge.targets import target_key
+
+__all__ = ["Translated", "all_nodes", "translate"]
+
+IR_VERSION = 10
+"""The first IR version with function overloads; every ONNX Runtime from 1.18 on reads it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Translated:
+    """A model in ONNX.
+
+    Attributes:
+        model: The model, free of paths and of torch's bookkeeping.
+        sources: ``file:line`` in the user's source, by node name.
+        targets: The torch operator, as "aten::add.Tensor", by node name.
+    """
+
+    model: ir.Model
+    sources: Mapping[str, str]
+    targets: Mapping[str, str]
+
+
+def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int = IR_VERSION) -> Translated:
+    """Translate a planned program to ONNX.
+
+    Args:
+        plan: Has no missing operators.
+        captured: Gives the names of inputs, outputs and dimensions; None leaves them as torch chose them.
+        ir_version: The ONNX IR version of the result.
+
+    Raises:
+        TranslationError: A mapping fails; names the operator and the place in the user's source.
+    """
+    functions = _functions(plan, plan.opset)
+    model = _export(plan, plan.opset)
+    for function in functions:
+        model.functions[function.identifier()] = function
+        for domain, version in function.opset_imports.items():
+            model.opset_imports.setdefault(domain, version)
+    if ir_version < IR_VERSION:
+        _mangle_overloads(model)
+    model.opset_imports[""] = plan.opset
+    model.ir_version = ir_version
+    if captured is not None:
+        _rename(model, captured)
+    common_passes.NameFixPass()(model)
+    sources, targets = _provenance(model)
+    _strip(model)
+    return Translated(model, sources, targets)
+
+
+def _mangle_overloads(model: ir.Model) -> None:
+    """Move function overloads into the names, for IR versions that have none."""
+    for node in all_nodes(model):
+        if node.overload:
+            node.op_type, node.overload = f"{node.op_type}__{node.overload}", ""
+    for function in list(model.functions.values()):
+        if function.overload:
+            del model.functions[function.identifier()]
+            function.name, function.overload = f"{function.name}__{function.overload}", ""
+            model.functions[function.identifier()] = function
+
+
+def _functions(plan: Plan, opset: int) -> list[ir.Function]:
+    if plan.bodies is None or plan.bodies_plan is None:
+        return []
+    name_overloads(plan.bodies.calls)
+    nested = _functions(plan.bodies_plan, opset)
+    model = _export(plan.bodies_plan, opset)
+    return [*nested, *cut_into_functions(model, plan.bodies)]
+
+
+def _export(plan: Plan, opset: int) -> ir.Model:
+    try:
+        program = torch.onnx.export(
+            plan.program,
+            (),
+            custom_translation_table=dict(plan.translations),
+            opset_version=opset,
+            verbose=False,
+            dynamo=True,
+        )
+    except OpbridgeError:
+        raise
+    except Exception as error:
+        raise _failure(plan, error) from error
+    assert program is not None
+    return program.model
+
+
+def _failure(plan: Plan, error: Exception) -> TranslationError:
+    """Name the operator whose mapping failed, from torch's chain of exceptions."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        chain.append(cause)
+        cause = cause.__cause__
+    text = "\n".join(str(item) for item in chain)
+    found = re.search(r"Error when translating node %(\w+)", text)
+    node = _node_named(plan, found.group(1)) if found else None
+    root = next((line.strip() for line in str(chain[-1]).splitlines() if line.strip()), "")
+    if node is None:
+        return TranslationError(
+            f"torch.onnx can't translate the graph: {type(chain[-1]).__name__}: {root}",
+            fix="look for the operator in the log and give it a mapping with opbridge.translation or "
+            "opbridge.decomposition.",
+            details=text,
+        )
+    source = source_of_node(node)
+    target = str(node.target).replace(".", "::", 1)
+    return TranslationError(
+        f"The mapping of {target} to ONNX fails{f' at {source}' if source else ''}: {type(chain[-1]).__name__}: {root}",
+        fix=f"give it another mapping: @opbridge.decomposition({target!r}) or @opbridge.translation({target!r}).",
+        details=text,
+        target=str(target_key(node.target)),
+    )
+
+
+def _node_named(plan: Plan, name: str) -> torch.fx.Node | None:
+    for module in plan.program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            for node in module.graph.nodes:
+                if node.name == name:
+                    return node
+    return None
+
+
+def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
+    """Every node of a model, those of subgraphs and of model-local functions included."""
+    yield from ir.traversal.RecursiveGraphIterator(model.graph)
+    for function in model.functions.values():
+        yield from ir.traversal.RecursiveGraphIterator(function)
+
+
+def _all_values(model: ir.Model) -> Iterator[ir.Value]:
+    yield from model.graph.inputs
+    yield from model.graph.initializers.values()
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        yield from node.outputs
+    for function in model.functions.values():
+        yield from function.inputs
+        for node in ir.traversal.RecursiveGraphIterator(function):
+            yield from node.outputs
+
+
+def _rename(model: ir.Model, captured: Captured) -> None:
+    """Give inputs, outputs and dynamic dimensions their names."""
+    wanted = {*captured.input_names, *captured.output_names}
+    interface = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        for value in node.outputs:
+            if value.name in wanted and id(value) not in interface:
+                value.name = f"{value.name}_inner"
+    for name in sorted(wanted & set(model.graph.initializers)):
+        initializer = model.graph.initializers.pop(name)
+        initializer.name = f"{name}_inner"
+        model.graph.initializers[initializer.name] = initializer
+    for value, name in zip(model.graph.inputs, captured.input_names, strict=True):
+        value.name = name
+    for value, name in zip(model.graph.outputs, captured.output_names, strict=True):
+        value.name = name
+    if captured.dimension_names:
+        for value in _all_values(model):
+            if value.shape is not None:
+                value.shape = ir.Shape([_renamed(size, captured.dimension_names) for size in value.shape])
+
+
+def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | None:
+    if isinstance(size, int):
+        return size
+    text = size.value
+    return re.sub(r"[A-Za-z_]\w*", lambda found: names.get(found.group(), found.group()), text) if text else None
+
+
+_METADATA = "pkg.torch.onnx."
+
+
+def _provenance(model: ir.Model) -> tuple[dict[str, str], dict[str, str]]:
+    sources: dict[str, str] = {}
+    targets: dict[str, str] = {}
+    for node in all_nodes(model):
+        source = source_of_stack_trace(node.metadata_props.get(f"{_METADATA}stack_trace", ""))
+        if source is not None and node.name:
+            sources[node.name] = str(source)
+        described = node.metadata_props.get(f"{_METADATA}fx_node", "")
+        target = re.search(r"target=torch\.ops\.(\w+)\.([\w.]+)", described)
+        if target and node.name:
+            targets[node.name] = f"{target.group(1)}::{target.group(2)}"
+    return sources, targets
+
+
+def _strip(model: ir.Model) -> None:
+    """Drop torch's notes: they hold paths of this machine, and would differ from one machine to the next."""
+    common_passes.ClearMetadataAndDocStringPass()(model)
+    for graph in (model.graph, *model.functions.values()):
+        graph.metadata_props.clear()
+    for value in _all_values(model):
+        value.metadata_props.clear()
+    for node in all_nodes(model):
+        node.version = None  # What counts is the model's version of the domain, for every node alike.
+    model.metadata_props.clear()
+    model.producer_version = None
+    model.producer_name = "opbridge"

@@ -1,0 +1,180 @@
+"""What a verification found: data only, so that it can be read back where torch is not installed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["CaseResult", "Comparison", "Verification"]
+
+_PASSING = frozenset({"equal", "within budget", "decision", "random"})
+
+
+def _to_json(value: Any) -> Any:
+    """JSON has no infinities and no NaN: they are written as the strings that ``float`` reads back."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(item) for item in value]
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One output of the engine against PyTorch's, on one case.
+
+    Attributes:
+        output: The output's ONNX name.
+        case: Name of the case (see :class:`CaseResult`).
+        status: "equal" (bit for bit), "within budget", "decision" (differs only where a discrete decision is a near
+            tie) and "random" (same distribution) are sound; "differs", "shape", "dtype" and "missing" are not.
+        max_abs: Largest absolute difference from PyTorch's result in its own dtype.
+        max_rel: Largest relative difference from it, over the elements that are not zero.
+        engine_error: The engine's largest error against the float64 reference, in units (see ``compare``).
+        torch_error: PyTorch's own, in the same units.
+        ratio: ``engine_error`` over ``budget``, at the point of the error distribution where it is largest;
+            more than 1 is too much.
+        budget: The units allowed to ``engine_error``.
+        detail: Why, in one line.
+    """
+
+    output: str
+    case: str
+    status: str
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    engine_error: float = 0.0
+    torch_error: float = 0.0
+    ratio: float = 0.0
+    budget: float = 0.0
+    detail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether this output is sound."""
+        return self.status in _PASSING
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON data."""
+        data: dict[str, Any] = _to_json(dataclasses.asdict(self))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
+        """The comparison that :meth:`to_dict` wrote."""
+        numbers = {field.name for field in dataclasses.fields(cls) if field.type == "float"}
+        values: dict[str, Any] = {key: float(value) if key in numbers else value for key, value in data.items()}
+        return cls(**values)
+
+    def __str__(self) -> str:
+        numbers = f"engine {self.engine_error:.3g}, torch {self.torch_error:.3g}, allowed {self.budget:.3g} units"
+        measured = f" ({numbers})" if self.status in {"within budget", "differs"} and self.budget else ""
+        return f"{self.output}: {self.status}{measured}{'; ' + self.detail if self.detail else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseResult:
+    """One set of inputs.
+
+    Attributes:
+        name: "example sizes", "sizes 2", "sizes 3", or "given 1", ... for the user's own inputs.
+        sizes: The size of every dynamic dimension, by torch's symbol.
+        verdict: "passed", "failed", or "error" when the engine did not run.
+        eager_matches: Whether the user's module gave what the captured graph gave; None if there is no module.
+        error: The engine's message.
+        notes: What a reader should know: sizes that were refused, operators without a float64 implementation.
+    """
+
+    name: str
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    verdict: str = "passed"
+    eager_matches: bool | None = None
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The case as JSON data."""
+        data: dict[str, Any] = _to_json(dataclasses.asdict(self))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
+        """The case that :meth:`to_dict` wrote."""
+        return cls(**{**data, "sizes": dict(data.get("sizes", {})), "notes": tuple(data.get("notes", ()))})
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """Whether an engine computes what PyTorch computes.
+
+    Attributes:
+        engine: The engine's name.
+        verdict: "passed", "failed", or "error" when the engine did not run on some case.
+        cases: The sets of inputs that were tried.
+        comparisons: One per case and output.
+        seconds: ``{"runs": ..., "overhead": ...}``: the time inside PyTorch and the engine, and all the rest.
+        seed: What the inputs were made from.
+        error: The first error.
+        eager_matches_capture: Whether the user's module and the captured graph agree on every case; None if there is
+            no module.
+    """
+
+    engine: str
+    verdict: str
+    cases: tuple[CaseResult, ...]
+    comparisons: tuple[Comparison, ...]
+    seconds: Mapping[str, float]
+    seed: int
+    error: str | None = None
+    eager_matches_capture: bool | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case passed."""
+        return self.verdict == "passed"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verification as JSON data."""
+        return {
+            "engine": self.engine,
+            "verdict": self.verdict,
+            "cases": [case.to_dict() for case in self.cases],
+            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
+            "seconds": _to_json(dict(self.seconds)),
+            "seed": self.seed,
+            "error": self.error,
+            "eager_matches_capture": self.eager_matches_capture,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Verification:
+        """The verification that :meth:`to_dict` wrote."""
+        return cls(
+            engine=data["engine"],
+            verdict=data["verdict"],
+            cases=tuple(CaseResult.from_dict(case) for case in data["cases"]),
+            comparisons=tuple(Comparison.from_dict(comparison) for comparison in data["comparisons"]),
+            seconds={key: float(value) for key, value in data["seconds"].items()},
+            seed=data["seed"],
+            error=data.get("error"),
+            eager_matches_capture=data.get("eager_matches_capture"),
+        )
+
+    def summary(self) -> str:
+        """The result for a reader: the verdict, then one line per output that says how close it came, or why not."""
+        cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
+        lines = [f"{self.engine}: {self.verdict} on {cases} (seed {self.seed})"]
+        for case in self.cases:
+            sizes = ", ".join(f"{name}={size}" for name, size in case.sizes.items())
+            lines.append(f"  {case.name}{f' ({sizes})' if sizes else ''}: {case.verdict}")
+            if case.error:
+                lines.append(f"    {case.error}")
+            if case.eager_matches is False:
+                lines.append("    the captured graph does not compute what the module computes")
+            lines += [f"    {comparison}" for comparison in self.comparisons if comparison.case == case.name]
+            lines += [f"    note: {note}" for note in case.notes]
+        return "\n".join(lines)

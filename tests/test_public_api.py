@@ -1,0 +1,97 @@
+"""The public names: sorted, lazy, typed, and not hidden by the submodules of the same name."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import opbridge
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_public_names_are_sorted_and_documented() -> None:
+    assert opbridge.__all__ == sorted(opbridge.__all__)
+    assert set(opbridge.__all__) <= set(dir(opbridge))
+    for name in opbridge.__all__:
+        assert inspect.getdoc(getattr(opbridge, name)), name
+
+
+def test_what_type_checkers_see_is_what_there_is() -> None:
+    tree = ast.parse(Path(opbridge.__file__).read_text())
+    checking = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.name: node.module for node in checking.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert {*imported, "__version__"} == set(opbridge.__all__)
+    for name, module in imported.items():
+        assert getattr(opbridge, name) is getattr(importlib.import_module(module), name)
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="module 'opbridge' has no attribute 'exprot'"):
+        opbridge.exprot  # noqa: B018
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    declared = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert declared is not None
+    assert opbridge.__version__ == declared[1]
+
+
+def in_a_new_process(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_the_package_imports_neither_torch_nor_an_engine() -> None:
+    names = ["BuildError", "Bundle", "InputError", "Sample", "Verification", "load", "translation"]
+    in_a_new_process(
+        f"import sys, opbridge, opbridge.cli, opbridge.__main__\nopbridge.cli.build_parser()\n"
+        f"for name in {names}: getattr(opbridge, name)\n"
+        "heavy = {'torch', 'onnx', 'onnx_ir', 'onnxscript', 'onnxruntime'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+
+
+SHARED = sorted(name for name in opbridge.__all__ if (Path(opbridge.__file__).parent / f"{name}.py").exists())
+
+
+def test_some_names_are_both_a_function_and_a_submodule() -> None:
+    assert {"custom_node", "load", "operator"} <= set(SHARED)
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("first", ["pass", "opbridge.{name}"])
+def test_a_submodule_does_not_hide_the_function_of_its_name(name: str, first: str) -> None:
+    in_a_new_process(
+        f"import opbridge, types, importlib\n{first.format(name=name)}\nimport opbridge.{name}\n"
+        f"assert isinstance(opbridge.{name}, types.FunctionType), opbridge.{name}\n"
+        f"from opbridge import {name}\nassert {name} is opbridge.{name}\n"
+        f"import opbridge.{name} as other\nassert other is {name}\n"
+        f"module = importlib.import_module('opbridge.{name}')\nassert isinstance(module, types.ModuleType)\n"
+        f"importlib.reload(module)\nassert isinstance(opbridge.{name}, types.FunctionType)\n"
+    )
+
+
+def test_other_submodules_are_attributes_as_usual() -> None:
+    import opbridge.bundle
+
+    assert isinstance(opbridge.bundle, types.ModuleType)
+    assert pickle.loads(pickle.dumps(opbridge.Bundle)) is opbridge.bundle.Bundle
+
+
+def test_a_public_function_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opbridge, "load", len)
+    assert opbridge.load is len
+    monkeypatch.undo()
+    assert isinstance(opbridge.load, types.FunctionType)
