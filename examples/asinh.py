@@ -14,23 +14,24 @@ import opbridge
 LN_2 = 0.6931471805599453
 
 
-@opbridge.translation("aten::asinh", overrides="OpenVINO-era engines without an Asinh kernel run this one")
+@opbridge.translation("aten::asinh", overrides="for engines without an Asinh kernel")
 def asinh(self):
     """asinh(Tensor self) -> Tensor
 
     asinh(x) = sign(x) log1p(|x| + x² / (1 + sqrt(x² + 1))): unlike log(x + sqrt(x² + 1)), it loses no digits near 0.
     """
     magnitude = op.Abs(self)
-    # Squares of larger numbers overflow in float32 long before asinh does; there asinh(x) = log(x) + log(2).
-    is_large = op.Greater(magnitude, 1e8)
-    bounded = op.Min(magnitude, op.CastLike(op.Constant(value_float=1e8), magnitude))
-    square = op.Mul(bounded, bounded)
-    argument = op.Add(bounded, op.Div(square, op.Add(op.Sqrt(op.Add(square, 1.0)), 1.0)))
-    # ONNX has no log1p. log(u) * y / (u - 1) with u = 1 + y is one: the rounding of u cancels (Kahan).
+    inverse = op.Reciprocal(magnitude)
+    # x² / (1 + sqrt(x² + 1)) divided by x twice over: no square of a large number overflows.
+    tail = op.Div(magnitude, op.Add(inverse, op.Sqrt(op.Add(op.Mul(inverse, inverse), 1.0))))
+    argument = op.Add(magnitude, tail)
+    # ONNX has no log1p. log(u) y / (u - 1) with u = 1 + y is one: the rounding of u cancels (Kahan).
     shifted = op.Add(argument, 1.0)
     is_tiny = op.Equal(shifted, 1.0)
-    divisor = op.Where(is_tiny, op.CastLike(1.0, shifted), op.Sub(shifted, 1.0))
-    log1p = op.Where(is_tiny, argument, op.Div(op.Mul(op.Log(shifted), argument), divisor))
+    divisor = op.Sub(shifted, op.Where(is_tiny, op.CastLike(0.0, shifted), op.CastLike(1.0, shifted)))
+    log1p = op.Where(is_tiny, argument, op.Mul(op.Log(shifted), op.Div(argument, divisor)))
+    # Of the largest numbers even the sum overflows; there asinh(x) = log(x) + log(2).
+    is_large = op.Greater(magnitude, 1e4)
     return op.Mul(op.Sign(self), op.Where(is_large, op.Add(op.Log(magnitude), LN_2), log1p))
 
 

@@ -195,6 +195,21 @@ def test_a_body_that_calls_use_with_several_types_is_left_alone():
     assert [refusal.node for refusal in probe(model, ENGINE)] == ["node_y"]
 
 
+def test_calls_in_other_bodies_count_too():
+    shared = function("Shared", ["a"], ["b"], [node("Relu", ["a"], ["b"])])
+    outer = function("F", ["a"], ["b"], [node("Shared", ["a"], ["b"], domain="mine")])
+    model = to_ir(
+        make_model(
+            [node("Shared", ["x"], ["y"], domain="mine"), node("F", ["v"], ["w"], domain="mine")],
+            {"x": (BFLOAT16, [2]), "v": (FLOAT, [2])},
+            {"y": (BFLOAT16, [2]), "w": (FLOAT, [2])},
+            functions=[outer, shared],
+            domains=["mine"],
+        )
+    )
+    assert adapt(model, ENGINE) == (model, ())
+
+
 def test_functions_are_inlined_for_engines_that_take_none(monkeypatch, tmp_path):
     engine = type(ENGINE)()
     monkeypatch.setattr(type(ENGINE), "takes_functions", False)

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from opbridge.errors import InputError
-from opbridge.spec import OpSpec, declared_specs, specs_of
+from opbridge.spec import OPS_FILE_PREFIX, OpSpec, declared_specs, specs_of
 
 if TYPE_CHECKING:
     import torch
@@ -152,7 +152,7 @@ def _files(path: Path) -> list[Path]:
 
 def _import_file(file: Path) -> ModuleType:
     resolved = file.resolve()
-    name = f"opbridge_user_ops_{hashlib.sha256(str(resolved).encode()).hexdigest()[:12]}_{resolved.stem}"
+    name = f"{OPS_FILE_PREFIX}{hashlib.sha256(str(resolved).encode()).hexdigest()[:12]}_{resolved.stem}"
     if name in sys.modules:
         return sys.modules[name]
     specification = importlib.util.spec_from_file_location(name, resolved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,9 +14,9 @@ from opbridge.catalog import Catalog
 from opbridge.custom_node import custom_node
 from opbridge.engines.base import Engine, Refusal
 from opbridge.errors import TranslationError, UnsupportedOperatorError
-from opbridge.plan import Plan, calls_in, plan
+from opbridge.plan import Plan, plan
 from opbridge.probe import probe
-from opbridge.targets import display_name, target_key
+from opbridge.targets import calls_in, display_name, target_key
 from opbridge.translate import IR_VERSION, Translated, all_nodes, translate
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class _State:
         self.raised: dict[str, int] = {}
         self._dry = dry
         self._placeholders: set[str] = set()
+        self._unmapped: set[str] = set()
         self._lost: set[str] = set()
         self._breaks: dict[tuple[str, str, str], Break] = {}
 
@@ -158,7 +160,8 @@ class _State:
             earlier = [found for found in self._breaks.values() if found.target == item.target]
             if not earlier:
                 self._note(Break(item.target, "mapping", item.reason, item.sources))
-            self._placeholders.add(item.target)
+            self._placeholders.add(item.leaf)
+            self._unmapped.add(item.target)
         if planned.missing and not self._dry:
             targets = {item.target for item in planned.missing}
             raise _unsupported([found for found in self._breaks.values() if found.target in targets])
@@ -166,8 +169,13 @@ class _State:
     def note_failed_mapping(self, planned: Plan, error: TranslationError) -> None:
         """Record a mapping that raised, so that the next plan takes another; stop if it can't be told which."""
         mapping = planned.mapping_of(error.target) if error.target else None
-        if error.target is None or mapping is None or mapping in self.refused:
+        if error.target is None or mapping is None or (mapping in self.refused and not self._dry):
             raise error
+        if mapping in self.refused:
+            if error.target in self._placeholders:
+                raise error
+            self._placeholders.add(error.target)
+            self._unmapped.add(error.target)
         self.refused.add(mapping)
         self._note(Break(error.target, "mapping", error.message, _sources(planned, error.target)))
 
@@ -215,22 +223,23 @@ class _State:
         """The plan with a translation for each missing operator that stands for it in a dry run."""
         table = dict(planned.translations)
         for node in calls_in(planned.program):
-            if str(target_key(node.target)) in self._placeholders and isinstance(node.target, torch._ops.OpOverload):
-                table[node.target] = _placeholder(node.target)
+            if str(target_key(node.target)) in self._placeholders:
+                table[node.target] = _placeholder(node)
         return dataclasses.replace(planned, translations=table)
 
     def breaks(self) -> tuple[Break, ...]:
         """Every broken link met; mended is one whose operator found another rung."""
-        left = self._placeholders | self._lost
+        left = self._unmapped | self._lost
         return tuple(dataclasses.replace(found, mended=found.target not in left) for found in self._breaks.values())
 
 
 _PLACEHOLDER = "opbridge.missing"
 
 
-def _placeholder(overload: torch._ops.OpOverload) -> Callable[..., Any]:
-    name = overload._schema.name.split("::")[1]
-    outputs = max(1, len(overload._schema.returns))
+def _placeholder(node: torch.fx.Node) -> Callable[..., Any]:
+    name = re.sub(r"\W", "_", str(target_key(node.target)).rpartition("::")[2])
+    value = node.meta.get("val")
+    outputs = max(1, len(value)) if isinstance(value, (tuple, list)) else 1
 
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         values = [value for value in args if hasattr(value, "producer")]

@@ -54,6 +54,11 @@ class CustomCall:
         self.__module__ = __name__
 
     @property
+    def target(self) -> str:
+        """The target key of the torch operator."""
+        return str(target_key(self.overload))
+
+    @property
     def domain(self) -> str:
         """The node's domain: the torch operator's namespace."""
         return self.overload.namespace

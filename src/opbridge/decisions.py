@@ -19,9 +19,9 @@ from torch.fx.node import map_aggregate
 from opbridge.compare import ERROR_RATIO, floor_units
 from opbridge.inputs import to_numpy
 from opbridge.reference import Decision
-from opbridge.wide import low_precision, merge_decisions, narrow_like, tensors, widen
+from opbridge.wide import merge_decisions, narrow_like, tensors, widen
 
-__all__ = ["VARIANTS", "Choice", "Deciding", "plans", "visible_choice"]
+__all__ = ["VARIANTS", "Choice", "Deciding", "Exactness", "plans", "visible_choice"]
 
 VARIANTS = 4
 """Ways in which the near ties of one node are decided otherwise: for a selection (argmax, sort, topk ...) the selected
@@ -88,23 +88,55 @@ def _name(target: Any) -> str:
     return target.name().split("::")[-1].split(".")[0] if isinstance(target, torch._ops.OpOverload) else ""
 
 
-def _slack(own: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+@dataclasses.dataclass
+class Exactness:
+    """What several runs show of one tensor: a difference of two numbers may cancel by luck in any one of them.
+
+    Attributes:
+        level: PyTorch's typical error: the median of those that are not zero.
+        exact: Where there was none in any run.
+    """
+
+    level: float
+    exact: torch.Tensor
+
+    def add(self, own: torch.Tensor, wide: torch.Tensor) -> None:
+        """Take one more run into account."""
+        self.level = max(self.level, _sampled_median((own.double() - wide).abs()))
+        exact = _exact(own, wide)
+        self.exact = self.exact & exact if self.exact.shape == exact.shape else exact
+
+
+def _exact(own: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+    # A model in float64 has no wider reference, so nothing shows which of its numbers are exact.
+    return (own.double() == wide) & torch.tensor(own.dtype is not torch.float64)
+
+
+def _sampled_median(values: torch.Tensor) -> float:
+    sample = values.reshape(-1)[:: max(1, values.numel() // _MOST_SAMPLES)]
+    sample = sample[(sample > 0) & sample.isfinite()]
+    return float(sample.median()) if sample.numel() else 0.0
+
+
+def _slack(own: torch.Tensor, wide: torch.Tensor, seen: Exactness) -> torch.Tensor:
     """How far an engine's number may be from the float64 one here, by the error that PyTorch's own has.
 
     Numbers that are exact (an input, a ReLU's zeros) have none: no engine computes them otherwise.
+
+    Args:
+        own: The numbers in the model's dtype.
+        wide: The same in float64.
+        seen: What all runs so far show of them.
     """
     error = (own.double() - wide).abs()
     info = torch.finfo(own.dtype)
-    nonzero = wide.abs().reshape(-1)[:: max(1, wide.numel() // _MOST_SAMPLES)]
-    nonzero = nonzero[(nonzero > 0) & nonzero.isfinite()]
-    typical = float(nonzero.median()) if nonzero.numel() else 0.0
-    unit = info.eps * wide.abs().clamp(min=max(typical, info.tiny))
+    unit = info.eps * wide.abs().clamp(min=max(_sampled_median(wide.abs()), info.tiny))
     units = torch.where(error.isfinite(), error / unit, 0.0)
     sample = units.reshape(-1)[:: max(1, units.numel() // _MOST_SAMPLES)]
     usual = float(torch.quantile(sample, 0.99)) if sample.numel() else 0.0
     floor = floor_units(to_numpy(torch.empty(0, dtype=own.dtype)).dtype)
-    slack = (ERROR_RATIO * units.clamp(min=usual) + floor) * unit
-    return torch.where((error == 0) | ~slack.isfinite(), torch.zeros_like(slack), slack)
+    slack = ERROR_RATIO * (units.clamp(min=usual) * unit).clamp(min=seen.level) + floor * unit
+    return torch.where(seen.exact | ~slack.isfinite(), torch.zeros_like(slack), slack)
 
 
 class Deciding:
@@ -114,6 +146,7 @@ class Deciding:
         variants: Which variant to take, by node.
         choices: The engine's own decisions; taken where every one of them is right or a near tie.
         search: Also find out which nodes have near ties.
+        seen: What the runs so far show of every argument of every deciding node; kept up.
 
     Attributes:
         near_ties: Nodes with near ties, with the variants that change something.
@@ -121,13 +154,18 @@ class Deciding:
     """
 
     def __init__(
-        self, variants: Mapping[str, int] | None = None, choices: Sequence[Choice] = (), search: bool = False
+        self,
+        variants: Mapping[str, int] | None = None,
+        choices: Sequence[Choice] = (),
+        search: bool = False,
+        seen: dict[tuple[str, int], Exactness] | None = None,
     ) -> None:
         self.variants = dict(variants or {})
         self.choices: dict[str, list[Choice]] = {}
         for choice in choices:
             self.choices.setdefault(choice.key, []).append(choice)
         self.search = search
+        self.seen = {} if seen is None else seen
         self.near_ties: dict[str, list[int]] = {}
         self.refused: dict[str, str] = {}
 
@@ -136,7 +174,7 @@ class Deciding:
         own, wide = decision.own, decision.wide
         if decision.target._schema.is_mutable:
             return own, wide
-        slacks = _slacks(decision)
+        slacks = _slacks(decision, self.seen)
         if not any(bool(slack.any()) for slack in slacks.values()) and decision.key not in self.choices:
             return own, wide
         if self.search:
@@ -164,15 +202,17 @@ class Deciding:
         return _with_leaf(own, choice.leaf, value), _with_leaf(wide, choice.leaf, value)
 
 
-def _slacks(decision: Decision) -> dict[int, torch.Tensor]:
+def _slacks(decision: Decision, seen: dict[tuple[str, int], Exactness]) -> dict[int, torch.Tensor]:
     """The slack of every floating-point tensor among the arguments, by its place among all tensors."""
     owns = tensors((decision.own_args, decision.own_kwargs))
     wides = tensors((decision.wide_args, decision.wide_kwargs))
-    return {
-        place: _slack(own, wide)
-        for place, (own, wide) in enumerate(zip(owns, wides, strict=True))
-        if low_precision(own.dtype) and not own.is_complex()
-    }
+    slacks = {}
+    for place, (own, wide) in enumerate(zip(owns, wides, strict=True)):
+        if own.dtype.is_floating_point:
+            key = (decision.key, place)
+            seen.setdefault(key, Exactness(0.0, _exact(own, wide))).add(own, wide)
+            slacks[place] = _slack(own, wide, seen[key])
+    return slacks
 
 
 def _with_leaf(value: Any, leaf: int, replacement: torch.Tensor) -> Any:

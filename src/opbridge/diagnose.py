@@ -16,7 +16,7 @@ from opbridge.distinct import distinct_operators
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
-from opbridge.plan import Step
+from opbridge.steps import Step
 from opbridge.targets import display_name
 
 __all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model"]
@@ -138,7 +138,7 @@ def _not_captured(error: CaptureError, versions: Mapping[str, str], seconds: flo
 
 def _links(step: Step, climbed: Climbed) -> OperatorLinks:
     left = {(display_name(item.target), item.link) for item in climbed.breaks if not item.mended}
-    mapping = (step.target, "mapping") not in left
+    mapping = step.rung != "missing" and (step.target, "mapping") not in left
     return OperatorLinks(step, True, mapping, (step.target, "kernel") not in left if mapping else None)
 
 

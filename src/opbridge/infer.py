@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import graphlib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -26,18 +27,19 @@ def fill_types(model: Model) -> None:
     """Write down the types that can be inferred, in place: in the graph, and in functions all of whose calls agree."""
     if not _is_typed(model.graph.all_nodes()):
         _infer_graph(model)
-    pending = [model.graph]
-    while pending:
-        calls: dict[Any, dict[Any, Node]] = {}
-        for caller in pending:
-            for node, function in _calls(model, caller):
-                calls.setdefault(function.identifier(), {})[binding(node)] = node
-        pending = []
-        for identifier, bound in calls.items():
+    calls: dict[Any, list[Node]] = {identifier: [] for identifier in model.functions}
+    callers: dict[Any, set[Any]] = {identifier: set() for identifier in model.functions}
+    for identifier, scope in ((None, model.graph), *model.functions.items()):
+        for node in scope.all_nodes():
+            if node.op_identifier() in model.functions:
+                calls[node.op_identifier()].append(node)
+                callers[node.op_identifier()].add(identifier)
+    # A function's calls have types once the functions that they stand in do.
+    for identifier in graphlib.TopologicalSorter(callers).static_order():
+        bound = {binding(call): call for call in calls.get(identifier, ())}
+        if len(bound) == 1:
             function = model.functions[identifier]
-            if len(bound) == 1:
-                _copy_types(bind_body(model, function, next(iter(bound.values()))), function)
-            pending.append(function)
+            _copy_types(bind_body(model, function, next(iter(bound.values()))), function)
 
 
 def binding(call: Node) -> tuple[Any, ...]:
@@ -93,13 +95,6 @@ def _infer_graph(model: Model) -> Model:
         # What can't be inferred is asked with what is known.
         return model
     return model
-
-
-def _calls(model: Model, caller: Graph | Function) -> Iterator[tuple[Node, Function]]:
-    for node in caller.all_nodes():
-        function = model.functions.get(node.op_identifier())
-        if function is not None:
-            yield node, function
 
 
 def _inferred_body(model: Model, function: Function, call: Node) -> Graph:

@@ -53,7 +53,7 @@ def to_torch(array: np.ndarray, like: Any) -> Any:
     array = np.array(array, order="C")
     name = str(like.dtype).removeprefix("torch.")
     if like.is_complex() and array.dtype.kind != "c":
-        return torch.view_as_complex(torch.from_numpy(array))
+        return torch.complex(*torch.from_numpy(array).unbind(-1))
     if array.dtype.kind == "V" or not _torch_has(array.dtype):
         bits = torch.from_numpy(array.view(f"uint{8 * array.itemsize}" if array.itemsize == 1 else "int16"))
         return bits.view(getattr(torch, name))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from opbridge.errors import CaptureError, InputError
-from opbridge.spec import _TARGET, LOWEST_OPSET, OpSpec, Sample, declare
+from opbridge.spec import _TARGET, LOWEST_OPSET, OpSpec, Sample, declare, replaces
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +37,7 @@ class Operator:
         self.source = _source(function)
         self.samples = samples
         self.__name__ = function.__name__
+        self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._definition = _define(target, function)
@@ -69,8 +70,9 @@ class Operator:
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             import torch
 
-            ctx.save_for_backward(*(value for value in inputs if isinstance(value, torch.Tensor)))
-            ctx.other = [None if isinstance(value, torch.Tensor) else (value,) for value in inputs]
+            leaves, ctx.structure = torch.utils._pytree.tree_flatten(inputs)
+            ctx.save_for_backward(*(value for value in leaves if isinstance(value, torch.Tensor)))
+            ctx.other = [None if isinstance(value, torch.Tensor) else (value,) for value in leaves]
 
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
             return _backward_through(self.function, ctx, gradients)
@@ -82,22 +84,25 @@ def _backward_through(function: Callable[..., Any], ctx: Any, gradients: tuple[A
     import torch
 
     saved = iter(ctx.saved_tensors)
-    inputs = [next(saved).detach() if value is None else value[0] for value in ctx.other]
-    for value, needed in zip(inputs, ctx.needs_input_grad, strict=True):
-        if needed and isinstance(value, torch.Tensor):
-            value.requires_grad_()
-    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
+    given = [next(saved) if value is None else value[0] for value in ctx.other]
+    leaves = [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
+    wanted = [i for i, value in enumerate(given) if isinstance(value, torch.Tensor) and value.requires_grad]
+    for index in wanted:
+        leaves[index].requires_grad_()
     with torch.enable_grad():
-        outputs = function(*inputs)
+        outputs = function(*torch.utils._pytree.tree_unflatten(leaves, ctx.structure))
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if g is not None and o.requires_grad]
         found = torch.autograd.grad(
-            [o for o, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs], allow_unused=True
+            [o for o, _ in pairs], [leaves[i] for i in wanted], [g for _, g in pairs], allow_unused=True
         )
-    result: list[Any] = [None] * len(inputs)
+    result: list[Any] = [None] * len(leaves)
     for index, gradient in zip(wanted, found, strict=True):
         result[index] = gradient
-    return tuple(result)
+    inputs = torch.utils._pytree.tree_unflatten(leaves, ctx.structure)
+    returned = torch.utils._pytree.tree_unflatten(result, ctx.structure)
+    # For a list of numbers torch wants one None.
+    return tuple(r if _tensors(value) else None for r, value in zip(returned, inputs, strict=True))
 
 
 def _source(function: Callable[..., Any]) -> str:
@@ -153,7 +158,7 @@ def operator(
 
     def decorate(function: Callable[..., Any]) -> Operator:
         earlier = _operators.get(target)
-        if earlier is not None and earlier.source.rpartition(":")[0] != _source(function).rpartition(":")[0]:
+        if earlier is not None and not replaces(target, _source(function), earlier.source):
             raise InputError(
                 f"The operator {target!r} is declared twice: at {earlier.source} and at {_source(function)}.",
                 fix="rename one of them, or import the first declaration instead of repeating it.",
@@ -215,14 +220,21 @@ def check_fakes(program: torch.export.ExportedProgram) -> None:
     import torch
 
     seen: set[tuple[Any, ...]] = set()
-    for node in program.graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace in _TORCH_NAMESPACES:
-            continue
-        fakes = [value.meta["val"] for value in node.all_input_nodes]
-        key = (node.target, *((tuple(map(str, f.shape)), f.dtype) for f in fakes if isinstance(f, torch.Tensor)))
-        if key not in seen:
-            seen.add(key)
-            _check_fake(node)
+    nodes = [
+        node
+        for module in program.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+    ]
+    with torch.random.fork_rng(devices=[]):
+        for node in nodes:
+            if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace in _TORCH_NAMESPACES:
+                continue
+            fakes = [value.meta["val"] for value in node.all_input_nodes]
+            key = (node.target, *((tuple(map(str, f.shape)), f.dtype) for f in fakes if isinstance(f, torch.Tensor)))
+            if key not in seen:
+                seen.add(key)
+                _check_fake(node)
 
 
 _TORCH_NAMESPACES = {"aten", "prims", "prim", "torchvision", "_c10d_functional", "higher_order", "quantized_decomposed"}
@@ -249,7 +261,7 @@ def _check_fake(node: Any) -> None:
         return
     fake = node.meta["val"]
     for position, (a, b) in enumerate(zip(_tensors(real), _tensors(fake), strict=False)):
-        sizes = tuple(s if isinstance(s, int) else None for s in b.shape)
+        sizes = tuple(_known(size) for size in b.shape)
         agrees = a.dim() == len(sizes) and all(s is None or s == t for s, t in zip(sizes, a.shape, strict=True))
         if not agrees or a.dtype != b.dtype:
             raise CaptureError(
@@ -266,11 +278,17 @@ def _tensors(value: Any) -> list[Any]:
     return [item for item in torch.utils._pytree.tree_leaves(value) if isinstance(item, torch.Tensor)]
 
 
-def _hint(size: Any) -> int:
+def _known(size: Any) -> int | None:
+    """The example's size; None for one that depends on the data."""
     node = getattr(size, "node", None)
     if node is None:
         return int(size)
-    return int(node.hint) if node.has_hint() else 4
+    return int(node.hint) if node.has_hint() else None
+
+
+def _hint(size: Any) -> int:
+    known = _known(size)
+    return 4 if known is None else known
 
 
 def _describe(tensor: Any) -> str:

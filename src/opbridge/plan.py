@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -15,63 +14,14 @@ import torch
 from opbridge import torch_internals
 from opbridge.bodies import Bodies, capture_bodies
 from opbridge.catalog import Catalog
+from opbridge.checks import CHECKS, remove_checks
 from opbridge.custom_ops import CustomCall, keep_custom_nodes
 from opbridge.errors import OpbridgeError, TranslationError
-from opbridge.sources import source_of_node, source_of_stack_trace
 from opbridge.spec import LOWEST_OPSET, OpSpec
-from opbridge.targets import display_name, functional_target, target_key
+from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
+from opbridge.targets import calls_in, display_name, target_key
 
-__all__ = ["Missing", "Plan", "Step", "plan"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """The rung one operator takes.
-
-    Attributes:
-        target: The torch operator, "aten::cummax".
-        rung: "native", "opset", "rewrite", "decompose", "translate" or "function".
-        count: How often it occurs in the model.
-        sources: ``file:line`` in the user's model, the first few places.
-        provider: Whose mapping it is: "torch", "catalog" or "user".
-        detail: What there is to say about it, in a line.
-        overrides: Why torch's own mapping is replaced; empty if it is not.
-    """
-
-    target: str
-    rung: str
-    count: int
-    sources: tuple[str, ...]
-    provider: str
-    detail: str = ""
-    overrides: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The step as JSON data, without the source lines (they depend on the machine)."""
-        return {
-            "target": self.target,
-            "rung": self.rung,
-            "count": self.count,
-            "provider": self.provider,
-            "detail": self.detail,
-        }
-
-
-@dataclasses.dataclass(frozen=True)
-class Missing:
-    """An operator that nothing maps to ONNX.
-
-    Attributes:
-        target: :func:`~opbridge.torch_internals.target_key` of the operator, "aten::cummax.default".
-        count: How often it occurs.
-        sources: ``file:line`` in the user's model.
-        reason: Why no rung serves it.
-    """
-
-    target: str
-    count: int
-    sources: tuple[str, ...]
-    reason: str
+__all__ = ["Plan", "plan"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,10 +96,10 @@ def plan(
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
     recorder = _Recorder()
     decomposed = _decompose(program, chosen, {key for key, needs in mapped.items() if needs <= floor}, recorder)
-    _remove_assertions(decomposed)
+    remove_checks(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
     needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
-    missing = _missing(decomposed, mapped, needs, opset or newest_opset)
+    missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)
     final, reason = _lowest_opset(decomposed, floor, mapped, needs)
     bodies = capture_bodies(calls) if calls else None
     inner = (
@@ -165,17 +115,18 @@ def plan(
         opset=final,
         opset_reason=reason if final > floor else _reason(opset, raised),
         floor=opset or LOWEST_OPSET,
-        steps=tuple(
-            _steps(
+        steps=(
+            *_rewrite_steps(catalog, rewrites),
+            *list_steps(
                 whole or program,
-                decomposed,
                 catalog,
                 chosen,
-                {**mapped, **raised},
-                opset or LOWEST_OPSET,
-                recorder,
-                rewrites,
-            )
+                mapped={**mapped, **raised},
+                floor=opset or LOWEST_OPSET,
+                mended_inside=_mended(decomposed, chosen, recorder.uses),
+                missing=missing,
+                ignored=CHECKS,
+            ),
         ),
         chosen=chosen,
         translations=_translations(decomposed, chosen, calls),
@@ -192,20 +143,6 @@ def _reason(opset: int | None, raised: Mapping[str, int]) -> str:
         return "the lowest that PyTorch's mappings are written for"
     key = max(raised, key=lambda name: raised[name])
     return f"{display_name(key)} needs opset {raised[key]}"
-
-
-def _graph_modules(program: torch.export.ExportedProgram) -> Iterator[torch.fx.GraphModule]:
-    for module in program.graph_module.modules():
-        if isinstance(module, torch.fx.GraphModule):
-            yield module
-
-
-def calls_in(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
-    """Every ``call_function`` node of the program, those of its subgraphs (branches, loop bodies) included."""
-    for module in _graph_modules(program):
-        for node in module.graph.nodes:
-            if node.op == "call_function":
-                yield node
 
 
 def _choose(program: torch.export.ExportedProgram, catalog: Catalog, refused: frozenset[str]) -> dict[str, OpSpec]:
@@ -229,11 +166,10 @@ def _overload(key: str) -> torch._ops.OpOverload:
 
 
 class _Recorder:
-    """Which decompositions were taken, for the list of steps."""
+    """Which decompositions were taken, and the first that failed."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.sources: dict[str, list[str]] = {}
+        self.uses = Uses()
         self.failure: tuple[str, OpSpec, Exception] | None = None
 
     def wrap(self, key: str, spec: OpSpec) -> Callable[..., Any]:
@@ -241,10 +177,7 @@ class _Recorder:
 
         @functools.wraps(spec.function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            self.counts[key] += 1
-            source = source_of_stack_trace(torch.fx.traceback.get_current_meta().get("stack_trace") or "")
-            if source is not None and str(source) not in self.sources.setdefault(key, []):
-                self.sources[key].append(str(source))
+            self.uses.note(key, torch.fx.traceback.get_current_meta())
             try:
                 return spec.function(*args, **kwargs)
             except Exception as error:
@@ -278,7 +211,7 @@ def _decompose(
             raise cause from error
         raise TranslationError(
             f"The decomposition of {key} at {spec.source} fails: {type(cause).__name__}: {_first_line(cause)}"
-            + "".join(f"\n  used at {place}" for place in recorder.sources.get(key, [])[:3]),
+            + "".join(f"\n  used at {place}" for place in recorder.uses.sources(key, 3)),
             fix="mend the function at that place; it is traced, so it must not read a tensor's contents.",
             details=str(cause),
         ) from error
@@ -288,32 +221,6 @@ def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-_ASSERTIONS = {
-    "aten::_assert_async.default",
-    "aten::_assert_async.msg",
-    "aten::_assert_scalar.default",
-    "aten::_assert_tensor_metadata.default",
-    "aten::_functional_assert_async.msg",
-    "aten::sym_constrain_range.default",
-    "aten::sym_constrain_range_for_size.default",
-}
-
-
-def _remove_assertions(program: torch.export.ExportedProgram) -> None:
-    """Drop the checks an engine does not make, and what was computed only for them."""
-    for module in _graph_modules(program):
-        for node in reversed(module.graph.nodes):
-            if node.op == "call_function" and target_key(node.target) in _ASSERTIONS and not node.users:
-                module.graph.erase_node(node)
-        module.graph.eliminate_dead_code()
-        module.recompile()
-
-
-def _has_complex_input(node: torch.fx.Node) -> bool:
-    values = (value.meta.get("val") for value in node.all_input_nodes)
-    return any(isinstance(value, torch.Tensor) and value.dtype.is_complex for value in values)
-
-
 def _opset_of(node: torch.fx.Node, mapped: Mapping[Any, int], needs: Mapping[Any, int]) -> int | None:
     """The lowest opset of the mapping of a decomposed node; None if nothing maps it."""
     if isinstance(node.target, CustomCall):
@@ -321,35 +228,12 @@ def _opset_of(node: torch.fx.Node, mapped: Mapping[Any, int], needs: Mapping[Any
     key = target_key(node.target)
     if key in needs:
         return needs[key]
-    table = torch_internals.mapped_targets(complex_inputs=True) if _has_complex_input(node) else mapped
+    table = torch_internals.mapped_targets(complex_inputs=True) if has_complex_input(node) else mapped
     # torch.onnx unpacks several outputs by itself.
     return LOWEST_OPSET if key is _GETITEM else table.get(key)
 
 
 _GETITEM = operator.getitem
-
-
-def _missing(
-    program: torch.export.ExportedProgram, mapped: Mapping[Any, int], needs: Mapping[Any, int], limit: int
-) -> tuple[Missing, ...]:
-    counts: Counter[str] = Counter()
-    sources: dict[str, list[str]] = {}
-    reasons: dict[str, str] = {}
-    for node in calls_in(program):
-        required = _opset_of(node, mapped, needs)
-        if required is not None and required <= limit:
-            continue
-        key = str(target_key(node.target))
-        counts[key] += 1
-        reasons[key] = (
-            f"its mapping needs opset {required}, and {limit} is the newest allowed"
-            if required is not None
-            else "neither torch nor the catalog maps it to ONNX" + (" for complex tensors" * _has_complex_input(node))
-        )
-        source = source_of_node(node)
-        if source is not None and str(source) not in sources.setdefault(key, []):
-            sources[key].append(str(source))
-    return tuple(Missing(key, count, tuple(sources.get(key, ())), reasons[key]) for key, count in counts.items())
 
 
 def _lowest_opset(
@@ -361,6 +245,20 @@ def _lowest_opset(
         if required is not None and required > final:
             final, reason = required, f"{display_name(target_key(node.target))} needs opset {required}"
     return final, reason
+
+
+def _rewrite_steps(catalog: Catalog, targets: tuple[str, ...]) -> list[Step]:
+    providers = {spec.target: catalog.provider(spec) for spec in catalog.rewrites()}
+    return [Step(target, "rewrite", 1, (), providers[target], "replaced while capturing") for target in targets]
+
+
+def _mended(program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], uses: Uses) -> Uses:
+    """The uses of our mappings: the decompositions taken, and the translations still to be made."""
+    for node in calls_in(program):
+        key = node.target.target if isinstance(node.target, CustomCall) else target_key(node.target)
+        if key in chosen:
+            uses.note(key, node.meta)
+    return uses
 
 
 def _translations(
@@ -387,76 +285,3 @@ def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
 def _as_decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     program.__class__ = _Decomposed
     return program
-
-
-_UNREMARKABLE = {"aten::sym_size.int", "aten::sym_numel.default", "aten::sym_stride.int"} | _ASSERTIONS
-
-
-def _steps(
-    captured: torch.export.ExportedProgram,
-    decomposed: torch.export.ExportedProgram,
-    catalog: Catalog,
-    chosen: Mapping[str, OpSpec],
-    mapped: Mapping[Any, int],
-    floor: int,
-    recorder: _Recorder,
-    rewrites: tuple[str, ...],
-) -> Iterator[Step]:
-    providers = {spec.target: catalog.provider(spec) for spec in catalog.rewrites()}
-    for target in rewrites:
-        yield Step(target, "rewrite", 1, (), providers.get(target, "catalog"), "replaced while capturing")
-    left = {str(target_key(node.target)) for node in calls_in(decomposed)}
-    counts: Counter[str] = Counter()
-    sources: dict[str, dict[str, None]] = {}
-    keys: dict[str, Any] = {}
-    for node in (*calls_in(captured), *_mended_inside(captured, decomposed, chosen)):
-        key = target_key(functional_target(node.target))
-        if key in _UNREMARKABLE or not isinstance(node.target, torch._ops.OperatorBase):
-            continue
-        name = str(key)
-        keys[name] = key
-        counts[name] += 1
-        place = source_of_node(node)
-        if place is not None:
-            sources.setdefault(name, {})[str(place)] = None
-    for name, count in recorder.counts.items():
-        if name not in keys:
-            keys[name] = name
-            counts[name] = count
-            sources[name] = dict.fromkeys(recorder.sources.get(name, ()))
-    for name, key in keys.items():
-        rung, provider, detail = _rung(key, name, left, catalog, chosen, mapped, floor)
-        overrides = chosen[name].overrides if name in chosen else ""
-        yield Step(display_name(key), rung, counts[name], tuple(sources.get(name, ()))[:5], provider, detail, overrides)
-
-
-def _mended_inside(
-    captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec]
-) -> Iterator[torch.fx.Node]:
-    """Nodes with a mapping of ours that appeared only when torch decomposed another operator."""
-    direct = {target_key(functional_target(node.target)) for node in calls_in(captured)}
-    for node in calls_in(decomposed):
-        key = target_key(node.target)
-        if key in chosen and key not in direct and chosen[key].rung == "translate":
-            yield node
-
-
-def _rung(
-    key: Any,
-    name: str,
-    left: set[str],
-    catalog: Catalog,
-    chosen: Mapping[str, OpSpec],
-    mapped: Mapping[Any, int],
-    floor: int,
-) -> tuple[str, str, str]:
-    spec = chosen.get(name)
-    if spec is not None:
-        return spec.rung, catalog.provider(spec), spec.overrides or spec.summary
-    if key in mapped and mapped[key] > floor:
-        return "opset", "torch", f"opset {mapped[key]} has it"
-    if key in mapped or isinstance(key, torch._ops.HigherOrderOperator):
-        return "native", "torch", ""
-    if name in left:
-        return "missing", "", "no mapping"
-    return "native", "torch", "torch decomposes it"

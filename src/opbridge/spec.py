@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import linecache
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from opbridge.errors import InputError
@@ -23,6 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 LOWEST_OPSET = 18
 """The opset that PyTorch's own mappings are written for."""
+
+OPS_FILE_PREFIX = "opbridge_user_ops_"
+"""How the module of an operator file given with ``--ops`` is called."""
 
 _ATTRIBUTE = "__opbridge_specs__"
 _TARGET = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?")
@@ -85,14 +90,40 @@ def declare(spec: OpSpec) -> None:
     """Attach ``spec`` to its function and, outside catalog files, put it in force at the user's level."""
     specs = getattr(spec.function, _ATTRIBUTE, ())
     setattr(spec.function, _ATTRIBUTE, (*specs, spec))
-    if not getattr(spec.function, "__module__", "").startswith("opbridge.ops."):
+    if not (getattr(spec.function, "__module__", None) or "").startswith(("opbridge.ops.", OPS_FILE_PREFIX)):
         _declared.append(spec)
+
+
+def replaces(target: str, later: str, earlier: str) -> bool:
+    """Whether the declaration of ``target`` at ``later`` is the one at ``earlier`` made again: a file or cell rerun.
+
+    Args:
+        target: What both declare.
+        later: ``file:line``.
+        earlier: ``file:line``.
+    """
+    file, _, line = earlier.rpartition(":")
+    if later == earlier:
+        return True
+    if later.rpartition(":")[0] != file:
+        # The cells of a notebook have names of files that do not exist, another after each edit.
+        return not Path(file).exists() and not Path(later.rpartition(":")[0]).exists()
+    linecache.checkcache(file)
+    return target not in linecache.getline(file, int(line))
 
 
 def declared_specs() -> tuple[OpSpec, ...]:
     """The user's declarations so far. One made again from the same place (a reloaded file) replaces the older."""
-    latest = {(spec.target, spec.rung, spec.source): spec for spec in _declared}
-    return tuple(latest.values())
+    latest: list[OpSpec] = []
+    for spec in _declared:
+        latest = [
+            other
+            for other in latest
+            if (other.target, other.rung) != (spec.target, spec.rung)
+            or not replaces(spec.target, spec.source, other.source)
+        ]
+        latest.append(spec)
+    return tuple(latest)
 
 
 def specs_of(function: Callable[..., Any]) -> tuple[OpSpec, ...]:

@@ -1,12 +1,13 @@
-"""Torch operators as the targets of graph nodes: their names, and the functional form of an in-place one."""
+"""Torch operators as the targets of graph nodes: their names, their functional form, and where they are called."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-__all__ = ["display_name", "functional_target", "target_key"]
+__all__ = ["calls_in", "display_name", "functional_target", "graph_modules", "target_key"]
 
 
 def target_key(target: Any) -> Any:
@@ -29,3 +30,18 @@ def functional_target(target: Any) -> Any:
 def display_name(key: Any) -> str:
     """A target key as users read it: "aten::cummax", "aten::add.Tensor", "torch::cond"."""
     return key.removesuffix(".default") if isinstance(key, str) else f"torch::{getattr(key, '__name__', key)}"
+
+
+def graph_modules(program: torch.export.ExportedProgram) -> Iterator[torch.fx.GraphModule]:
+    """The program's graph and those of its branches and loop bodies."""
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield module
+
+
+def calls_in(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
+    """Every ``call_function`` node of a program, those of branches and loop bodies included."""
+    for module in graph_modules(program):
+        for node in module.graph.nodes:
+            if node.op == "call_function":
+                yield node

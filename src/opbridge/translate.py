@@ -12,6 +12,7 @@ import torch
 
 from opbridge.bodies import cut_into_functions, name_overloads
 from opbridge.capture import Captured
+from opbridge.custom_ops import CustomCall
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.plan import Plan
 from opbridge.sources import source_of_node, source_of_stack_trace
@@ -49,6 +50,7 @@ def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int =
     Raises:
         TranslationError: A mapping fails; names the operator and the place in the user's source.
     """
+    name_overloads(_custom_calls(plan))
     functions = _functions(plan, plan.opset)
     model = _export(plan, plan.opset)
     for function in functions:
@@ -79,10 +81,16 @@ def _mangle_overloads(model: ir.Model) -> None:
             model.functions[function.identifier()] = function
 
 
+def _custom_calls(plan: Plan) -> list[CustomCall]:
+    """The custom calls of a program, then those inside their bodies: one model has one space of function names."""
+    if plan.bodies is None or plan.bodies_plan is None:
+        return []
+    return [*plan.bodies.calls, *_custom_calls(plan.bodies_plan)]
+
+
 def _functions(plan: Plan, opset: int) -> list[ir.Function]:
     if plan.bodies is None or plan.bodies_plan is None:
         return []
-    name_overloads(plan.bodies.calls)
     nested = _functions(plan.bodies_plan, opset)
     model = _export(plan.bodies_plan, opset)
     return [*nested, *cut_into_functions(model, plan.bodies)]

@@ -82,7 +82,7 @@ class CaseResult:
 
     Attributes:
         name: "example sizes", "sizes 2", "sizes 3", or "given 1", ... for the user's own inputs.
-        sizes: The size of every dynamic dimension, by torch's symbol.
+        sizes: The size of every dynamic dimension, by the user's name of it, else by torch's symbol.
         verdict: "passed", "failed", or "error" when the engine did not run.
         eager_matches: Whether the user's module gave what the captured graph gave; None if there is no module.
         error: The engine's message.

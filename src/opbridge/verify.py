@@ -109,6 +109,7 @@ class _Verifier:
 
     def __init__(self, captured: Any, session: RunsFeeds, seed: int, tolerance: Tolerance | None) -> None:
         self.names = list(captured.output_names)
+        self.dimension_names = dict(getattr(captured, "dimension_names", {}))
         self.session = session
         self.seed = seed
         self.tolerance = tolerance
@@ -161,7 +162,7 @@ class _Verifier:
             case = self._case("example sizes", sizes, list(self.specs.flat))
         except Exception as error:
             problem = f"PyTorch itself refuses the example inputs: {_first_line(error)}"
-            self.results.append(CaseResult("example sizes", sizes, "failed", error=problem))
+            self.results.append(CaseResult("example sizes", self._named(sizes), "failed", error=problem))
             return None, SHUFFLED
         case.notes.append(f"the example's own values were used, because PyTorch refuses fresh ones: {message}")
         return case, SHUFFLED
@@ -176,9 +177,13 @@ class _Verifier:
             try:
                 return self._case(name, sizes, self.specs.fresh(sizes, self.seed + direction, boldness)), refused
             except Exception as error:
-                text = ", ".join(f"{key}={value}" for key, value in sizes.items())
+                text = ", ".join(f"{key}={value}" for key, value in self._named(sizes).items())
                 refused.append(f"PyTorch refuses {text}: {_first_line(error)}")
         return None, refused
+
+    def _named(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes by the user's names of the dimensions, where he gave any."""
+        return {self.dimension_names.get(symbol, symbol): size for symbol, size in sizes.items()}
 
     def _add_note(self, note: str) -> None:
         if self.results:
@@ -212,15 +217,16 @@ class _Verifier:
             found = judgement.compare(self.names, self._run_engine(feeds), lambda: self._run_engine(feeds))
         except OpbridgeError as error:
             self.results.append(
-                CaseResult(case.name, case.sizes, "error", matches, error.message, notes=tuple(case.notes))
+                CaseResult(case.name, self._named(case.sizes), "error", matches, error.message, tuple(case.notes))
             )
             return
         finally:
             self.run_seconds += judgement.run_seconds
         passed = all(comparison.passed for comparison in found) and matches is not False
         self.comparisons += found
+        sizes = self._named(case.sizes)
         verdict = "passed" if passed else "failed"
-        self.results.append(CaseResult(case.name, case.sizes, verdict, matches, notes=tuple(case.notes)))
+        self.results.append(CaseResult(case.name, sizes, verdict, matches, notes=tuple(case.notes)))
 
 
 def _output_positions(program: torch.export.ExportedProgram, count: int) -> list[int]:

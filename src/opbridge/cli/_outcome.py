@@ -107,7 +107,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     # A pipe or a file has no width. Rich's 80 columns would break most lines of a table.
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     for renderable in outcome.view(outcome.data):
         console.print(renderable)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -20,7 +19,10 @@ _LINK = {True: "yes", False: "NO", None: "?"}
 def diagnosis_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """Render ``Diagnosis.to_dict()``."""
     if data["operators"]:
-        yield _operators(data)
+        yield _operators(data["operators"])
+        for operator in data["operators"]:
+            if operator.get("detail"):
+                yield paragraph(f"{operator['target']}: {operator['detail']}", "dim")
         yield ""
     for finding in data["findings"]:
         yield _finding(finding)
@@ -30,24 +32,21 @@ def diagnosis_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     opset = f"opset {data['opset']}{reason}, " if data["opset"] else ""
     broken = sum(not finding["mended"] and finding["severity"] == "error" for finding in data["findings"])
     verdict = "every link can be made" if data["ok"] else f"{plural(broken, 'problem')} that opbridge can't mend"
-    yield paragraph(f"{plural(len(data['operators']), 'distinct operator')}, {opset}{engines}: {data['seconds']:.1f} s")
+    count = f"{plural(len(data['operators']), 'distinct operator')}, " if data["operators"] else "not captured, "
+    yield paragraph(f"{count}{opset}{engines}: {data['seconds']:.1f} s")
     yield paragraph(verdict[0].upper() + verdict[1:] + ".", "bold green" if data["ok"] else "bold red")
 
 
-def _operators(data: Mapping[str, Any]) -> RenderableType:
-    noted = any(operator.get("detail") for operator in data["operators"])
+def _operators(operators: Sequence[Mapping[str, Any]]) -> RenderableType:
     headings = ("operator", "rung", "provided by", "count", "torch", "mapping", "kernel", "where")
-    result = table(*headings, *(["note"] if noted else []), right=("count",))
-    for operator in data["operators"]:
-        cells = [operator["target"], operator["rung"], operator["provider"], str(operator["count"])]
-        cells += [_LINK[operator["links"].get(link)] for link in ("torch", "mapping", "kernel")]
-        cells += [place(operator["sources"]), *([_short(operator.get("detail", ""))] if noted else [])]
-        result.add_row(*cells)
+    result = table(*headings, right=("count",))
+    for operator in operators:
+        links = [_LINK[operator["links"].get(link)] for link in ("torch", "mapping", "kernel")]
+        where = place(operator["sources"])
+        result.add_row(
+            operator["target"], operator["rung"], operator["provider"], str(operator["count"]), *links, where
+        )
     return result
-
-
-def _short(detail: str) -> str:
-    return textwrap.shorten(detail, 44, placeholder=" ...")
 
 
 def _finding(finding: Mapping[str, Any]) -> RenderableType:

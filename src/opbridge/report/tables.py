@@ -11,13 +11,15 @@ from rich.text import Text
 
 __all__ = ["number", "paragraph", "place", "plural", "table"]
 
+_LONG = ("file", "provided by", "summary", "where")
+
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """An empty table. Cells fold instead of losing text, operators and places last; ``right`` names number columns."""
-    result = Table(box=box.SIMPLE, pad_edge=False, header_style="bold", show_edge=False)
+    """An empty table. On a narrow screen the long columns fold, and no text is lost; ``right`` names number columns."""
+    result = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
-        result.add_column(column, justify=justify, overflow="fold", no_wrap=column in ("operator", "where"))
+        result.add_column(column, justify=justify, overflow="fold", no_wrap=column not in _LONG)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ def dtype_of_type(name: str) -> str:
     return named.get(element, element.replace("float8e", "float8_e"))
 
 
+@functools.cache
 def _dtype_name(dtype: ir.DataType) -> str:
     return "str" if dtype.is_string() else str(dtype.numpy().name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,8 @@ def load_session(path: Path, *, threads: int | None, providers: Sequence[str] | 
     if not path.is_file():
         kind = "is a folder, not a model file" if path.is_dir() else "does not exist"
         raise InputError(f"The model {str(path)!r} {kind}.", fix="check the path.")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"The model {str(path)!r} can't be read.", fix="give yourself permission to read it.")
     options = onnxruntime.SessionOptions()
     # Errors are raised; printing them to stderr as well would only repeat them.
     options.log_severity_level = 4

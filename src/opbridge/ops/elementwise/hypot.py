@@ -25,4 +25,4 @@ def hypot(self: Tensor, other: Tensor) -> Tensor:
     shorter = torch.where(is_first_longer, second, first)
     ratio = shorter / torch.where(longer == 0, 1, longer)
     length = longer * torch.sqrt(1 + ratio * ratio)
-    return torch.where((first == math.inf) | (second == math.inf), math.inf, length + 0 * (first + second))
+    return torch.where((first == math.inf) | (second == math.inf), math.inf, length)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from onnxscript import BOOL, INT32, INT64, script
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.spec import translation
+from opbridge.spec import decomposition, translation
 
 
 @script()
@@ -31,7 +33,26 @@ def _insertion_points(row, values, length, before_equal) -> INT64:  # type: igno
     return first
 
 
-@translation("aten::searchsorted")
+@decomposition("aten::searchsorted.Scalar")
+def searchsorted_scalar(
+    sorted_sequence: Tensor,
+    self: float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where a number would be inserted to keep the row sorted.
+
+    searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None,
+    Tensor? sorter=None) -> Tensor
+    """
+    value = torch.full((), self, dtype=sorted_sequence.dtype)
+    return torch.searchsorted(sorted_sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter)
+
+
+@translation("aten::searchsorted.Tensor")
 def searchsorted(
     sorted_sequence: Any,
     self: Any,
@@ -51,8 +72,7 @@ def searchsorted(
     (aten/src/ATen/native/Bucketization.cpp), so unsorted rows and NaN give the same positions too.
     """
     row = sorted_sequence
-    values = self if hasattr(self, "dtype") else op.CastLike(op.Constant(value_float=float(self)), row)
-    rank = len(values.shape)
+    values = self
     is_shared = len(row.shape) <= 1
     if is_shared:
         row, values = (op.Reshape(value, op.Constant(value_ints=[-1])) for value in (row, values))
@@ -63,7 +83,7 @@ def searchsorted(
     length = op.Squeeze(op.Shape(row, start=-1), op.Constant(value_ints=[0]))
     before_equal = op.Cast(op.Constant(value_int=int(not (right or side == "right"))), to=BOOL.dtype)
     found = _insertion_points(row, values, length, before_equal)
-    if rank == 0:
+    if len(self.shape) == 0:
         found = op.Squeeze(found)
     elif is_shared:
         found = op.Reshape(found, op.Shape(self), allowzero=1)

@@ -1,0 +1,223 @@
+"""What a plan says of each operator: the rung it takes, or why there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from opbridge.catalog import Catalog
+from opbridge.sources import source_of_stack_trace
+from opbridge.spec import OpSpec
+from opbridge.targets import calls_in, display_name, functional_target, target_key
+
+__all__ = ["Missing", "Step", "Uses", "find_missing", "list_steps"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """The rung one operator takes.
+
+    Attributes:
+        target: The torch operator, "aten::cummax".
+        rung: "native", "opset", "rewrite", "decompose", "translate" or "function"; "missing" if no rung serves it.
+        count: How often it occurs in the model.
+        sources: ``file:line`` in the user's model, the first few places.
+        provider: Whose mapping it is: "torch", "catalog" or "user".
+        detail: What there is to say about it, in a line.
+        overrides: Why torch's own mapping is replaced; empty if it is not.
+    """
+
+    target: str
+    rung: str
+    count: int
+    sources: tuple[str, ...]
+    provider: str
+    detail: str = ""
+    overrides: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as JSON data, without the source lines (they depend on the machine)."""
+        return {
+            "target": self.target,
+            "rung": self.rung,
+            "count": self.count,
+            "provider": self.provider,
+            "detail": self.detail,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """An operator that nothing maps to ONNX.
+
+    Attributes:
+        target: The operator to give a mapping, "aten::cummax.default".
+        leaf: The target key that the decomposed graph still holds: ``target``, or the prim that torch makes of it.
+        origin: The operator of the captured graph that it comes from, as torch prints it ("aten.cummax.default").
+        count: How often it occurs.
+        sources: ``file:line`` in the user's model.
+        reason: Why no rung serves it.
+    """
+
+    target: str
+    leaf: str
+    origin: str
+    count: int
+    sources: tuple[str, ...]
+    reason: str
+
+
+class Uses:
+    """Where operators are used, counted by the captured node, so that a graph traced twice does not count twice."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, None]] = {}
+        self._sources: dict[str, dict[str, None]] = {}
+
+    def note(self, key: str, meta: Mapping[str, Any]) -> None:
+        """Record a use of ``key`` by the node with this ``meta``."""
+        source = source_of_stack_trace(meta.get("stack_trace") or "")
+        self._nodes.setdefault(key, {})[_captured_name(meta)] = None
+        if source is not None:
+            self._sources.setdefault(key, {})[str(source)] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def count(self, key: str) -> int:
+        """How many captured nodes use it."""
+        return len(self._nodes.get(key, ()))
+
+    def sources(self, key: str, limit: int = 5) -> tuple[str, ...]:
+        """The first places in the user's model."""
+        return tuple(self._sources.get(key, ()))[:limit]
+
+
+def _captured_name(meta: Mapping[str, Any]) -> str:
+    history = meta.get("from_node")
+    return str(history[-1].name) if history else ""
+
+
+def _captured_target(node: torch.fx.Node) -> str:
+    history = node.meta.get("from_node")
+    return str(history[-1].target) if history else str(node.target)
+
+
+def find_missing(
+    program: torch.export.ExportedProgram, opset_of: Callable[[torch.fx.Node], int | None], limit: int
+) -> tuple[Missing, ...]:
+    """The operators of a decomposed program that nothing maps at an opset up to ``limit``.
+
+    Args:
+        program: Decomposed.
+        opset_of: The lowest opset of the mapping of a node; None if nothing maps it.
+        limit: The newest opset allowed.
+    """
+    found: dict[str, list[torch.fx.Node]] = {}
+    for node in calls_in(program):
+        required = opset_of(node)
+        if required is None or required > limit:
+            found.setdefault(str(target_key(node.target)), []).append(node)
+    return tuple(_missing(leaf, nodes, opset_of(nodes[0]), limit) for leaf, nodes in found.items())
+
+
+def _missing(leaf: str, nodes: list[torch.fx.Node], required: int | None, limit: int) -> Missing:
+    uses = Uses()
+    for node in nodes:
+        uses.note(leaf, node.meta)
+    original = nodes[0].meta.get("original_aten")
+    target = str(target_key(original)) if leaf.startswith("prims::") and original is not None else leaf
+    reason = "neither torch nor the catalog maps it to ONNX"
+    if required is not None:
+        reason = f"its mapping needs opset {required}, and {limit} is the newest allowed"
+    elif has_complex_input(nodes[0]):
+        reason += " for complex tensors"
+    return Missing(target, leaf, _captured_target(nodes[0]), max(1, uses.count(leaf)), uses.sources(leaf), reason)
+
+
+def has_complex_input(node: torch.fx.Node) -> bool:
+    """Whether a node takes a complex tensor."""
+    values = (value.meta.get("val") for value in node.all_input_nodes)
+    return any(isinstance(value, torch.Tensor) and value.dtype.is_complex for value in values)
+
+
+_UNREMARKABLE = {"aten::sym_size.int", "aten::sym_numel.default", "aten::sym_stride.int"}
+
+
+def list_steps(
+    captured: torch.export.ExportedProgram,
+    catalog: Catalog,
+    chosen: Mapping[str, OpSpec],
+    *,
+    mapped: Mapping[Any, int],
+    floor: int,
+    mended_inside: Uses,
+    missing: Iterable[Missing],
+    ignored: set[str],
+) -> Iterator[Step]:
+    """One step per distinct operator of the captured graph, and per operator mended inside another.
+
+    Args:
+        captured: The program as captured.
+        catalog: Says whose a mapping is.
+        chosen: The mapping of the user or the catalog for each operator that has one, by target key.
+        mapped: The lowest opset of torch's mapping, by target key.
+        floor: The opset without which nothing forces a higher one.
+        mended_inside: Uses of the catalog's and the user's mappings, inside other operators too.
+        missing: What nothing maps.
+        ignored: Target keys that are no work for an engine.
+    """
+    uses = Uses()
+    keys: dict[str, Any] = {}
+    printed: dict[str, str] = {}
+    for node in calls_in(captured):
+        key = target_key(functional_target(node.target))
+        if key not in _UNREMARKABLE | ignored and isinstance(node.target, torch._ops.OperatorBase):
+            keys.setdefault(str(key), key)
+            printed.setdefault(str(key), str(node.target))
+            uses.note(str(key), node.meta)
+    counts = _counts(captured)
+    lost = {item.origin: item for item in missing}
+    for name, key in keys.items():
+        gap = lost.get(printed[name])
+        rung, provider, detail = _rung(key, catalog, chosen.get(name), mapped, floor, gap)
+        overrides = chosen[name].overrides if name in chosen else ""
+        yield Step(display_name(key), rung, counts[name], uses.sources(name), provider, detail, overrides)
+    for name in mended_inside:
+        if name not in keys:
+            spec = chosen[name]
+            yield Step(
+                display_name(name),
+                spec.rung,
+                mended_inside.count(name),
+                mended_inside.sources(name),
+                catalog.provider(spec),
+                spec.overrides or spec.summary,
+                spec.overrides,
+            )
+
+
+def _counts(captured: torch.export.ExportedProgram) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in calls_in(captured):
+        name = str(target_key(functional_target(node.target)))
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _rung(
+    key: Any, catalog: Catalog, spec: OpSpec | None, mapped: Mapping[Any, int], floor: int, gap: Missing | None
+) -> tuple[str, str, str]:
+    if gap is not None:
+        inside = "" if gap.target == key else f"becomes {display_name(gap.target)}: "
+        return "missing", "", f"{inside}{gap.reason}"
+    if spec is not None:
+        return spec.rung, catalog.provider(spec), spec.overrides or spec.summary
+    if key in mapped and mapped[key] > floor:
+        return "opset", "torch", f"opset {mapped[key]} has it"
+    if key in mapped or isinstance(key, torch._ops.HigherOrderOperator):
+        return "native", "torch", ""
+    return "native", "torch", "torch decomposes it"

@@ -1,0 +1,230 @@
+"""Every operator of the catalog, on PyTorch's own samples, against PyTorch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("expecttest", reason="PyTorch's operator database needs it: pip install expecttest")
+
+from op_db import NAMES, Batch, Call, calls_of, dtypes_of  # noqa: E402
+
+import opbridge  # noqa: E402
+from opbridge.catalog import Catalog  # noqa: E402
+from opbridge.spec import OpSpec  # noqa: E402
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.float16: 4e-3}
+
+
+def _name(target: str) -> str:
+    name = target.partition("::")[2].partition(".")[0]
+    return NAMES.get(name, name)
+
+
+SPECS = [spec for spec in Catalog.load().builtin if spec.rung != "rewrite"]
+NAMES_IN_DATABASE = sorted({_name(spec.target) for spec in SPECS if spec.samples is None})
+WITH_OWN_SAMPLES = [spec for spec in SPECS if spec.samples is not None]
+
+REDUCE_EMPTY = "ONNX Runtime 1.31 reduces an empty tensor to the shape of its input"
+EMPTY_FAILS = {"cdist": REDUCE_EMPTY}
+
+TIES_ARE_FREE = {"sort", "kthvalue", "median", "nanmedian"}
+"""Among equal elements PyTorch names any; the catalog names the first. Unequal ones leave no choice."""
+
+
+def _own_calls(spec: OpSpec) -> list[Call]:
+    if spec.target.startswith("torchvision::"):
+        pytest.importorskip("torchvision")
+    namespace, _, name = spec.target.partition("::")
+    function = getattr(getattr(torch.ops, namespace), name)
+    assert spec.samples is not None
+    return [Call(function, sample.args, dict(sample.kwargs)) for sample in spec.samples()]
+
+
+def _run(calls: list[Call], folder: Path, inputs: Sequence[Any] | None = None, **options: Any) -> list[np.ndarray]:
+    """Export the calls as one model and run it on ONNX Runtime; on ``inputs`` where given, else on the calls' own."""
+    tensors = tuple(tensor for call in calls for tensor in call.tensors)
+    bundle = opbridge.export(Batch(calls), tensors, path=folder, verify=False, **options)
+    session = opbridge.load(bundle.path)
+    fed = tensors if inputs is None else inputs
+    return list(session(*(tensor.numpy() for tensor in fed)))
+
+
+def _may_choose(name: str, call: Call) -> bool:
+    values = call.tensors[0].flatten()
+    return name in TIES_ARE_FREE and not call.kwargs.get("stable") and len(values.unique()) < len(values)
+
+
+def _compare(found: Sequence[np.ndarray], calls: list[Call], name: str = "") -> None:
+    outputs = iter(found)
+    for call in calls:
+        expected = call()
+        for position, (wide, narrow) in enumerate(zip(call.widened()(), expected, strict=True)):
+            actual = next(outputs)
+            label = f"output {position} of {call}"
+            assert tuple(actual.shape) == tuple(narrow.shape), label
+            assert actual.dtype == narrow.numpy().dtype, label
+            if narrow.is_floating_point():
+                tolerance = TOLERANCE[narrow.dtype]
+                # What overflows in float32 is right as infinity.
+                reference = torch.where(narrow.isinf(), narrow.double(), wide.double()).numpy()
+                np.testing.assert_allclose(actual.astype(np.float64), reference, tolerance, tolerance / 10, err_msg=label)
+            elif position == 0 or not _may_choose(name, call):
+                np.testing.assert_array_equal(actual, narrow.numpy(), err_msg=label)
+
+
+@pytest.mark.parametrize("name", NAMES_IN_DATABASE)
+def test_every_sample(name: str, tmp_path: Path) -> None:
+    calls = [call for call in calls_of(name, dtypes_of(name)[0]) if not call.has_empty_tensor]
+    assert calls
+    _compare(_run(calls, tmp_path / "bundle"), calls, name)
+
+
+def _empty_samples(name: str) -> list[Call]:
+    return [call for call in calls_of(name, dtypes_of(name)[0]) if call.has_empty_tensor]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.xfail(reason=EMPTY_FAILS[name], strict=True)] if name in EMPTY_FAILS else [])
+        for name in NAMES_IN_DATABASE
+        if _empty_samples(name)
+    ],
+)
+def test_empty_samples(name: str, tmp_path: Path) -> None:
+    calls = _empty_samples(name)
+    _compare(_run(calls, tmp_path / "bundle"), calls)
+
+
+@pytest.mark.parametrize("name", NAMES_IN_DATABASE)
+def test_other_dtypes(name: str, tmp_path: Path) -> None:
+    calls = [
+        call
+        for dtype in dtypes_of(name)[1:]
+        for call in itertools.islice((c for c in calls_of(name, dtype) if not c.has_empty_tensor), 3)
+    ]
+    if calls:
+        _compare(_run(calls, tmp_path / "bundle"), calls, name)
+
+
+@pytest.mark.parametrize("spec", WITH_OWN_SAMPLES, ids=lambda spec: spec.target)
+def test_own_samples(spec: OpSpec, tmp_path: Path) -> None:
+    calls = _own_calls(spec)
+    _compare(_run(calls, tmp_path / "bundle"), calls)
+
+
+def _at_other_sizes(call: Call, dimensions: Sequence[int] | None, folder: Path, name: str = "") -> None:
+    """Export with dynamic dimensions (all where None), then run with every one of them twice as long."""
+    tensors = call.tensors
+    dynamic = [
+        {axis: torch.export.Dim.AUTO for axis in range(tensor.dim()) if dimensions is None or axis in dimensions}
+        for tensor in tensors
+    ]
+    bundle = opbridge.export(Batch([call]), tensors, path=folder, verify=False, dynamic_shapes=(tuple(dynamic),))
+    session = opbridge.load(bundle.path)
+    repeats = [[2 if isinstance(size, str) else 1 for size in spec.shape] for spec in session.inputs]
+    assert any(2 in each for each in repeats), f"no dimension of {session.inputs} is dynamic"
+    larger = tuple(tensor.repeat(each) if each else tensor for tensor, each in zip(tensors, repeats, strict=True))
+    _compare(session(*(tensor.numpy() for tensor in larger)), [call.with_tensors(larger)], name)
+
+
+@pytest.mark.parametrize("name", NAMES_IN_DATABASE)
+def test_dynamic_dimensions(name: str, tmp_path: Path) -> None:
+    samples = calls_of(name, dtypes_of(name)[0])
+    call = next(call for call in samples if call.tensors and all(min(t.shape, default=0) > 1 for t in call.tensors))
+    _at_other_sizes(call, None, tmp_path / "bundle", name)
+
+
+@pytest.mark.parametrize("spec", WITH_OWN_SAMPLES, ids=lambda spec: spec.target)
+def test_dynamic_batch(spec: OpSpec, tmp_path: Path) -> None:
+    # The other sizes of a convolution's inputs follow from one another, so that they can't simply be doubled.
+    _at_other_sizes(_own_calls(spec)[0], [0], tmp_path / "bundle")
+
+
+INF, NAN = math.inf, math.nan
+ODD = torch.tensor([0.0, -0.0, 1.5, -1.5, INF, -INF, NAN, 1e-42, 3e38, -3e38])
+PAIRS = (ODD.repeat_interleave(10), ODD.repeat(10))
+ROWS = torch.tensor(
+    [[3.0, 1.0, NAN, 3.0, INF, -INF, NAN, 3.0], [2.0, 2.0, 1.0, 2.0, 0.0, -0.0, 5.0, 5.0], [INF, NAN, -INF, INF, 0, 0, 1, 1]]
+)
+TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
+SPECIAL = {
+    "hypot": [(torch.hypot, PAIRS)],
+    "copysign": [(torch.copysign, (PAIRS[0][PAIRS[0] == PAIRS[0]], PAIRS[1][PAIRS[0] == PAIRS[0]].nan_to_num(-0.0)))],
+    "signbit": [(torch.signbit, (ODD,))],
+    "fmax": [(torch.fmax, PAIRS)],
+    "fmin": [(torch.fmin, PAIRS)],
+    "cummax": [(torch.cummax, (ROWS, 1)), (torch.cummax, (ROWS, 0)), (torch.cummax, (TIES, 1))],
+    "cummin": [(torch.cummin, (ROWS, 1)), (torch.cummin, (ROWS, 0)), (torch.cummin, (TIES, 1))],
+    "sort": [
+        (lambda x: torch.sort(x, stable=True), (ROWS,)),
+        (lambda x: torch.sort(x, stable=True, dim=0, descending=True), (ROWS,)),
+        (lambda x: torch.sort(x, stable=True, descending=True), (TIES,)),
+    ],
+    "searchsorted": [
+        (torch.searchsorted, (torch.tensor([-INF, 0.0, 1.0, 1.0, 2.0, INF, NAN]), ODD)),
+        (lambda row, x: torch.searchsorted(row, x, right=True), (torch.tensor([-INF, 0.0, 1.5, 1.5, INF]), ODD)),
+        (lambda row: torch.searchsorted(row, 1.0), (torch.tensor([0.0, 1.0, 2.0]),)),
+        (torch.searchsorted, (torch.tensor([0, 2**62, 2**62 + 1]), torch.tensor([2**62 + 1, 2**62]))),
+    ],
+    "median": [(lambda x: torch.median(x, 1)[0], (ROWS,)), (lambda x: torch.nanmedian(x, 1)[0], (ROWS,))],
+    "cdist": [
+        (lambda a, b: torch.cdist(a, b, p=INF), (torch.tensor([[1, NAN], [NAN, 1]]), torch.tensor([[0.0, 0], [2, 1]])))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_values(name: str, tmp_path: Path) -> None:
+    calls = [Call(function, args, {}) for function, args in SPECIAL[name]]
+    found = iter(_run(calls, tmp_path / "bundle"))
+    for call in calls:
+        for expected in call():
+            np.testing.assert_allclose(next(found), expected.numpy(), 1e-6, 1e-40, err_msg=str(call))
+
+
+def test_cdist_keeps_the_digits_of_close_points(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    left, right = (1000 + torch.rand(rows, 3) * 1e-2 for rows in (40, 30))
+    calls = [
+        Call(torch.cdist, (left, right), {"p": p, "compute_mode": "donot_use_mm_for_euclid_dist"})
+        for p in (0.0, 0.5, 1.0, 2.0, 3.0, INF)
+    ]
+    _compare(_run(calls, tmp_path / "bundle"), calls)
+    by_default = Call(torch.cdist, (left, right), {})
+    found = _run([by_default], tmp_path / "default")[0]
+    np.testing.assert_allclose(found, by_default.widened()()[0].numpy(), 1e-5)
+
+
+def test_cdist_of_many_wide_rows_is_a_product(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    call = Call(torch.cdist, (torch.randn(40, 64), torch.randn(50, 64)), {})
+    _compare(_run([call], tmp_path / "bundle"), [call])
+
+
+def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
+    import onnx
+
+    sizes = {}
+    for length in (8, 4096):
+        path = tmp_path / str(length)
+        _run([Call(torch.cummax, (torch.randn(length), 0), {})], path)
+        sizes[length] = len(onnx.load(path / "model.onnx").graph.node)
+    assert sizes[8] == sizes[4096]
+
+
+def test_every_override_says_why() -> None:
+    from opbridge.torch_internals import mapped_targets
+
+    mapped = {str(key).partition(".")[0] for key in mapped_targets() if isinstance(key, str)}
+    silent = [spec.target for spec in SPECS if spec.target.partition(".")[0] in mapped and not spec.overrides]
+    assert silent == []

@@ -1,0 +1,124 @@
+"""Discrete decisions: near ties may fall either way, visible or hidden; anything else may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from verify_models import Function, captured
+
+from opbridge.verify import verify_captured
+
+torch.manual_seed(0)
+WEIGHT = torch.randn(64, 64)
+
+
+class InDouble:
+    """An engine that is right and rounds otherwise: it decides by float64 numbers, or by ones that are pushed."""
+
+    def __init__(self, function: Any, dtypes: tuple[torch.dtype, ...], push: float = 0.0) -> None:
+        self.function = function
+        self.dtypes = dtypes
+        self.push = push
+
+    def run(self, feeds: Any) -> dict[str, np.ndarray]:
+        inputs = [torch.from_numpy(array).double() for array in feeds.values()]
+        results = self.function(*inputs, push=self.push)
+        return {f"out_{i}": r.to(d).numpy() for i, (r, d) in enumerate(zip(results, self.dtypes, strict=True))}
+
+
+def tie(x: torch.Tensor, push: float) -> torch.Tensor:
+    """Row sums whose first two columns are equal but for rounding, so that ``push`` decides."""
+    total = (x @ WEIGHT.to(x.dtype))[:, :6].clone()
+    order = torch.arange(63, -1, -1)
+    half = x @ WEIGHT[:, 7].to(x.dtype)
+    other = x[:, order] @ WEIGHT[order, 7].to(x.dtype)
+    top = total.abs().amax(-1) + 1
+    return torch.cat([(top + half)[:, None], (top + other)[:, None] + push, total], 1)
+
+
+def indices(x: torch.Tensor, push: float = 0.0) -> Any:
+    scores = tie(x, push)
+    return scores.argmax(-1), scores.sort(-1, descending=True)[1], scores.topk(3)[1]
+
+
+def hidden(x: torch.Tensor, push: float = 0.0) -> Any:
+    scores = tie(x, push)
+    rows = torch.arange(8, dtype=x.dtype)[scores.argmax(-1)]
+    return rows * 10, scores.topk(2)[1] * 3
+
+
+def steps(x: torch.Tensor, push: float = 0.0) -> Any:
+    scores = tie(x, push)
+    gap = scores[:, 1] - scores[:, 0]
+    return torch.floor(gap + 3), gap > 0, (gap + 5).to(torch.int64)
+
+
+@pytest.mark.parametrize("push", [1e-6, -1e-6])
+@pytest.mark.parametrize("function", [indices, hidden, steps])
+def test_near_tie_may_fall_either_way(function: Any, push: float) -> None:
+    item = captured(Function(function), (torch.randn(12, 64),))
+    dtypes = tuple(result.dtype for result in function(torch.randn(12, 64)))
+    found = verify_captured(item, InDouble(function, dtypes, push), engine="double")
+    assert found.passed, found.summary()
+    assert "decision" in {comparison.status for comparison in found.comparisons}
+
+
+def far_steps(x: torch.Tensor, push: float = 0.0) -> Any:
+    scores = tie(x, push)
+    gap = scores[:, 1] - scores[:, 0] + 1e-3
+    return torch.floor(gap + 3), gap > 0, (gap + 5).to(torch.int64)
+
+
+def test_decision_beyond_the_budget_fails() -> None:
+    item = captured(Function(far_steps), (torch.randn(12, 64),))
+    dtypes = (torch.float32, torch.bool, torch.int64)
+    assert verify_captured(item, InDouble(far_steps, dtypes, 1e-6), engine="double").passed
+    found = verify_captured(item, InDouble(far_steps, dtypes, -1e-2), engine="double")
+    assert [comparison.status for comparison in found.comparisons] == ["differs"] * 3
+    assert found.comparisons[1].detail == "12 of 12 decisions are wrong and no near ties"
+
+
+def test_wrong_index_is_explained_by_its_margin() -> None:
+    item = captured(Function(lambda x: (x @ WEIGHT).argmax(-1)), (torch.randn(10, 64),))
+    engine = InDouble(lambda x, push: ((x @ WEIGHT.double()).argmin(-1),), (torch.int64,))
+    found = verify_captured(item, engine, engine="double").comparisons[0]
+    assert found.status == "differs"
+    assert "10 of 10 indices are wrong: the numbers they select differ by up to" in found.detail
+
+
+def test_comparison_of_exact_numbers_has_no_slack() -> None:
+    """x > 0 on a ReLU's zeros is exact: an engine that computes x >= 0 is wrong."""
+    item = captured(Function(lambda x: torch.relu(x) > 0), (torch.randn(50, 8),))
+    engine = InDouble(lambda x, push: (torch.relu(x) >= 0,), (torch.bool,))
+    assert verify_captured(item, engine, engine="double").verdict == "failed"
+
+
+@pytest.mark.parametrize("name", ["cummax", "kthvalue", "median", "max", "mode"])
+def test_selection_with_values_and_indices_passes_and_a_wrong_one_fails(name: str) -> None:
+    def function(x: torch.Tensor, push: float = 0.0) -> Any:
+        scores = x @ WEIGHT.to(x.dtype)
+        return getattr(torch, name)(scores, *((3,) if name == "kthvalue" else ()), dim=-1)
+
+    item = captured(Function(lambda x: tuple(function(x))), (torch.randn(12, 64),))
+    dtypes = (torch.float32, torch.int64)
+    assert verify_captured(item, InDouble(function, dtypes), engine="double").passed
+
+    def wrong(x: torch.Tensor, push: float) -> Any:
+        values, places = function(x)
+        return values, (places + 1) % 64
+
+    assert verify_captured(item, InDouble(wrong, dtypes), engine="double").verdict == "failed"
+
+
+def test_search_in_a_computed_table_and_its_fault() -> None:
+    def function(x: torch.Tensor, push: float = 0.0) -> Any:
+        table = (x @ WEIGHT.to(x.dtype)).sort(-1)[0]
+        return torch.searchsorted(table, x * 8 + push), (x * 8).nonzero()
+
+    item = captured(Function(lambda x: function(x)), (torch.randn(12, 64),))
+    dtypes = (torch.int64, torch.int64)
+    assert verify_captured(item, InDouble(function, dtypes), engine="double").passed
+    assert verify_captured(item, InDouble(function, dtypes, 3.0), engine="double").verdict == "failed"

@@ -1,0 +1,109 @@
+"""The float64 reference: every dtype argument is widened, decisions and draws are those of the model's own dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._higher_order_ops.scan import scan
+from verify_models import Function, captured
+
+from opbridge.reference import Reference
+
+torch.manual_seed(0)
+X = torch.randn(6, 5)
+
+
+def run(function: Any, *args: Any) -> Any:
+    return Reference(captured(Function(function), args).program).run(args)
+
+
+def close(wide: torch.Tensor, expected: torch.Tensor) -> bool:
+    assert wide.dtype is torch.float64
+    return torch.allclose(wide, expected, rtol=1e-14, atol=1e-14)
+
+
+def test_hard_coded_dtypes_are_widened() -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = torch.sin(x).to(torch.float32) + torch.arange(5, dtype=torch.float32) / 3
+        return y.half().float() * torch.full((5,), 0.1), torch.linspace(0, 1, 5) * y, y.type(torch.bfloat16)
+
+    found = run(function, X)
+    y = X.double().sin() + torch.arange(5, dtype=torch.float64) / 3
+    assert close(found.wide[0], y * torch.full((5,), 0.1, dtype=torch.float64))
+    assert close(found.wide[1], torch.linspace(0, 1, 5, dtype=torch.float64) * y)
+    assert close(found.wide[2], y)
+    assert [value.dtype for value in found.own] == [torch.float32, torch.float32, torch.bfloat16]
+
+
+def test_autocast_and_nested_graphs_are_widened() -> None:
+    weight = torch.randn(5, 5)
+
+    def function(x: torch.Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ weight
+        z = torch.cond(x.sum() > -100, lambda a: a.sin().float(), lambda a: a.float(), (y,))
+        total, rows = scan(lambda carry, row: (carry + row, (carry * row).float()), torch.zeros(5), x)
+        return y, z, total, rows
+
+    found = run(function, X)
+    product = X.double() @ weight.double()
+    assert found.own[0].dtype is torch.bfloat16
+    assert close(found.wide[0], product)
+    assert close(found.wide[1], product.sin())
+    assert close(found.wide[2], X.double().sum(0))
+    before = X.double().cumsum(0) - X.double()
+    assert close(found.wide[3], before * X.double())
+    assert torch.allclose(found.own[3].double(), found.wide[3], atol=1e-5)
+
+
+def test_parameters_buffers_and_complex_numbers_are_widened() -> None:
+    layer = torch.nn.Linear(5, 4)
+    module = torch.nn.Sequential(layer, torch.nn.BatchNorm1d(4))
+    item = captured(module, (X,))
+    found = Reference(item.program).run([X])
+    plain = X.double() @ layer.weight.double().T + layer.bias.double()
+    assert close(found.wide[0], plain / (1 + 1e-5) ** 0.5)
+    spectrum = run(lambda x: torch.fft.fft(x), X)
+    assert spectrum.wide[0].dtype is torch.complex128
+    assert torch.allclose(spectrum.wide[0], torch.fft.fft(X.double()), rtol=1e-14)
+
+
+def test_operator_without_float64_is_named_and_runs_in_its_own_dtype() -> None:
+    @torch.library.custom_op("verify_tests::only_single", mutates_args=())
+    def only_single(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype is not torch.float32:
+            raise RuntimeError("not implemented for 'Double'")
+        return x * 2
+
+    only_single.register_fake(torch.empty_like)
+    found = run(lambda x: torch.ops.verify_tests.only_single(x.sin()).exp(), X)
+    assert found.narrow == ("verify_tests::only_single",)
+    assert found.wide[0].dtype is torch.float64
+    assert torch.allclose(found.wide[0], (X.double().sin() * 2).exp(), rtol=1e-6)
+
+
+def test_decisions_and_draws_are_those_of_the_own_dtype() -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = x * 0.1
+        return torch.floor(y * 10), y * 10 >= 1, torch.rand_like(x) + y, torch.fmod(y, 0.1)
+
+    x = torch.arange(1.0, 8.0)
+    found = run(function, x)
+    assert torch.equal(found.wide[0], found.own[0].double())
+    assert torch.equal(found.wide[1], found.own[1])
+    assert torch.allclose(found.wide[2], found.own[2].double(), atol=1e-6)
+    assert found.random == [False, False, True, False]
+    assert ((found.wide[3] - found.own[3].double()).abs() < 1e-6).all()
+
+
+def test_dropout_in_evaluation_is_not_random() -> None:
+    found = run(lambda x: torch.nn.functional.dropout(x, 0.5, False), X)
+    assert found.random == [False]
+
+
+def test_in_place_changes_do_not_reach_the_inputs_or_the_other_run() -> None:
+    before = X.clone()
+    found = run(lambda x: x.add_(1).floor_().mul_(0.1) + x, X)
+    assert torch.equal(X, before)
+    assert torch.allclose(found.wide[0], found.own[0].double(), atol=1e-6)
