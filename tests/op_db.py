@@ -86,8 +86,13 @@ def dtypes_of(name: str) -> list[torch.dtype]:
     return [dtype for dtype in order if dtype in supported]
 
 
-def calls_of(name: str, dtype: torch.dtype) -> Iterator[Call]:
+@functools.cache
+def calls_of(name: str, dtype: torch.dtype) -> tuple[Call, ...]:
     """Every sample of an operator ("cummax") in one element type, the same ones in every run."""
+    return tuple(_calls(name, dtype))
+
+
+def _calls(name: str, dtype: torch.dtype) -> Iterator[Call]:
     for info in _infos(name):
         torch.manual_seed(0)
         for sample in info.sample_inputs("cpu", dtype, requires_grad=False):

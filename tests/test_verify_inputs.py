@@ -126,6 +126,14 @@ def test_dynamic_integer_input_takes_other_values() -> None:
     assert engine.fed[0][item.input_names[1]].dtype == np.int64
 
 
+def test_a_batch_of_two_gets_two_other_sizes_in_every_dimension() -> None:
+    shapes = ({0: Dim("h"), 1: Dim("n")},)
+    item = captured(Function(lambda x: x + 1), (torch.randn(24, 2),), shapes)
+    cases = verify_captured(item, Recording(), engine="none").cases
+    for name in cases[0].sizes:
+        assert len({case.sizes[name] for case in cases}) == 3
+
+
 def test_sizes_that_pytorch_refuses_are_reported() -> None:
     class Picky(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
+from opbridge.dimensions import bounded_inputs, dimension_names, without_names
 from opbridge.errors import InputError
-from opbridge.freeze import freeze_program, frozen, without_gradients
+from opbridge.freeze import freeze_program, frozen, frozen_copy, without_gradients
 from opbridge.rewriting import rewriting
+from opbridge.silence import silenced
 from opbridge.spec import OpSpec
 
 __all__ = ["Captured", "capture"]
@@ -31,6 +33,7 @@ class Captured:
         input_names: ONNX names of the flattened inputs that are tensors or dynamic ints, in order.
         output_names: ONNX names of the flattened tensor outputs, in order.
         dimension_names: The user's names of dynamic dimensions, by torch's symbol ("s77" to "batch").
+        bounded_inputs: The inputs for which the user declared a largest size of a dimension.
         rewrites: The rewrites that were taken.
         was_training: Whether the model came in training mode. It is captured in evaluation mode.
     """
@@ -42,6 +45,7 @@ class Captured:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     dimension_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bounded_inputs: frozenset[str] = frozenset()
     rewrites: tuple[str, ...] = ()
     was_training: bool = False
 
@@ -76,7 +80,8 @@ def capture(
     module = _as_module(model)
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
-    with frozen(module) as was_training, rewriting(rewrites) as used:
+    # The lock of rewriting comes first: two threads must not freeze one model at a time.
+    with rewriting(rewrites) as used, frozen(module) as was_training:
         program = _export(module, positional, keywords, dynamic_shapes)
         freeze_program(program)
     return Captured(
@@ -86,14 +91,15 @@ def capture(
         kwargs=keywords,
         input_names=_input_names(program, input_names),
         output_names=_output_names(program, output_names, _input_names(program, input_names)),
-        dimension_names=_dimension_names(program, dynamic_shapes, positional, keywords),
+        dimension_names=dimension_names(program, dynamic_shapes, positional, keywords),
+        bounded_inputs=bounded_inputs(program, dynamic_shapes, positional, keywords),
         rewrites=tuple(dict.fromkeys(used)),
         was_training=was_training,
     )
 
 
 def _from_program(program: torch.export.ExportedProgram, inputs: Any, outputs: Any) -> Captured:
-    freeze_program(program)
+    program = frozen_copy(program)
     args, kwargs = program.example_inputs or ((), {})
     names = _input_names(program, inputs)
     return Captured(program, None, tuple(args), dict(kwargs), names, _output_names(program, outputs, names))
@@ -127,23 +133,12 @@ def _export(
 ) -> torch.export.ExportedProgram:
     from opbridge.capture_failures import explain_capture_failure
 
-    shapes = _unnamed(dynamic_shapes)
+    shapes = without_names(dynamic_shapes)
     try:
-        with torch.no_grad():
+        with silenced(), torch.no_grad():
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes) from error
-
-
-def _unnamed(dynamic_shapes: Any) -> Any:
-    """``dynamic_shapes`` with the strings that name a dimension replaced by what torch.export takes."""
-    if isinstance(dynamic_shapes, str):
-        return torch.export.Dim.DYNAMIC
-    if isinstance(dynamic_shapes, Mapping):
-        return {key: _unnamed(value) for key, value in dynamic_shapes.items()}
-    if isinstance(dynamic_shapes, (tuple, list)):
-        return type(dynamic_shapes)(_unnamed(value) for value in dynamic_shapes)
-    return dynamic_shapes
 
 
 def user_inputs(program: torch.export.ExportedProgram) -> list[str]:
@@ -208,54 +203,6 @@ def _checked(given: Sequence[str], expected: Sequence[str], kind: str) -> tuple[
     if repeated:
         raise InputError(f"{kind}_names: {repeated[0]!r} is there twice.", fix=f"give every {kind} a name of its own.")
     return tuple(given)
-
-
-def _dimension_names(
-    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
-) -> dict[str, str]:
-    """The user's names of dynamic dimensions, found by walking his specification beside the captured inputs."""
-    if not dynamic_shapes:
-        return {}
-    names: dict[str, str] = {}
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    flat = [
-        values.get(getattr(spec.arg, "name", ""))
-        for spec in program.graph_signature.input_specs
-        if spec.kind is InputKind.USER_INPUT
-    ]
-    for value, spec in zip(flat, _flat_specs(dynamic_shapes, args, kwargs), strict=False):
-        axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
-        for axis, dimension in axes:
-            name = dimension if isinstance(dimension, str) else getattr(dimension, "__name__", None)
-            if name and isinstance(value, torch.Tensor) and isinstance(value.shape[axis], torch.SymInt):
-                symbol = str(value.shape[axis])
-                if re.fullmatch(r"\w+", symbol):
-                    names.setdefault(symbol, name)
-    return names if len(set(names.values())) == len(names) else {}
-
-
-def _flat_specs(dynamic_shapes: Any, args: Any, kwargs: Any) -> list[Any]:
-    """One specification per flattened example input."""
-
-    def walk(spec: Any, value: Any) -> list[Any]:
-        if isinstance(value, torch.Tensor) or spec is None:
-            return [spec] * max(1, len(torch.utils._pytree.tree_leaves(value)))
-        if isinstance(value, Mapping) and isinstance(spec, Mapping):
-            return [item for key in value for item in walk(spec.get(key), value[key])]
-        if isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
-            return [item for s, v in zip(spec, value, strict=False) for item in walk(s, v)]
-        return [None] * max(1, len(torch.utils._pytree.tree_leaves(value)))
-
-    if isinstance(dynamic_shapes, Mapping):
-        specs = list(dynamic_shapes.values())
-        return [item for spec, value in zip(specs, args, strict=False) for item in walk(spec, value)] + [
-            item for key in kwargs for item in walk(dynamic_shapes.get(key), kwargs[key])
-        ]
-    return [
-        item
-        for spec, value in zip(dynamic_shapes, (*args, *kwargs.values()), strict=False)
-        for item in walk(spec, value)
-    ]
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opbridge import findings
@@ -19,7 +19,7 @@ from opbridge.findings.base import Finding
 from opbridge.steps import Step
 from opbridge.targets import display_name
 
-__all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model"]
+__all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model", "list_findings"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ def diagnose_model(
         return Diagnosis((), (found,), versions, None, "", time.perf_counter() - started, error.details or "")
     return Diagnosis(
         operators=tuple(_links(step, climbed) for step in climbed.plan.steps),
-        findings=tuple(_findings(captured, climbed, catalog, versions)),
+        findings=tuple(list_findings(captured, climbed, versions)),
         engines=versions,
         opset=climbed.plan.opset,
         opset_reason=climbed.plan.opset_reason,
@@ -142,31 +142,36 @@ def _links(step: Step, climbed: Climbed) -> OperatorLinks:
     return OperatorLinks(step, True, mapping, (step.target, "kernel") not in left if mapping else None)
 
 
-def _findings(captured: Captured, climbed: Climbed, catalog: Catalog, versions: Mapping[str, str]) -> list[Finding]:
+def list_findings(captured: Captured, climbed: Climbed, versions: Mapping[str, str]) -> list[Finding]:
+    """What was broken on the way to the engines, what mends it, and what is worth knowing of the model.
+
+    Args:
+        captured: The model.
+        climbed: Where the ladder ended.
+        versions: The version of each engine that was asked.
+    """
     found = [_finding_of(item, climbed, versions) for item in climbed.breaks]
     broken = {finding.target for finding in found}
     for step in climbed.plan.steps:
-        if step.provider == "catalog" and step.rung in ("decompose", "translate") and step.target not in broken:
-            found.append(_mended_by_catalog(step))
-    if climbed.plan.opset_reason.endswith(f"needs opset {climbed.plan.opset}"):
-        target = climbed.plan.opset_reason.split(" ")[0]
-        sources = next((step.sources for step in climbed.plan.steps if step.target == target), ())
-        make = findings.by_code("opset-raised").finding
-        if target not in broken:
-            found.append(make(target, opset=climbed.plan.opset, instead_of=climbed.plan.floor, sources=sources))
+        if step.target not in broken:
+            found.extend(_finding_of_step(step, climbed))
     if captured.was_training:
         found.append(findings.by_code("training-mode").finding(()))
-    return [*found, *findings.in_program(captured.program)]
+    for finding in findings.in_program(captured.program):
+        declared = finding.code == "narrowed-dimension" and finding.target in captured.bounded_inputs
+        found.append(dataclasses.replace(finding, severity="info") if declared else finding)
+    return found
 
 
-def _mended_by_catalog(step: Step) -> Finding:
-    finding: Finding = findings.by_code("unmapped-operator").finding(
-        step.target, count=step.count, rung=step.rung, sources=step.sources
-    )
-    if not step.detail or not step.overrides:
-        return finding
-    message = f"torch.onnx maps {step.target} wrongly: {step.overrides}."
-    return dataclasses.replace(finding, code="wrong-mapping", message=message, severity="warning")
+def _finding_of_step(step: Step, climbed: Climbed) -> Iterator[Finding]:
+    where = {"sources": step.sources}
+    if climbed.plan.opset_reason == f"{step.target} needs opset {climbed.plan.opset}":
+        make = findings.by_code("opset-raised").finding
+        yield make(step.target, opset=climbed.plan.opset, instead_of=climbed.plan.floor, **where)
+    if step.provider == "catalog" and step.overrides:
+        yield findings.by_code("wrong-mapping").finding(step.target, why=step.overrides, rung=step.rung, **where)
+    elif step.provider == "catalog" and step.rung in ("decompose", "translate"):
+        yield findings.by_code("unmapped-operator").finding(step.target, count=step.count, rung=step.rung, **where)
 
 
 def _finding_of(item: Break, climbed: Climbed, versions: Mapping[str, str]) -> Finding:

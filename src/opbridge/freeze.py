@@ -8,12 +8,13 @@ parameters, buffers and example inputs are captured without it, in evaluation mo
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-__all__ = ["freeze_program", "frozen", "without_gradients"]
+__all__ = ["freeze_program", "frozen", "frozen_copy", "without_gradients"]
 
 
 @contextlib.contextmanager
@@ -58,12 +59,38 @@ def without_gradients(values: Any) -> Any:
 
 
 def freeze_program(program: torch.export.ExportedProgram) -> None:
-    """Make the program's own parameters require no gradient. The tensors are shared, the user's Parameters stay."""
+    """Make the program's own tensors require no gradient. Their memory is shared, the user's tensors stay."""
     replaced: dict[int, torch.Tensor] = {}
-    for name, value in program.state_dict.items():
-        if isinstance(value, torch.nn.Parameter):
-            if id(value) not in replaced:
-                replaced[id(value)] = torch.nn.Parameter(value.detach(), requires_grad=False)
-            program.state_dict[name] = replaced[id(value)]
-        elif value.requires_grad:
-            program.state_dict[name] = value.detach()
+    for tensors in (program.state_dict, program.constants):
+        for name, value in tensors.items():
+            if isinstance(value, torch.Tensor):
+                tensors[name] = replaced.setdefault(id(value), _detached(value))
+
+
+def frozen_copy(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """A copy of a captured program whose tensors require no gradient; the tensors' memory is shared.
+
+    Layouts that were chosen while a tensor required a gradient are not assumed: each ``view`` becomes a ``reshape``.
+    """
+    graph = copy.deepcopy(program.graph)
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+        node.target = torch.ops.aten.reshape.default
+    copied = torch.export.ExportedProgram(
+        root=program.graph_module,
+        graph=graph,
+        graph_signature=program.graph_signature,
+        state_dict=dict(program.state_dict),
+        range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph,
+        example_inputs=program.example_inputs,
+        constants=dict(program.constants),
+        verifiers=list(program.verifiers),
+    )
+    freeze_program(copied)
+    return copied
+
+
+def _detached(value: torch.Tensor) -> torch.Tensor:
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(value.detach(), requires_grad=False)
+    return value.detach()

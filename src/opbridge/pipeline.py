@@ -105,7 +105,7 @@ def export(
     ir_version: int | None = None,
     seed: int | None = None,
     entry: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = _quiet,
 ) -> Bundle:
     """Bring a model to the engines: climb the ladder for every operator, write a bundle, and prove it.
 
@@ -143,13 +143,12 @@ def export(
     from opbridge.climb import climb
     from opbridge.operator import check_fakes
 
-    report = progress or _quiet
     check_destination(path, overwrite=overwrite)
     _check_opset(opset)
     chosen = _engines(engines)
     source = _entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=entry)
     catalog = Catalog.load(ops)
-    report("capturing")
+    progress("capturing")
     captured = capture(
         source.model,
         source.args,
@@ -169,12 +168,12 @@ def export(
             opset=opset,
             rewrites=captured.rewrites,
             ir_version=ir_version,
-            report=report,
+            report=progress,
         )
         manifest = _manifest(source.text, captured, climbed, chosen, weights())
 
     def write(folder: Path) -> None:
-        report("writing")
+        progress("writing")
         _write_models(folder, climbed, external_data)
         if with_reference:
             _save_reference(captured, folder / REFERENCE)
@@ -182,12 +181,17 @@ def export(
     def prove(folder: Path) -> Mapping[str, Any] | None:
         if not verify:
             return None
-        report("verifying")
+        progress("verifying")
         results = [_verify_model(captured, folder / _file_of(manifest, e.name), e.name, seed=seed) for e in chosen]
         return _joined(results).to_dict()
 
     return write_bundle(
-        path, manifest, write, sources=_sources(source.text, climbed), verification=prove, overwrite=overwrite
+        path,
+        manifest,
+        write,
+        sources=_sources(source.text, captured, climbed, chosen),
+        verification=prove,
+        overwrite=overwrite,
     )
 
 
@@ -201,6 +205,7 @@ def verify(
     rtol: float | None = None,
     atol: float | None = None,
     ops: Ops = (),
+    progress: Callable[[str], None] = _quiet,
 ) -> Verification:
     """Prove a bundle equal to PyTorch again, on fresh inputs, and record the result in it.
 
@@ -214,6 +219,7 @@ def verify(
         rtol: A relative tolerance instead of the budget that is worked out.
         atol: An absolute tolerance likewise.
         ops: As for ``export``.
+        progress: Told each stage that begins.
 
     Raises:
         InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
@@ -221,6 +227,7 @@ def verify(
     from opbridge.weights import weights_hash
 
     bundle = read_bundle(path)
+    progress("capturing")
     captured = _reference(bundle, reference, ops)
     recorded = bundle.manifest.get("weights")
     if recorded is not None and weights_hash(captured.program) != recorded:
@@ -229,9 +236,8 @@ def verify(
             fix="load the same weights in the entry (seed random ones with torch.manual_seed), or export again.",
         )
     names = list(engines) if engines else [name for model in bundle.manifest["models"] for name in model["engines"]]
-    for engine in _engines(names):
-        if not engine.is_installed():
-            engine.version  # noqa: B018 - raises the error that names the pip line
+    _engines(names)
+    progress("verifying")
     verified = _joined(
         [
             _verify_model(captured, bundle.model_file(name), name, seed=seed, inputs=inputs, rtol=rtol, atol=atol)
@@ -383,12 +389,16 @@ def _versions(engines: Sequence[Engine]) -> dict[str, str]:
     return {**found, **{engine.name: engine.version for engine in engines}}
 
 
-def _sources(entry: str, climbed: Climbed) -> dict[str, Any]:
+def _sources(entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine]) -> dict[str, Any]:
+    from opbridge.diagnose import list_findings
+
+    versions = {engine.name: engine.version for engine in engines}
     file = entry_file(entry) if entry else None
     return {
         "entry_path": str(file) if file else None,
         "nodes": dict(climbed.translated.sources),
         "operators": {step.target: list(step.sources) for step in climbed.plan.steps},
+        "findings": [finding.to_dict() for finding in list_findings(captured, climbed, versions)],
     }
 
 

@@ -17,6 +17,7 @@ from opbridge.catalog import Catalog
 from opbridge.checks import CHECKS, remove_checks
 from opbridge.custom_ops import CustomCall, keep_custom_nodes
 from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.silence import silenced
 from opbridge.spec import LOWEST_OPSET, OpSpec
 from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
 from opbridge.targets import calls_in, display_name, target_key
@@ -196,7 +197,7 @@ def _decompose(
         if spec.rung == "decompose":
             table[_overload(key)] = recorder.wrap(key, spec)
     try:
-        with torch_internals.decomposing(program), torch.no_grad():
+        with silenced(), torch_internals.decomposing(program), torch.no_grad():
             return program.run_decompositions(table)
     except Exception as error:
         if recorder.failure is None:

@@ -2,7 +2,8 @@
 
 A torch API is replaced by a TorchFunctionMode. A plain Python function is never seen by such a mode, and other modules
 hold references to it, so its code object is swapped instead: every alias then runs the replacement. A lock keeps two
-threads from swapping at once, and the code comes back in a ``finally``.
+threads from swapping at once, a thread that does not capture runs the original, and the code comes back in a
+``finally``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import itertools
 import sys
 import threading
 import types
@@ -25,6 +27,7 @@ __all__ = ["rewriting"]
 
 _lock = threading.RLock()
 _replacements: dict[str, Callable[..., Any]] = {}
+_numbers = itertools.count()
 
 
 @contextlib.contextmanager
@@ -48,7 +51,7 @@ def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
                 continue
             if isinstance(original, types.FunctionType):
                 stack.enter_context(_swapped_code(original, spec, used))
-            elif callable(original):
+            elif callable(original) and not isinstance(original, type):
                 modes[original] = spec
             else:
                 raise InputError(
@@ -111,17 +114,22 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -
         code, original.__globals__, original.__name__, original.__defaults__, original.__closure__
     )
     unchanged.__kwdefaults__ = original.__kwdefaults__
+    thread = threading.get_ident()
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread:
+            return unchanged(*args, **kwargs)
         used.append(spec.target)
         return spec.function(unchanged, *args, **kwargs)
 
-    _replacements[spec.target] = replacement
+    # The same function may be replaced again inside.
+    key = f"{spec.target} {next(_numbers)}"
+    _replacements[key] = replacement
     template = _trampoline.__code__
-    constants = tuple(spec.target if constant == "KEY" else constant for constant in template.co_consts)
+    constants = tuple(key if constant == "KEY" else constant for constant in template.co_consts)
     original.__code__ = template.replace(co_consts=constants, co_freevars=code.co_freevars)
     try:
         yield
     finally:
         original.__code__ = code
-        del _replacements[spec.target]
+        del _replacements[key]

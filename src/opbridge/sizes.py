@@ -79,7 +79,7 @@ class Sizes:
                 return False
         return True
 
-    def _candidates(self, name: str, direction: int) -> list[int]:
+    def _candidates(self, name: str, direction: int, used: Sequence[int]) -> list[int]:
         base = self.base[name]
         low, high = self.ranges[name]
         up = [base + step for step in _UP] + [2 * base, 3 * base, 4 * base]
@@ -87,20 +87,22 @@ class Sizes:
         # Size 1 comes last: torch.export may have taken for granted that a dimension is no broadcast one.
         down = [size for size in down if size >= 2] + ([1] if base > 1 else [])
         ordered = up + down if direction > 0 else down + up
-        return [size for size in dict.fromkeys(ordered) if size >= low and (high is None or size <= high)]
+        allowed = [size for size in dict.fromkeys(ordered) if size >= low and (high is None or size <= high)]
+        return [size for size in allowed if size not in used] + [size for size in allowed if size in used]
 
-    def others(self, direction: int) -> Iterator[dict[str, int]]:
+    def others(self, direction: int, done: Sequence[Mapping[str, int]] = ()) -> Iterator[dict[str, int]]:
         """Assignments with every symbol at another size than the example's, as far as the ranges let it.
 
         Args:
             direction: 1 for larger sizes first, -1 for smaller first.
+            done: Assignments that were tried; their sizes come last.
 
         Yields:
             At most a dozen: the model may refuse some. Symbols go different distances, so that two dimensions that are
             taken for each other show.
         """
-        options = {name: self._candidates(name, direction) for name in self.base}
-        tried: set[tuple[int, ...]] = set()
+        options = {name: self._candidates(name, direction, [sizes[name] for sizes in done]) for name in self.base}
+        tried = {tuple(sizes.values()) for sizes in done}
         for trial in range(2 * _MOST_TRIALS):
             sizes = {
                 name: choice[(trial + shift) % len(choice)] if choice else self.base[name]

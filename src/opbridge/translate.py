@@ -10,11 +10,13 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 import torch
 
+from opbridge import torch_internals
 from opbridge.bodies import cut_into_functions, name_overloads
 from opbridge.capture import Captured
 from opbridge.custom_ops import CustomCall
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.plan import Plan
+from opbridge.silence import silenced
 from opbridge.sources import source_of_node, source_of_stack_trace
 from opbridge.targets import target_key
 
@@ -98,14 +100,15 @@ def _functions(plan: Plan, opset: int) -> list[ir.Function]:
 
 def _export(plan: Plan, opset: int) -> ir.Model:
     try:
-        program = torch.onnx.export(
-            plan.program,
-            (),
-            custom_translation_table=dict(plan.translations),
-            opset_version=opset,
-            verbose=False,
-            dynamo=True,
-        )
+        with silenced(), torch_internals.reusing_registry():
+            program = torch.onnx.export(
+                plan.program,
+                (),
+                custom_translation_table=dict(plan.translations),
+                opset_version=opset,
+                verbose=False,
+                dynamo=True,
+            )
     except OpbridgeError:
         raise
     except Exception as error:

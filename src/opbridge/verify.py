@@ -68,19 +68,7 @@ def verify_captured(
     cases = verifier.fresh_cases() if inputs is None else verifier.given_cases(inputs)
     for case in cases:
         verifier.check(case)
-    results = verifier.results
-    verdicts = {case.verdict for case in results}
-    matches = [case.eager_matches for case in results if case.eager_matches is not None]
-    return Verification(
-        engine=engine,
-        verdict="error" if "error" in verdicts else "failed" if "failed" in verdicts or not results else "passed",
-        cases=tuple(results),
-        comparisons=tuple(verifier.comparisons),
-        seconds={"runs": verifier.run_seconds, "overhead": time.perf_counter() - start - verifier.run_seconds},
-        seed=verifier.seed,
-        error=next((case.error for case in results if case.error), None),
-        eager_matches_capture=all(matches) if matches else None,
-    )
+    return verifier.verification(engine, time.perf_counter() - start)
 
 
 def _tolerance(rtol: float | None, atol: float | None) -> Tolerance | None:
@@ -171,15 +159,30 @@ class _Verifier:
         self, name: str, direction: int, boldness: int, done: Sequence[Mapping[str, int]]
     ) -> tuple[_Case | None, list[str]]:
         refused: list[str] = []
-        for sizes in self.specs.sizes.others(direction):
-            if sizes in done or len(refused) >= _MOST_REFUSED_SIZES:
-                continue
+        for sizes in self.specs.sizes.others(direction, done):
+            if len(refused) >= _MOST_REFUSED_SIZES:
+                break
             try:
                 return self._case(name, sizes, self.specs.fresh(sizes, self.seed + direction, boldness)), refused
             except Exception as error:
                 text = ", ".join(f"{key}={value}" for key, value in self._named(sizes).items())
                 refused.append(f"PyTorch refuses {text}: {_first_line(error)}")
         return None, refused
+
+    def verification(self, engine: str, seconds: float) -> Verification:
+        """All that was found, in ``seconds`` of which some went into runs."""
+        verdicts = {case.verdict for case in self.results}
+        matches = [case.eager_matches for case in self.results if case.eager_matches is not None]
+        return Verification(
+            engine=engine,
+            verdict="error" if "error" in verdicts else "passed" if verdicts == {"passed"} else "failed",
+            cases=tuple(self.results),
+            comparisons=tuple(self.comparisons),
+            seconds={"runs": self.run_seconds, "overhead": seconds - self.run_seconds},
+            seed=self.seed,
+            error=next((case.error for case in self.results if case.error), None),
+            eager_matches_capture=all(matches) if matches else None,
+        )
 
     def _named(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Sizes by the user's names of the dimensions, where he gave any."""

@@ -32,7 +32,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     from opbridge.report.verification import verification_view
 
     inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
-    progress(f"verifying {arguments.bundle}")
+    progress(f"reading {arguments.bundle}")
     verification = opbridge.verify(
         arguments.bundle,
         reference=arguments.reference,
@@ -41,6 +41,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         seed=arguments.seed,
         rtol=arguments.rtol,
         atol=arguments.atol,
+        progress=progress,
         ops=tuple(arguments.ops),
     )
     return Outcome(verification.to_dict(), verification_view, exit_code=0 if verification.passed else 1)

@@ -49,5 +49,5 @@ def finding(name: str, dimension: int, low: int, high: int) -> Finding:
         name,
         f"Dimension {dimension} of the input {name!r} may vary from {low} to {high} only.",
         f"keep to sizes from {low} to {high}; if more was meant, write the branch on this size with torch.cond.",
-        severity="info",
+        severity="warning",
     )

@@ -18,6 +18,10 @@ def bundle_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     manifest = data["manifest"]
     yield _operators(data)
     yield ""
+    for finding in data["sources"].get("findings", []):
+        if finding["severity"] != "info":
+            yield paragraph(f"{finding['severity']} {finding['code']}: {finding['message']}", "bold yellow")
+            yield paragraph(f"  fix: {finding['fix']}")
     if data["verification"]:
         yield from verification_view(data["verification"])
     else:

@@ -1,0 +1,97 @@
+"""Dynamic dimensions as the user declares them: their names and limits, beside what torch made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind
+
+__all__ = ["bounded_inputs", "dimension_names", "without_names"]
+
+_NO_LIMIT = 2**31
+"""Torch writes the absence of a limit as infinity or as its largest integer."""
+
+
+def without_names(dynamic_shapes: Any) -> Any:
+    """``dynamic_shapes`` with the strings that name a dimension replaced by what torch.export takes."""
+    if isinstance(dynamic_shapes, str):
+        return torch.export.Dim.DYNAMIC
+    if isinstance(dynamic_shapes, Mapping):
+        return {key: without_names(value) for key, value in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, (tuple, list)):
+        return type(dynamic_shapes)(without_names(value) for value in dynamic_shapes)
+    return dynamic_shapes
+
+
+def dimension_names(
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
+) -> dict[str, str]:
+    """The user's name of each dynamic dimension, by torch's symbol.
+
+    Two dimensions of one name that torch found no reason to equate keep it with a number behind the second.
+    """
+    names: dict[str, str] = {}
+    for _, size, declared in _declared(program, dynamic_shapes, args, kwargs):
+        name = declared if isinstance(declared, str) else getattr(declared, "__name__", None)
+        symbol = str(size)
+        if name and isinstance(size, torch.SymInt) and re.fullmatch(r"\w+", symbol) and symbol not in names:
+            taken = sum(other == name or other.rpartition("_")[0] == name for other in names.values())
+            names[symbol] = f"{name}_{taken}" if taken else name
+    return names
+
+
+def bounded_inputs(
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
+) -> frozenset[str]:
+    """The placeholders with a dimension for which the user himself declared a largest size."""
+    return frozenset(
+        name
+        for name, _, declared in _declared(program, dynamic_shapes, args, kwargs)
+        if getattr(declared, "max", _NO_LIMIT) < _NO_LIMIT
+    )
+
+
+def _declared(
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
+) -> Iterator[tuple[str, Any, Any]]:
+    """Per declared dimension: the placeholder's name, the captured size, and the declaration."""
+    if not dynamic_shapes:
+        return
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    names = [
+        getattr(spec.arg, "name", "")
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    for name, spec in zip(names, _flat_specs(dynamic_shapes, args, kwargs), strict=False):
+        value = values.get(name)
+        for axis, dimension in spec.items() if isinstance(spec, Mapping) else enumerate(spec or ()):
+            if isinstance(value, torch.Tensor):
+                yield name, value.shape[axis], dimension
+
+
+def _flat_specs(dynamic_shapes: Any, args: Any, kwargs: Any) -> list[Any]:
+    """One specification per flattened example input."""
+
+    def walk(spec: Any, value: Any) -> list[Any]:
+        if isinstance(value, torch.Tensor) or spec is None:
+            return [spec] * max(1, len(torch.utils._pytree.tree_leaves(value)))
+        if isinstance(value, Mapping) and isinstance(spec, Mapping):
+            return [item for key in value for item in walk(spec.get(key), value[key])]
+        if isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
+            return [item for s, v in zip(spec, value, strict=False) for item in walk(s, v)]
+        return [None] * max(1, len(torch.utils._pytree.tree_leaves(value)))
+
+    if isinstance(dynamic_shapes, Mapping):
+        specs = list(dynamic_shapes.values())
+        return [item for spec, value in zip(specs, args, strict=False) for item in walk(spec, value)] + [
+            item for key in kwargs for item in walk(dynamic_shapes.get(key), kwargs[key])
+        ]
+    return [
+        item
+        for spec, value in zip(dynamic_shapes, (*args, *kwargs.values()), strict=False)
+        for item in walk(spec, value)
+    ]

@@ -1,0 +1,191 @@
+"""Freezing: the export sees parameters without gradients; the user's model comes back exactly as it was."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from roundtrip import travel
+from torch import Tensor, nn
+
+import opbridge
+from opbridge.capture import capture
+from opbridge.errors import CaptureError
+from opbridge.freeze import frozen, without_gradients
+
+
+class Mixed(nn.Module):
+    """Every kind of state: tied and frozen parameters, buffers, parts in different modes, statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.first.bias.requires_grad_(False)
+        self.norm, self.dropout = nn.BatchNorm1d(4), nn.Dropout(0.5)
+        self.register_buffer("learnt", torch.ones(4, requires_grad=True))
+        self.register_buffer("passing", torch.zeros(4), persistent=False)
+        self.dropout.eval()
+        self.fails = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.second(self.first(x)) * self.learnt + self.passing
+        if self.fails:
+            y = y if y.sum() > 0 else -y
+        return self.norm(self.dropout(y))
+
+
+def state(module: nn.Module) -> dict[str, Any]:
+    """Everything of a module that may be changed, the identity of its tensors included."""
+    tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+    return {
+        "tensors": {k: (id(v), v.requires_grad, v.data_ptr(), v._version, v.grad) for k, v in tensors.items()},
+        "values": {k: v.detach().clone().numpy().tobytes() for k, v in tensors.items()},
+        "modes": {name: part.training for name, part in module.named_modules()},
+        "attributes": {name: sorted(vars(part)) for name, part in module.named_modules()},
+    }
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_model_is_as_it_was(fails: bool, tmp_path: Path) -> None:
+    model = Mixed()
+    model.fails = fails
+    x = torch.randn(3, 4, requires_grad=True)
+    before = state(model)
+    if fails:
+        with pytest.raises(CaptureError, match="y.sum"):
+            opbridge.export(model, (x,), path=tmp_path / "out")
+    else:
+        bundle = opbridge.export(model, (x,), path=tmp_path / "out")
+        assert bundle.verified
+    assert state(model) == before
+    assert x.requires_grad
+    assert x.grad is None
+    model.train()
+    model.fails = False
+    model(x).sum().backward()
+    assert model.first.weight.grad is not None, "it can still be trained"
+
+
+def test_frozen_undoes_itself_after_an_error() -> None:
+    model = Mixed()
+    before = state(model)
+    with pytest.raises(RuntimeError, match="inside"), frozen(model) as was_training:
+        assert was_training
+        assert not any(t.requires_grad for t in (*model.parameters(), *model.buffers()))
+        assert not any(part.training for part in model.modules())
+        raise RuntimeError("inside")
+    assert state(model) == before
+
+
+def test_frozen_of_a_model_in_evaluation_mode() -> None:
+    with frozen(Mixed().eval()) as was_training:
+        assert not was_training
+
+
+def test_tied_parameters_are_one_initializer() -> None:
+    trip = travel(Mixed(), (torch.randn(3, 4),))
+    state_dict = trip.captured.program.state_dict
+    assert state_dict["first.weight"] is state_dict["second.weight"]
+    assert not any(value.requires_grad for value in state_dict.values())
+    shapes = [tuple(item.dims) for item in trip.proto.graph.initializer]
+    assert shapes.count((4, 4)) == 1
+    model = trip.captured.module.eval()
+    (result,) = trip.run(x := torch.randn(3, 4))
+    np.testing.assert_allclose(result, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_one_tensor_passed_as_two_inputs() -> None:
+    x = torch.randn(3)
+    trip = travel(lambda a, b: a - 2 * b, (x, x))
+    assert [value.name for value in trip.proto.graph.input] == ["a", "b"]
+    trip.check(torch.randn(3), torch.randn(3))
+
+
+def test_without_gradients() -> None:
+    x = torch.randn(3, requires_grad=True)
+    plain = torch.randn(2)
+    first, (second, third), number = without_gradients((x, [x, plain], 5))
+    assert not first.requires_grad
+    assert first is not second
+    assert first.data_ptr() != second.data_ptr()
+    assert third is plain
+    assert number == 5
+    assert x.requires_grad
+
+
+class Attention(nn.Module):
+    """As T5 and Swin have it: the bias of the attention is a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(16, 48)
+        self.table = nn.Parameter(torch.randn(9, 4) * 0.1)
+        self.register_buffer("rows", torch.arange(5)[:, None] - torch.arange(5)[None] + 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        query, key, value = self.project(x).view(batch, length, 3, 4, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        bias = self.table[self.rows].permute(2, 0, 1)[None]
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return mixed.transpose(1, 2).reshape(batch, length, 16)
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "batch"}}], ids=["static", "dynamic"])
+def test_attention_with_a_bias_that_requires_grad(dynamic: Any) -> None:
+    model = Attention()
+    assert model.table.requires_grad
+    trip = travel(model, (torch.randn(2, 5, 16),), dynamic_shapes=dynamic)
+    trip.check(torch.randn(2, 5, 16))
+    if dynamic:
+        trip.check(torch.randn(3, 5, 16))
+    assert model.table.requires_grad
+
+
+def test_a_program_of_the_users_is_not_changed() -> None:
+    program = torch.export.export(Attention(), (torch.randn(2, 5, 16),))
+    before = {name: (id(value), value.requires_grad) for name, value in program.state_dict.items()}
+    graph = str(program.graph)
+    trip = travel(program, ())
+    assert {name: (id(value), value.requires_grad) for name, value in program.state_dict.items()} == before
+    assert str(program.graph) == graph
+    x = torch.randn(2, 5, 16)
+    np.testing.assert_allclose(trip.run(x)[0], program.module()(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_threads_that_capture_one_model_leave_it_as_it_was() -> None:
+    model = Mixed()
+    before = state(model)
+    graphs: list[str] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            captured = capture(model, (torch.randn(3, 4),))
+            assert captured.was_training
+            assert not any(value.requires_grad for value in captured.program.state_dict.values())
+            graphs.append(str(captured.program.graph))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(set(graphs)) == 1
+    assert state(model) == before
+
+
+def test_a_copy_of_the_model_made_meanwhile_is_not_needed() -> None:
+    """Freezing copies no weights: a model may be as large as the memory."""
+    model = nn.Linear(4, 4)
+    captured = capture(model, (torch.randn(2, 4),))
+    assert captured.program.state_dict["weight"].data_ptr() == model.weight.data_ptr()
+    assert copy.deepcopy(captured.program.state_dict["weight"]).requires_grad is False
