@@ -123,7 +123,7 @@ def seconds(work: Callable[[], object]) -> float:
 def in_turns(sides: dict[str, Callable[[], object]], runs: int) -> dict[str, float]:
     """The median seconds of each side, after one warm-up of each."""
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for name, work in sides.items():
+    for work in sides.values():
         seconds(work)
     for number in range(runs):
         for name in sides if number % 2 == 0 else reversed(sides):

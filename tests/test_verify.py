@@ -23,7 +23,7 @@ from verify_models import (
 )
 
 from opbridge.errors import InputError
-from opbridge.reference import Reference
+from opbridge.proof.reference import Reference
 from opbridge.verification import Comparison, Verification
 from opbridge.verify import DEFAULT_SEED, verify_captured
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from verify_models import Function, captured
 
-from opbridge.fresh import BOLD, CONSERVATIVE, SHUFFLED, fresh_tensor
-from opbridge.inputs import InputSpecs, to_numpy, to_torch
+from opbridge.proof.fresh import BOLD, CONSERVATIVE, SHUFFLED, fresh_tensor
+from opbridge.proof.inputs import InputSpecs, to_numpy, to_torch
 from opbridge.verify import verify_captured
 
 Dim = torch.export.Dim

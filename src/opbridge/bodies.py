@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from opbridge import torch_internals
 from opbridge.custom_ops import CustomCall, Slot
 from opbridge.errors import OpbridgeError, TranslationError
 
@@ -143,25 +144,36 @@ def _placeholders(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
 def _fitting(program: torch.export.ExportedProgram, calls: Sequence[CustomCall]) -> list[bool]:
     """Per call: whether its captured body takes the sizes of every use."""
     values = iter(node.meta["val"] for node in _placeholders(program))
+    examples = [tuple(_example(value) for value in call.examples) for call in calls]
+    module = program.module()
     fits = []
-    for call in calls:
+    for position, call in enumerate(calls):
         captured = [next(values) for _ in call.examples]
-        fits.append(all(_fits(captured, site) for site in call.sites))
+        others = {_sizes(site): site for site in call.sites if _sizes(site) != _sizes(call.examples)}
+        fits.append(
+            all(_stays_dynamic(captured, site) for site in call.sites)
+            and all(
+                torch_internals.takes(
+                    module, (*examples[:position], tuple(map(_example, site)), *examples[position + 1 :])
+                )
+                for site in others.values()
+            )
+        )
     return fits
 
 
-def _fits(captured: Sequence[Any], site: Sequence[Any]) -> bool:
-    bound: dict[str, str] = {}
-    for mine, theirs in zip(captured, site, strict=True):
-        if not isinstance(mine, torch.Tensor):
-            continue
-        for size, actual in zip(mine.shape, theirs.shape, strict=True):
-            expected = str(size)
-            if isinstance(size, torch.SymInt) and expected.isidentifier():
-                expected = bound.setdefault(expected, str(actual))
-            if not (isinstance(size, torch.SymInt) and not str(size).isidentifier()) and expected != str(actual):
-                return False
-    return True
+def _sizes(site: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(map(str, value.shape)) if isinstance(value, torch.Tensor) else None for value in site)
+
+
+def _stays_dynamic(captured: Sequence[Any], site: Sequence[Any]) -> bool:
+    """Whether what is dynamic at a use was not captured as a constant."""
+    pairs = [(mine, theirs) for mine, theirs in zip(captured, site, strict=True) if isinstance(mine, torch.Tensor)]
+    return not any(
+        str(size).isdigit() and isinstance(actual, torch.SymInt)
+        for mine, theirs in pairs
+        for size, actual in zip(mine.shape, theirs.shape, strict=True)
+    )
 
 
 def cut_into_functions(model: ir.Model, bodies: Bodies) -> list[ir.Function]:

@@ -75,6 +75,10 @@ def frozen_copy(program: torch.export.ExportedProgram) -> torch.export.ExportedP
     graph = copy.deepcopy(program.graph)
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
         node.target = torch.ops.aten.reshape.default
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            node.meta["val"] = value.detach()
     copied = torch.export.ExportedProgram(
         root=program.graph_module,
         graph=graph,

@@ -8,6 +8,8 @@
   torch.onnx uses as well.
 * ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: the settings under which
   torch.onnx decomposes a program, so that opbridge's one decomposition gives the same graph.
+* ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors that are sizes only. (Its public
+  stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
   export, 0.4 s; it is read once instead.
 """
@@ -26,6 +28,7 @@ from typing import Any
 
 import torch
 
+from opbridge.spec import LOWEST_OPSET
 from opbridge.targets import target_key
 
 __all__ = ["decomposing", "decomposition_table", "mapped_targets", "reusing_registry"]
@@ -95,16 +98,18 @@ def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
 
 
 @functools.cache
-def _read_registry() -> Callable[..., Any] | None:
-    """torch.onnx's own reader of its mappings; None where this torch has none of that name."""
-    from torch.onnx._internal.exporter import _registration
+def _from_torchlib() -> Any:
+    """torch.onnx's own reader of its mappings, a classmethod; None where this torch has none of that name."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    return getattr(_registration.ONNXRegistry, "from_torchlib", None)
+    return vars(ONNXRegistry).get("from_torchlib")
 
 
 @functools.cache
-def _registry(read: Callable[..., Any], opset_version: int, with_torchvision: bool) -> Any:
-    return read(opset_version=opset_version)
+def _registry(opset_version: int, with_torchvision: bool) -> Any:
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    return _from_torchlib().__func__(ONNXRegistry, opset_version=opset_version)
 
 
 @contextlib.contextmanager
@@ -113,22 +118,41 @@ def reusing_registry() -> Iterator[None]:
 
     Each export gets a table of its own, since it adds the custom translations to it.
     """
-    from torch.onnx._internal.exporter import _registration
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    read = _read_registry()
-    if read is None:
+    own = _from_torchlib()
+    if own is None:
         yield
         return
 
-    def copied(opset_version: int = 18) -> Any:
+    def copied(opset_version: int = LOWEST_OPSET) -> Any:
         # The operators of torchvision have mappings from the moment on that it is imported.
-        registry = copy.copy(_registry(read, opset_version, "torchvision" in sys.modules))
+        registry = copy.copy(_registry(opset_version, "torchvision" in sys.modules))
         registry.functions = {target: list(metas) for target, metas in registry.functions.items()}
         return registry
 
-    _registration.ONNXRegistry.from_torchlib = staticmethod(copied)  # type: ignore[method-assign,assignment]
+    ONNXRegistry.from_torchlib = staticmethod(copied)  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
         # Whichever of two threads ends first, it is torch's own that comes back.
-        _registration.ONNXRegistry.from_torchlib = read  # type: ignore[method-assign]
+        ONNXRegistry.from_torchlib = own  # type: ignore[method-assign]
+
+
+def takes(module: torch.nn.Module, args: tuple[Any, ...]) -> bool:
+    """Whether a captured program, as its ``module()``, holds for inputs of these sizes: torch checks its guards.
+
+    Args:
+        module: ``ExportedProgram.module()``.
+        args: The inputs; the contents of tensors do not count.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, args)
+    try:
+        with mode, torch.no_grad():
+            module(*fakes)
+    except Exception:  # A failed guard is an AssertionError; an operator that refuses the sizes raises what it likes.
+        return False
+    return True

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch.export.graph_signature import OutputKind, SymIntArgument, TensorArgument
 
-from opbridge.eager import Eager
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.fresh import BOLD, SHUFFLED
-from opbridge.inputs import InputSpecs
-from opbridge.judgement import Judgement, Tolerance
-from opbridge.reference import PairRun, Reference
+from opbridge.proof.eager import Eager
+from opbridge.proof.fresh import BOLD, SHUFFLED
+from opbridge.proof.inputs import InputSpecs
+from opbridge.proof.judgement import Judgement, Tolerance
+from opbridge.proof.reference import PairRun, Reference
 from opbridge.verification import CaseResult, Comparison, Verification
 
 __all__ = ["DEFAULT_SEED", "CaseResult", "Comparison", "Verification", "verify_captured"]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch.fx.node import map_aggregate, map_arg
 
-from opbridge.wide import has_jump, low_precision, merge_decisions, tensors, widen, widen_call
+from opbridge.proof.wide import has_jump, low_precision, merge_decisions, tensors, widen, widen_call
 
 __all__ = ["Decision", "Observer", "PairRun", "Reference"]
 

@@ -13,8 +13,8 @@ from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgume
 
 from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
-from opbridge.fresh import fresh_tensor
-from opbridge.sizes import Sizes
+from opbridge.proof.fresh import fresh_tensor
+from opbridge.proof.sizes import Sizes
 
 __all__ = ["InputSpecs", "to_numpy", "to_torch"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from opbridge.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
-from opbridge.decisions import Deciding, Exactness, plans, visible_choice
-from opbridge.distribution import compare_runs
-from opbridge.inputs import to_numpy
-from opbridge.reference import PairRun, Reference
+from opbridge.proof.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
+from opbridge.proof.decisions import Deciding, Exactness, plans, visible_choice
+from opbridge.proof.distribution import compare_runs
+from opbridge.proof.inputs import to_numpy
+from opbridge.proof.reference import PairRun, Reference
 from opbridge.verification import Comparison
 
 __all__ = ["Judgement", "Tolerance"]

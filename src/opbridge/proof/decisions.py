@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch.fx.node import map_aggregate
 
-from opbridge.compare import ERROR_RATIO, floor_units
-from opbridge.inputs import to_numpy
-from opbridge.reference import Decision
-from opbridge.wide import merge_decisions, narrow_like, tensors, widen
+from opbridge.proof.compare import ERROR_RATIO, floor_units
+from opbridge.proof.inputs import to_numpy
+from opbridge.proof.reference import Decision
+from opbridge.proof.wide import merge_decisions, narrow_like, tensors, widen
 
 __all__ = ["VARIANTS", "Choice", "Deciding", "Exactness", "plans", "visible_choice"]
 
@@ -170,7 +170,7 @@ class Deciding:
         self.refused: dict[str, str] = {}
 
     def decide(self, decision: Decision) -> tuple[Any, Any]:
-        """See :class:`~opbridge.reference.Observer`."""
+        """See :class:`~opbridge.proof.reference.Observer`."""
         own, wide = decision.own, decision.wide
         if decision.target._schema.is_mutable:
             return own, wide
