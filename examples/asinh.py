@@ -16,7 +16,7 @@ LN_2 = 0.6931471805599453
 
 @opbridge.translation("aten::asinh", overrides="for engines without an Asinh kernel")
 def asinh(self):
-    """asinh(Tensor self) -> Tensor
+    """The inverse hyperbolic sine, as the schema aten::asinh(Tensor self) -> Tensor wants it.
 
     asinh(x) = sign(x) log1p(|x| + x² / (1 + sqrt(x² + 1))): unlike log(x + sqrt(x² + 1)), it loses no digits near 0.
     """

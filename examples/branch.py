@@ -16,7 +16,9 @@ class DayAndNight(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.day = nn.Conv2d(3, 4, kernel_size=1)
-        self.night = nn.Sequential(nn.Conv2d(3, 16, kernel_size=5, padding=2), nn.ReLU(), nn.Conv2d(16, 4, kernel_size=1))
+        self.night = nn.Sequential(
+            nn.Conv2d(3, 16, kernel_size=5, padding=2), nn.ReLU(), nn.Conv2d(16, 4, kernel_size=1)
+        )
 
     def forward(self, image):
         return torch.cond(image.mean() > 0, lambda x: self.day(x), lambda x: self.night(x), (image,))

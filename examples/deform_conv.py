@@ -30,7 +30,11 @@ def model():
         "model": DeformableBlock(3, 8).eval(),
         "args": (torch.randn(2, 3, 16, 20),),
         "dynamic_shapes": {
-            "x": {0: torch.export.Dim("batch"), 2: torch.export.Dim("height", min=4), 3: torch.export.Dim("width", min=4)}
+            "x": {
+                0: torch.export.Dim("batch"),
+                2: torch.export.Dim("height", min=4),
+                3: torch.export.Dim("width", min=4),
+            }
         },
         "input_names": ["x"],
         "output_names": ["features"],

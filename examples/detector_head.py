@@ -26,7 +26,7 @@ class DetectorHead(nn.Module):
         boxes = torch.cat([centre - size / 2, centre + size / 2], dim=-1)
         scores = self.score(candidates).squeeze(-1).sigmoid()
 
-        # The default mode has another, less exact formula above 25 rows; a dynamic number of rows can't choose by itself.
+        # torch's default mode takes a less exact formula above 25 rows. This one is exact for any number of them.
         distances = torch.cdist(centre, self.anchors, compute_mode="donot_use_mm_for_euclid_dist")
         distance, anchor = distances.min(dim=1)
         bucket = torch.searchsorted(self.bucket_edges, scores)

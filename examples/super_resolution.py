@@ -8,6 +8,7 @@ makes two new dynamic sizes, and a translation to ONNX ``Resize`` with its scale
 """
 
 import torch
+from onnxscript import FLOAT
 from onnxscript import opset18 as op
 from torch import Tensor, nn
 
@@ -36,8 +37,8 @@ def _(image: Tensor, factor: Tensor) -> Tensor:
 
 @opbridge.translation("superres::enlarge")
 def enlarge_to_resize(image, factor):
-    """superres::enlarge(Tensor image, Tensor factor) -> Tensor"""
-    factor = op.Reshape(op.Cast(factor, to=1), op.Constant(value_ints=[1]))
+    """The same in ONNX: the factor becomes the scales of the last two axes."""
+    factor = op.Reshape(op.Cast(factor, to=FLOAT.dtype), op.Constant(value_ints=[1]))
     scales = op.Concat(op.Constant(value_floats=[1.0, 1.0]), factor, factor, axis=0)
     return op.Resize(
         image, None, scales, mode="cubic", cubic_coeff_a=-0.75, coordinate_transformation_mode="half_pixel"

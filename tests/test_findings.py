@@ -272,6 +272,11 @@ MADE = {
         "of shape (3,).",
         "correct the shape function of m::op",
     ),
+    "wrong-mapping": (
+        {"target": "aten::avg_pool2d", "why": "it ignores divisor_override.", "rung": "decompose", "sources": AT},
+        "torch.onnx maps aten::avg_pool2d wrongly: it ignores divisor_override.",
+        "nothing to do: opbridge takes its own mapping",
+    ),
     "training-mode": (
         {"targets": ()},
         "The model came in training mode; it is captured in evaluation mode.",

@@ -44,7 +44,7 @@ def state(module: nn.Module) -> dict[str, Any]:
     """Everything of a module that may be changed, the identity of its tensors included."""
     tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     return {
-        "tensors": {k: (id(v), v.requires_grad, v.data_ptr(), v._version, v.grad) for k, v in tensors.items()},
+        "tensors": {k: (id(v), v.requires_grad, v.data_ptr(), v.grad) for k, v in tensors.items()},
         "values": {k: v.detach().clone().numpy().tobytes() for k, v in tensors.items()},
         "modes": {name: part.training for name, part in module.named_modules()},
         "attributes": {name: sorted(vars(part)) for name, part in module.named_modules()},

@@ -76,7 +76,9 @@ def _compare(found: Sequence[np.ndarray], calls: list[Call], name: str = "") -> 
                 tolerance = TOLERANCE[narrow.dtype]
                 # What overflows in float32 is right as infinity.
                 reference = torch.where(narrow.isinf(), narrow.double(), wide.double()).numpy()
-                np.testing.assert_allclose(actual.astype(np.float64), reference, tolerance, tolerance / 10, err_msg=label)
+                np.testing.assert_allclose(
+                    actual.astype(np.float64), reference, tolerance, tolerance / 10, err_msg=label
+                )
             elif position == 0 or not _may_choose(name, call):
                 np.testing.assert_array_equal(actual, narrow.numpy(), err_msg=label)
 
@@ -95,7 +97,9 @@ def _empty_samples(name: str) -> list[Call]:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.xfail(reason=EMPTY_FAILS[name], strict=True)] if name in EMPTY_FAILS else [])
+        pytest.param(
+            name, marks=[pytest.mark.xfail(reason=EMPTY_FAILS[name], strict=True)] if name in EMPTY_FAILS else []
+        )
         for name in NAMES_IN_DATABASE
         if _empty_samples(name)
     ],
@@ -154,7 +158,11 @@ INF, NAN = math.inf, math.nan
 ODD = torch.tensor([0.0, -0.0, 1.5, -1.5, INF, -INF, NAN, 1e-42, 3e38, -3e38])
 PAIRS = (ODD.repeat_interleave(10), ODD.repeat(10))
 ROWS = torch.tensor(
-    [[3.0, 1.0, NAN, 3.0, INF, -INF, NAN, 3.0], [2.0, 2.0, 1.0, 2.0, 0.0, -0.0, 5.0, 5.0], [INF, NAN, -INF, INF, 0, 0, 1, 1]]
+    [
+        [3.0, 1.0, NAN, 3.0, INF, -INF, NAN, 3.0],
+        [2.0, 2.0, 1.0, 2.0, 0.0, -0.0, 5.0, 5.0],
+        [INF, NAN, -INF, INF, 0, 0, 1, 1],
+    ]
 )
 TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
 SPECIAL = {

@@ -130,7 +130,8 @@ def _dimensions(value: Any, any_size: bool) -> Any:
     if not isinstance(value, torch.Tensor):
         return None
     return {
-        axis: torch.export.Dim.AUTO
+        # A body must serve every size that the model leaves open, and should serve others.
+        axis: torch.export.Dim.DYNAMIC if isinstance(size, torch.SymInt) else torch.export.Dim.AUTO
         for axis, size in enumerate(value.shape)
         if isinstance(size, torch.SymInt) or (any_size and size > 1)
     }

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
-from opbridge.dimensions import bounded_inputs, dimension_names, without_names
+from opbridge import torch_internals
+from opbridge.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
 from opbridge.errors import InputError
 from opbridge.freeze import freeze_program, frozen, frozen_copy, without_gradients
 from opbridge.rewriting import rewriting
@@ -84,6 +85,7 @@ def capture(
     with rewriting(rewrites) as used, frozen(module) as was_training:
         program = _export(module, positional, keywords, dynamic_shapes)
         freeze_program(program)
+    arguments = arguments_by_name(module, positional, keywords)
     return Captured(
         program=program,
         module=module,
@@ -91,8 +93,8 @@ def capture(
         kwargs=keywords,
         input_names=_input_names(program, input_names),
         output_names=_output_names(program, output_names, _input_names(program, input_names)),
-        dimension_names=dimension_names(program, dynamic_shapes, positional, keywords),
-        bounded_inputs=bounded_inputs(program, dynamic_shapes, positional, keywords),
+        dimension_names=dimension_names(program, dynamic_shapes, arguments),
+        bounded_inputs=bounded_inputs(program, dynamic_shapes, arguments),
         rewrites=tuple(dict.fromkeys(used)),
         was_training=was_training,
     )
@@ -111,9 +113,8 @@ class _Function(torch.nn.Module):
     def __init__(self, function: Any) -> None:
         super().__init__()
         self.function = function
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+        # The inputs and dynamic_shapes go by the function's own parameters.
+        self.forward = function
 
 
 def _as_module(model: Any) -> torch.nn.Module:
@@ -135,7 +136,7 @@ def _export(
 
     shapes = without_names(dynamic_shapes)
     try:
-        with silenced(), torch.no_grad():
+        with silenced(), torch_internals.capturing(shapes), torch.no_grad():
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes) from error

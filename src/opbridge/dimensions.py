@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export.graph_signature import InputKind
 
-__all__ = ["bounded_inputs", "dimension_names", "without_names"]
+__all__ = ["arguments_by_name", "bounded_inputs", "dimension_names", "without_names"]
 
 _NO_LIMIT = 2**31
 """Torch writes the absence of a limit as infinity or as its largest integer."""
@@ -26,15 +27,20 @@ def without_names(dynamic_shapes: Any) -> Any:
     return dynamic_shapes
 
 
+def arguments_by_name(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The example inputs by the names of ``forward``'s parameters, in the order in which torch flattens them."""
+    return {**inspect.signature(module.forward).bind_partial(*args).arguments, **kwargs}
+
+
 def dimension_names(
-    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: Mapping[str, Any]
 ) -> dict[str, str]:
     """The user's name of each dynamic dimension, by torch's symbol.
 
     Two dimensions of one name that torch found no reason to equate keep it with a number behind the second.
     """
     names: dict[str, str] = {}
-    for _, size, declared in _declared(program, dynamic_shapes, args, kwargs):
+    for _, size, declared in _declared(program, dynamic_shapes, arguments):
         name = declared if isinstance(declared, str) else getattr(declared, "__name__", None)
         symbol = str(size)
         if name and isinstance(size, torch.SymInt) and re.fullmatch(r"\w+", symbol) and symbol not in names:
@@ -44,18 +50,18 @@ def dimension_names(
 
 
 def bounded_inputs(
-    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: Mapping[str, Any]
 ) -> frozenset[str]:
     """The placeholders with a dimension for which the user himself declared a largest size."""
     return frozenset(
         name
-        for name, _, declared in _declared(program, dynamic_shapes, args, kwargs)
-        if getattr(declared, "max", _NO_LIMIT) < _NO_LIMIT
+        for name, _, declared in _declared(program, dynamic_shapes, arguments)
+        if (getattr(declared, "max", None) or _NO_LIMIT) < _NO_LIMIT
     )
 
 
 def _declared(
-    program: torch.export.ExportedProgram, dynamic_shapes: Any, args: Any, kwargs: Any
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Per declared dimension: the placeholder's name, the captured size, and the declaration."""
     if not dynamic_shapes:
@@ -66,14 +72,14 @@ def _declared(
         for spec in program.graph_signature.input_specs
         if spec.kind is InputKind.USER_INPUT
     ]
-    for name, spec in zip(names, _flat_specs(dynamic_shapes, args, kwargs), strict=False):
+    for name, spec in zip(names, _flat_specs(dynamic_shapes, arguments), strict=False):
         value = values.get(name)
         for axis, dimension in spec.items() if isinstance(spec, Mapping) else enumerate(spec or ()):
             if isinstance(value, torch.Tensor):
                 yield name, value.shape[axis], dimension
 
 
-def _flat_specs(dynamic_shapes: Any, args: Any, kwargs: Any) -> list[Any]:
+def _flat_specs(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> list[Any]:
     """One specification per flattened example input."""
 
     def walk(spec: Any, value: Any) -> list[Any]:
@@ -86,12 +92,7 @@ def _flat_specs(dynamic_shapes: Any, args: Any, kwargs: Any) -> list[Any]:
         return [None] * max(1, len(torch.utils._pytree.tree_leaves(value)))
 
     if isinstance(dynamic_shapes, Mapping):
-        specs = list(dynamic_shapes.values())
-        return [item for spec, value in zip(specs, args, strict=False) for item in walk(spec, value)] + [
-            item for key in kwargs for item in walk(dynamic_shapes.get(key), kwargs[key])
-        ]
-    return [
-        item
-        for spec, value in zip(dynamic_shapes, (*args, *kwargs.values()), strict=False)
-        for item in walk(spec, value)
-    ]
+        pairs = [(dynamic_shapes.get(name), value) for name, value in arguments.items()]
+    else:
+        pairs = list(zip(dynamic_shapes, arguments.values(), strict=False))
+    return [item for spec, value in pairs for item in walk(spec, value)]

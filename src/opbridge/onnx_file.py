@@ -2,12 +2,15 @@
 
 ``onnx.save`` builds the whole protocol buffer in memory, which takes three times the weights. A protocol buffer is a
 sequence of tagged fields, and a message's fields may come in any order, so the small parts are serialised as usual and
-each initializer is written after them, straight from the tensor's own memory.
+each large initializer is written after them, straight from the tensor's own memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +26,9 @@ LARGEST_FILE = 2_000_000_000
 _SMALL = 1024
 """Weights of fewer bytes are serialised with the rest."""
 
+_ALIGNMENT = 4096
+"""Of each weight in a file of its own, so that an engine can map it into memory."""
+
 # Field numbers of onnx.proto: ModelProto.graph, GraphProto.initializer, TensorProto.raw_data.
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 _LENGTH_DELIMITED = 2
@@ -37,62 +43,96 @@ def save_model(model: ir.Model, folder: Path, *, name: str = "model.onnx", exter
         name: The file's name; weights of their own go to ``name + ".data"``.
         external_data: Whether the weights get a file of their own; by default above :data:`LARGEST_FILE` bytes.
     """
-    size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
-    if external_data or (external_data is None and size > LARGEST_FILE):
-        ir.save(model, folder / name, external_data=f"{name}.data")
-        return
     large = {
         key: value.const_value
         for key, value in model.graph.initializers.items()
-        if value.const_value is not None and value.const_value.nbytes >= _SMALL and _is_byte_sized(value.const_value)
+        if value.const_value is not None
+        and value.const_value.nbytes >= _SMALL
+        and value.const_value.dtype is not ir.DataType.STRING
     }
-    with (folder / name).open("wb", buffering=1 << 20) as file:
-        _write(model, large, file)
+    apart = sum(tensor.nbytes for tensor in large.values()) > LARGEST_FILE if external_data is None else external_data
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context((folder / name).open("wb", buffering=1 << 20))
+        if apart and large:
+            data = stack.enter_context((folder / f"{name}.data").open("wb", buffering=1 << 20))
+            _write(model, {key: _written_apart(key, tensor, data) for key, tensor in large.items()}, file)
+        else:
+            _write(model, {key: _written_inside(key, tensor) for key, tensor in large.items()}, file)
 
 
-def _is_byte_sized(tensor: ir.TensorProtocol) -> bool:
-    return tensor.dtype.bitwidth >= 8 and tensor.dtype is not ir.DataType.STRING
+@dataclasses.dataclass(frozen=True)
+class _Initializer:
+    """An initializer's message: its beginning, and the tensor whose bytes end it, if they do."""
+
+    head: bytes
+    tensor: ir.TensorProtocol | None
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + (self.tensor.nbytes if self.tensor is not None else 0)
 
 
-def _write(model: ir.Model, large: dict[str, ir.TensorProtocol], file: BinaryIO) -> None:
-    values = {key: model.graph.initializers[key] for key in large}
-    try:
-        for key, value in values.items():
-            value.const_value = _placeholder(key)
-        proto = ir.to_proto(model)
-    finally:
-        for key, tensor in large.items():
-            values[key].const_value = tensor
-    kept = [item for item in proto.graph.initializer if item.name not in large]
-    del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
+def _written_inside(name: str, tensor: ir.TensorProtocol) -> _Initializer:
+    head = _described(name, tensor).SerializeToString(deterministic=True)
+    return _Initializer(head + _tag(_RAW_DATA, tensor.nbytes), tensor)
+
+
+def _written_apart(name: str, tensor: ir.TensorProtocol, data: BinaryIO) -> _Initializer:
+    """Append the tensor to ``data``; the message says where it is."""
+    data.write(bytes(-data.tell() % _ALIGNMENT))
+    offset = data.tell()
+    for chunk in _chunks(tensor):
+        data.write(chunk)
+    proto = _described(name, tensor)
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", Path(data.name).name), ("offset", offset), ("length", tensor.nbytes)):
+        proto.external_data.add(key=key, value=str(value))
+    return _Initializer(proto.SerializeToString(deterministic=True), None)
+
+
+def _write(model: ir.Model, large: dict[str, _Initializer], file: BinaryIO) -> None:
+    proto = _without(model, large)
     graph = proto.graph.SerializeToString(deterministic=True)
     proto.ClearField("graph")
-    heads = {key: _head(key, tensor) for key, tensor in large.items()}
-    bodies = sum(_field_size(_INITIALIZER, len(heads[key]) + large[key].nbytes) for key in large)
     file.write(proto.SerializeToString(deterministic=True))
-    file.write(_tag(_GRAPH, len(graph) + bodies))
+    file.write(_tag(_GRAPH, len(graph) + sum(_field_size(_INITIALIZER, item.size) for item in large.values())))
     file.write(graph)
-    for key, tensor in large.items():
-        file.write(_tag(_INITIALIZER, len(heads[key]) + tensor.nbytes))
-        file.write(heads[key])
-        for chunk in _chunks(tensor):
-            file.write(chunk)
+    for item in large.values():
+        file.write(_tag(_INITIALIZER, item.size))
+        file.write(item.head)
+        if item.tensor is not None:
+            for chunk in _chunks(item.tensor):
+                file.write(chunk)
+
+
+def _without(model: ir.Model, names: Collection[str]) -> onnx.ModelProto:
+    """The model as a protocol buffer, without the initializers of these names."""
+    tensors = {name: model.graph.initializers[name].const_value for name in names}
+    try:
+        for name in names:
+            model.graph.initializers[name].const_value = _placeholder(name)
+        proto = ir.to_proto(model)
+    finally:
+        for name, tensor in tensors.items():
+            model.graph.initializers[name].const_value = tensor
+    kept = [item for item in proto.graph.initializer if item.name not in names]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    return proto
 
 
 def _placeholder(name: str) -> ir.TensorProtocol:
     return ir.tensor(np.zeros((), dtype=np.float32), name=name)
 
 
-def _head(name: str, tensor: ir.TensorProtocol) -> bytes:
-    """The initializer's message up to and with the length of its data."""
-    proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(size) for size in tensor.shape])
-    return proto.SerializeToString(deterministic=True) + _tag(_RAW_DATA, tensor.nbytes)
+def _described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
+    return onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(size) for size in tensor.shape])
 
 
 def _chunks(tensor: ir.TensorProtocol) -> Iterator[memoryview | bytes]:
     array = tensor.numpy()
-    if not array.flags.c_contiguous or not np.little_endian:
+    # Numbers of less than a byte are packed in the file, and not in memory.
+    if tensor.dtype.bitwidth < 8 or not array.flags.c_contiguous or sys.byteorder != "little":
         yield tensor.tobytes()
     else:
         yield memoryview(array.reshape(-1).view(np.uint8))

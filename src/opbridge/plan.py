@@ -284,5 +284,8 @@ def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    # A number among the outputs is the same for every input; torch.onnx takes None there, and nothing else.
+    output = program.graph.output_node()
+    output.args = (tuple(value if isinstance(value, torch.fx.Node) else None for value in output.args[0]),)
     program.__class__ = _Decomposed
     return program

@@ -7,7 +7,7 @@
 * ``torch._decomp.decomposition_table``: the decompositions beyond ``torch.export.default_decompositions()`` that
   torch.onnx uses as well.
 * ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: the settings under which
-  torch.onnx decomposes a program, so that opbridge's one decomposition gives the same graph.
+  torch.onnx captures and decomposes a model, so that opbridge's one decomposition gives the same graph.
 * ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors that are sizes only. (Its public
   stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
@@ -31,7 +31,7 @@ import torch
 from opbridge.spec import LOWEST_OPSET
 from opbridge.targets import target_key
 
-__all__ = ["decomposing", "decomposition_table", "mapped_targets", "reusing_registry"]
+__all__ = ["capturing", "decomposing", "decomposition_table", "mapped_targets", "reusing_registry"]
 
 
 @functools.cache
@@ -83,17 +83,40 @@ def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
 
 
 @contextlib.contextmanager
+def capturing(dynamic_shapes: Any) -> Iterator[None]:
+    """The settings under which torch.onnx captures a model.
+
+    A dynamic dimension whose example size is 0 or 1 stays dynamic, and recurrent layers with a dynamic length become
+    loops instead of being unrolled.
+    """
+    with _settings(dynamic_shapes):
+        yield
+
+
+@contextlib.contextmanager
 def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
     """The settings under which torch.onnx decomposes ``program``."""
-    from torch.fx.experimental import _config
+    # Before torch 2.15, the recurrent layers' decompositions were chosen at capture only.
+    with _settings(
+        program.range_constraints if hasattr(_strategies(), "patch_dynamic_shape_rnn_decompositions") else ()
+    ):
+        yield
+
+
+def _strategies() -> Any:
     from torch.onnx._internal.exporter import _capture_strategies
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_config.patch(backed_size_oblivious=True))  # type: ignore[attr-defined]
-        # Older than torch 2.15, the recurrent decompositions are chosen at capture only.
-        recurrent = getattr(_capture_strategies, "patch_dynamic_shape_rnn_decompositions", None)
-        if recurrent is not None:
-            stack.enter_context(recurrent(program.range_constraints))
+    return _capture_strategies
+
+
+@contextlib.contextmanager
+def _settings(dynamic: Any) -> Iterator[None]:
+    from torch.fx.experimental import _config
+
+    strategies = _strategies()
+    recurrent = getattr(strategies, "patch_dynamic_shape_rnn_decompositions", None)
+    recurrent = recurrent or strategies._patch_dynamic_shape_rnn_decompositions
+    with _config.patch(backed_size_oblivious=True), recurrent(dynamic):  # type: ignore[attr-defined]
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
@@ -59,8 +59,9 @@ def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int =
         model.functions[function.identifier()] = function
         for domain, version in function.opset_imports.items():
             model.opset_imports.setdefault(domain, version)
-    if ir_version < IR_VERSION:
-        _mangle_overloads(model)
+    # ONNX Runtime does not find the overload of a call inside a function body.
+    called_inside = [node for function in functions for node in ir.traversal.RecursiveGraphIterator(function)]
+    _mangle_overloads(model, called_inside if ir_version >= IR_VERSION else all_nodes(model))
     model.opset_imports[""] = plan.opset
     model.ir_version = ir_version
     if captured is not None:
@@ -71,16 +72,15 @@ def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int =
     return Translated(model, sources, targets)
 
 
-def _mangle_overloads(model: ir.Model) -> None:
-    """Move function overloads into the names, for IR versions that have none."""
-    for node in all_nodes(model):
+def _mangle_overloads(model: ir.Model, calls: Iterable[ir.Node]) -> None:
+    """Move the overloads of these calls, and of what they call, into the names."""
+    for node in calls:
         if node.overload:
+            function = model.functions.pop(node.op_identifier(), None)
             node.op_type, node.overload = f"{node.op_type}__{node.overload}", ""
-    for function in list(model.functions.values()):
-        if function.overload:
-            del model.functions[function.identifier()]
-            function.name, function.overload = f"{function.name}__{function.overload}", ""
-            model.functions[function.identifier()] = function
+            if function is not None:
+                function.name, function.overload = node.op_type, ""
+                model.functions[function.identifier()] = function
 
 
 def _custom_calls(plan: Plan) -> list[CustomCall]:

@@ -48,7 +48,7 @@ def explain(failure: Failure) -> Finding | None:
 
 def _misfit(failure: Failure, function: Any, signature: inspect.Signature, error: TypeError) -> Finding:
     name = getattr(function, "__qualname__", "forward")
-    source = source_of_function(function)
+    source = source_of_function(inspect.unwrap(function))
     needed = [
         str(parameter.name)
         for parameter in signature.parameters.values()

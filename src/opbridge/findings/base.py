@@ -131,8 +131,7 @@ class Failure:
             return None
         if type(self.model).__module__.startswith("opbridge."):
             return self.model.function
-        forward = getattr(self.model, "forward", None)
-        return inspect.unwrap(forward) if forward is not None else None
+        return getattr(self.model, "forward", None)
 
     @property
     def name(self) -> str:

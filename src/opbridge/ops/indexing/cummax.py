@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8, script
 from onnxscript import opset18 as op
 
 from opbridge.spec import translation
 
-Element = TypeVar("Element", bound=FLOAT | DOUBLE | FLOAT16 | BFLOAT16 | INT64 | INT32 | INT16 | INT8 | UINT8)
+# onnxscript reads typing.Union, and not the | of types.
+Element = TypeVar("Element", bound=Union[FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64, INT32, INT16, INT8, UINT8])  # noqa: UP007
 
 
 @script()
 def _running_maximum(x: Element, axis: int) -> tuple[Element, INT64]:  # type: ignore[no-untyped-def, valid-type]
-    """After k rounds each element holds the best of the 2**k up to it. A round may see an element twice: that is harmless."""
+    """After k rounds each element holds the best of the 2**k up to it; to see one twice does no harm."""
     one = op.Constant(value_int=1)
     zero = op.Constant(value_int=0)
     length = op.Squeeze(op.Gather(op.Shape(x), op.Constant(value_int=axis)))

@@ -18,10 +18,9 @@ def _along(self: Tensor, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Tens
     if self.is_floating_point():
         nan_count = self.isnan().sum(dim, keepdim=True)
         number_count = self.shape[dim] - nan_count
-        if skips_nan:
-            place = ((number_count - 1) // 2).clamp_min(0)
-        else:
-            place = torch.where(nan_count > 0, number_count, place)  # NaN is sorted last: the first of them
+        # NaN is sorted last, so the first of them has the place behind the numbers.
+        middle_number = ((number_count - 1) // 2).clamp_min(0)
+        place = middle_number if skips_nan else torch.where(nan_count > 0, number_count, place)
     values, indices = values.gather(dim, place), indices.gather(dim, place)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 

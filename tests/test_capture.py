@@ -1,0 +1,270 @@
+"""Capturing: names of inputs, outputs and dimensions, and every form a model and its inputs may take."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from roundtrip import Trip, travel
+from torch import Tensor, nn
+from torch.export import Dim
+
+from opbridge.capture import capture, load_program
+from opbridge.errors import CaptureError, InputError
+
+
+def io(trip: Trip) -> tuple[list[str], list[str]]:
+    return [value.name for value in trip.proto.graph.input], [value.name for value in trip.proto.graph.output]
+
+
+def dimensions(trip: Trip) -> list[list[str | int]]:
+    return [
+        [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
+        for value in (*trip.proto.graph.input, *trip.proto.graph.output)
+    ]
+
+
+def test_names_come_from_parameters_and_keys() -> None:
+    def model(image: Tensor, boxes: list[Tensor]) -> dict[str, Tensor]:
+        return {"scores": image + 1, "labels": (boxes[0] > 0), "image": boxes[1] * 2}
+
+    trip = travel(model, (torch.randn(3), [torch.randn(3), torch.randn(3)]))
+    assert io(trip) == (["image", "boxes_0", "boxes_1"], ["scores", "labels", "image_out"])
+    trip.check(torch.randn(3), [torch.randn(3), torch.randn(3)])
+
+
+def test_names_of_the_user() -> None:
+    trip = travel(
+        lambda a, b: (a + b, a * b),
+        (torch.randn(3), torch.randn(3)),
+        input_names=["left", "add"],
+        output_names=["mul", "a"],
+    )
+    assert io(trip) == (["left", "add"], ["mul", "a"])
+    trip.check(torch.randn(3), torch.randn(3))
+
+
+def test_names_that_inner_values_and_weights_have_already() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    names = [value.name for value in travel(model, (torch.randn(2, 3),)).proto.graph.initializer]
+    trip = travel(model, (torch.randn(2, 3),), input_names=[names[0]], output_names=["relu"])
+    assert io(trip) == ([names[0]], ["relu"])
+    trip.check(torch.randn(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"input_names": ["a"]}, "input_names has 1 names, but the model has 2 inputs: a, b"),
+        ({"input_names": ["x", "x"]}, "input_names: 'x' is there twice"),
+        ({"output_names": ["p", "q", "r"]}, "output_names has 3 names, but the model has 1 outputs: output"),
+        ({"output_names": ["a"]}, "output_names: 'a' is the name of an input as well"),
+        ({"input_names": ["x", "y"], "output_names": ["y"]}, "output_names: 'y' is the name of an input as well"),
+    ],
+)
+def test_names_that_do_not_fit(names: dict[str, Any], message: str) -> None:
+    def model(a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+    with pytest.raises(InputError) as caught:
+        capture(model, (torch.randn(3), torch.randn(3)), **names)
+    assert message in caught.value.message
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("dimension", ["rows", Dim("rows"), Dim("rows", min=2, max=64)], ids=["string", "Dim", "range"])
+def test_a_dynamic_dimension_keeps_its_name(dimension: Any) -> None:
+    trip = travel(
+        lambda x, y: torch.cat([x, y]), (torch.randn(3, 4), torch.randn(2, 4)), dynamic_shapes={"x": {0: dimension}, "y": None}
+    )
+    assert dimensions(trip) == [["rows", 4], [2, 4], ["rows + 2", 4]]
+    trip.check(torch.randn(3, 4), torch.randn(2, 4))
+    trip.check(torch.randn(9, 4), torch.randn(2, 4))
+
+
+@pytest.mark.parametrize("dimension", [Dim.DYNAMIC, Dim.AUTO], ids=["DYNAMIC", "AUTO"])
+def test_a_dynamic_dimension_without_a_name(dimension: Any) -> None:
+    trip = travel(lambda x: x + 1, (torch.randn(3, 4),), dynamic_shapes={"x": {0: dimension}})
+    ((first, second), (out, _)) = dimensions(trip)
+    assert isinstance(first, str)
+    assert (first, second) == (out, 4)
+    trip.check(torch.randn(7, 4))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [({0: "rows"}, {0: "rows"}), (("rows", None), ["rows", None]), {"y": {0: "rows"}, "x": {0: "rows"}}],
+    ids=["axes", "sequences", "by name in another order"],
+)
+def test_one_name_for_two_inputs_of_one_size(shapes: Any) -> None:
+    trip = travel(lambda x, y: x + y, (torch.randn(3, 4), torch.randn(3, 4)), dynamic_shapes=shapes)
+    assert dimensions(trip) == [["rows", 4]] * 3
+    trip.check(torch.randn(5, 4), torch.randn(5, 4))
+
+
+def test_names_by_parameter_in_another_order() -> None:
+    trip = travel(
+        lambda x, y: (x * 2, y * 2),
+        (torch.randn(3, 4), torch.randn(5, 4)),
+        dynamic_shapes={"y": {0: "many"}, "x": {0: "few"}},
+    )
+    assert dimensions(trip) == [["few", 4], ["many", 4]] * 2
+
+
+def test_one_name_for_two_sizes_that_are_independent() -> None:
+    """An ONNX name says that two sizes are equal: the second gets another, and the rest keep theirs."""
+    trip = travel(
+        lambda x, y, z: (x * 2, y * 2, z * 2),
+        (torch.randn(3, 4), torch.randn(5, 4), torch.randn(6)),
+        dynamic_shapes=({0: "rows"}, {0: "rows"}, {0: "other"}),
+    )
+    assert dimensions(trip) == [["rows", 4], ["rows_1", 4], ["other"]] * 2
+    trip.check(torch.randn(2, 4), torch.randn(7, 4), torch.randn(2))
+
+
+def test_nested_inputs_with_dynamic_dimensions() -> None:
+    def model(batch: dict[str, Any], scale: float = 2.0, *, shift: Tensor) -> Tensor:
+        return batch["x"] * scale + batch["pair"][0] + batch["pair"][1] + shift
+
+    args = ({"x": torch.randn(3, 2), "pair": (torch.randn(3, 2), torch.randn(1, 2))},)
+    trip = travel(
+        model,
+        args,
+        {"shift": torch.randn(2)},
+        dynamic_shapes={"batch": {"x": {0: "n"}, "pair": ({0: "n"}, None)}, "shift": None},
+    )
+    assert io(trip)[0] == ["batch_x", "batch_pair_0", "batch_pair_1", "shift"]
+    assert dimensions(trip)[:3] == [["n", 2], ["n", 2], [1, 2]]
+
+
+def test_a_plain_function_has_the_names_of_its_parameters() -> None:
+    def swish(x: Tensor, beta: Tensor) -> Tensor:
+        return x * torch.sigmoid(beta * x)
+
+    captured = capture(swish, (torch.randn(3), torch.randn(3)), dynamic_shapes={"x": {0: "n"}, "beta": {0: "n"}})
+    assert captured.input_names == ("x", "beta")
+    assert captured.output_names == ("output",)
+    assert set(captured.dimension_names.values()) == {"n"}
+
+
+def test_a_single_tensor_is_one_input() -> None:
+    assert capture(nn.ReLU(), torch.randn(3, 4)).input_names == ("input",)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.ReLU, "ReLU is a class: pass an instance of it"),
+        (5, "pass an nn.Module, a function of tensors"),
+    ],
+)
+def test_what_is_no_model(model: Any, message: str) -> None:
+    with pytest.raises(InputError, match="can't be captured") as caught:
+        capture(model, (torch.randn(3),))
+    assert message in caught.value.fix
+
+
+def test_ints_and_none_are_no_inputs_unless_dynamic() -> None:
+    def model(x: Tensor, n: int, mask: Tensor | None, y: Tensor) -> Tensor:
+        return x * n + y if mask is None else x
+
+    trip = travel(model, (torch.randn(3), 4, None, torch.randn(3)))
+    assert io(trip)[0] == ["x", "y"]
+    x, y = torch.randn(3), torch.randn(3)
+    np.testing.assert_allclose(trip.run(x, y)[0], x * 4 + y, rtol=1e-6)
+
+
+def test_a_dynamic_int_is_an_input() -> None:
+    trip = travel(
+        lambda x, n: x.repeat(n) + n, (torch.randn(3), 4), dynamic_shapes={"x": None, "n": Dim.DYNAMIC}
+    )
+    (_, n) = trip.proto.graph.input
+    assert (n.name, n.type.tensor_type.elem_type, len(n.type.tensor_type.shape.dim)) == ("n", 7, 0)
+    trip.check(torch.randn(3), 2)
+    trip.check(torch.randn(3), 6)
+
+
+def test_odd_outputs() -> None:
+    """The same tensor twice, an input, a constant, None and a number: what is no tensor is no output."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.arange(3.0))
+
+        def forward(self, x: Tensor) -> tuple[Any, ...]:
+            y = x + 1
+            return y, y, x, self.table, None, 5
+
+    trip = travel(Model(), (torch.randn(3),))
+    assert len(io(trip)[1]) == 4
+    assert len({*io(trip)[0], *io(trip)[1]}) == 5
+    trip.check(torch.randn(3))
+
+
+@dataclasses.dataclass
+class Result:
+    scores: Tensor
+    extra: Tensor | None = None
+
+
+def test_an_input_that_is_not_used_stays() -> None:
+    trip = travel(lambda x, unused: x + 1, (torch.randn(3), torch.randn(2)))
+    assert io(trip)[0] == ["x", "unused"]
+
+
+def test_a_captured_program() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor, *, shift: Tensor) -> Tensor:
+            return x + shift
+
+    program = torch.export.export(
+        Model(), (torch.randn(3, 4),), {"shift": torch.randn(4)}, dynamic_shapes={"x": {0: Dim("rows")}, "shift": None}
+    )
+    captured = capture(program, output_names=["sum"])
+    assert captured.module is None
+    assert captured.input_names == ("x", "shift")
+    assert captured.output_names == ("sum",)
+    assert captured.args[0].shape == (3, 4)
+    assert set(captured.kwargs) == {"shift"}
+
+
+def test_a_file_that_is_no_program(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no file"):
+        load_program(tmp_path / "absent.pt2")
+    (tmp_path / "broken.pt2").write_bytes(b"not a program")
+    with pytest.raises(InputError, match="is no exported program that this torch can read") as caught:
+        load_program(tmp_path / "broken.pt2")
+    assert "torch.export.save" in caught.value.fix
+
+
+def test_a_model_in_training_mode_is_captured_for_inference() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.9)).train()
+    captured = capture(model, (torch.randn(2, 3),))
+    assert captured.was_training
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        assert torch.equal(captured.program.module()(x), model[0](x))
+    assert model.training
+
+
+def test_a_model_that_can_not_be_captured_names_the_users_line() -> None:
+    def model(x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(CaptureError) as caught:
+        capture(model, (torch.randn(3),))
+    assert f"test_capture.py:{model.__code__.co_firstlineno + 1}" in caught.value.message
+    assert len(caught.value.message.splitlines()) == 1
+    assert "torch.cond" in caught.value.fix or "torch.where" in caught.value.fix
+    assert caught.value.details
+
+
+def test_arguments_that_do_not_fit() -> None:
+    with pytest.raises(InputError) as caught:
+        capture(nn.Linear(3, 3), (torch.randn(2, 3), torch.randn(2)))
+    assert "Linear" in caught.value.message or "forward" in caught.value.message
