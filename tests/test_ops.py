@@ -13,7 +13,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
-pytest.importorskip("expecttest", reason="PyTorch's operator database needs it: pip install expecttest")
 
 from op_db import NAMES, Batch, Call, calls_of, dtypes_of  # noqa: E402
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -75,24 +76,29 @@ def _declared(
     for name, spec in zip(names, _flat_specs(dynamic_shapes, arguments), strict=False):
         value = values.get(name)
         for axis, dimension in spec.items() if isinstance(spec, Mapping) else enumerate(spec or ()):
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and axis < value.dim():
                 yield name, value.shape[axis], dimension
 
 
-def _flat_specs(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    """One specification per flattened example input."""
-
-    def walk(spec: Any, value: Any) -> list[Any]:
-        if isinstance(value, torch.Tensor) or spec is None:
-            return [spec] * max(1, len(torch.utils._pytree.tree_leaves(value)))
-        if isinstance(value, Mapping) and isinstance(spec, Mapping):
-            return [item for key in value for item in walk(spec.get(key), value[key])]
-        if isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
-            return [item for s, v in zip(spec, value, strict=False) for item in walk(s, v)]
-        return [None] * max(1, len(torch.utils._pytree.tree_leaves(value)))
-
+def _flat_specs(dynamic_shapes: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> list[Any]:
+    """One specification per flattened example input. Torch groups them as ``forward``'s parameters do."""
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    kinds = bound.signature.parameters
+    values: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        values.update(value if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
     if isinstance(dynamic_shapes, Mapping):
-        pairs = [(dynamic_shapes.get(name), value) for name, value in arguments.items()]
+        pairs = [(dynamic_shapes.get(name), value) for name, value in values.items()]
     else:
-        pairs = list(zip(dynamic_shapes, arguments.values(), strict=False))
-    return [item for spec, value in pairs for item in walk(spec, value)]
+        pairs = list(zip(dynamic_shapes, values.values(), strict=False))
+    return [item for spec, value in pairs for item in _walk(spec, value)]
+
+
+def _walk(spec: Any, value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [spec]
+    if isinstance(value, Mapping) and isinstance(spec, Mapping):
+        return [item for key in value for item in _walk(spec.get(key), value[key])]
+    if isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
+        return [item for part, inner in zip(spec, value, strict=False) for item in _walk(part, inner)]
+    return [None] * len(torch.utils._pytree.tree_leaves(value))

@@ -1,0 +1,261 @@
+"""Plan, translate and climb: the rung of every operator, the lowest opset, and what happens when an engine refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from onnxscript import opset18, opset20, opset21
+from roundtrip import Function, PickyEngine, catalog, travel
+from torch import Tensor, nn
+
+import opbridge
+from opbridge.capture import capture
+from opbridge.errors import TranslationError, UnsupportedOperatorError
+from opbridge.plan import plan
+from opbridge.spec import OpSpec
+
+
+def line_of(function: Any) -> str:
+    return f"test_climb.py:{function.__code__.co_firstlineno + 1}"
+
+
+def test_the_lowest_opset_and_native_operators() -> None:
+    trip = travel(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), (torch.randn(2, 3),))
+    assert trip.climbed.plan.opset == 18
+    assert trip.climbed.plan.opset_reason == "the lowest that PyTorch's mappings are written for"
+    assert {(o.domain, o.version) for o in trip.proto.opset_import} == {("", 18)}
+    assert (trip.rung("aten::linear"), trip.rung("aten::relu")) == ("native", "native")
+    assert trip.climbed.breaks == ()
+
+
+def test_an_opset_of_the_users() -> None:
+    trip = travel(nn.Linear(3, 4), (torch.randn(2, 3),), opset=21)
+    assert (trip.climbed.plan.opset, trip.climbed.plan.opset_reason) == (21, "asked for")
+    assert {(o.domain, o.version) for o in trip.proto.opset_import} == {("", 21)}
+    trip.check(torch.randn(2, 3))
+
+
+def test_an_opset_that_is_too_old(tmp_path: Path) -> None:
+    for verb in (opbridge.diagnose, lambda *a, **k: opbridge.export(*a, path=tmp_path / "out", **k)):
+        with pytest.raises(opbridge.InputError, match="Opset 17 is older than 18") as caught:
+            verb(nn.ReLU(), (torch.randn(3),), opset=17)
+        assert "opset 18 or newer" in caught.value.fix
+
+
+def test_an_opset_that_the_engine_does_not_know(tmp_path: Path) -> None:
+    with pytest.raises(opbridge.OpbridgeError, match="99"):
+        opbridge.export(nn.ReLU(), (torch.randn(3),), path=tmp_path / "out", opset=99)
+    assert list(tmp_path.iterdir()) == []
+
+
+def gelu20(self: Any, *, approximate: str = "none") -> Any:
+    return opset20.Gelu(self, approximate=approximate)
+
+
+def test_a_translation_raises_the_opset() -> None:
+    trip = travel(nn.GELU(), (torch.randn(4),), specs=[OpSpec("aten::gelu", "translate", gelu20, opset=20)])
+    assert (trip.climbed.plan.opset, trip.op_types) == (20, ["Gelu"])
+    assert trip.climbed.plan.opset_reason == "aten::gelu needs opset 20"
+    assert trip.climbed.plan.floor == 18
+    trip.check(torch.randn(4))
+
+
+def test_a_translation_above_the_users_opset_is_missing() -> None:
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        travel(nn.GELU(), (torch.randn(4),), specs=[OpSpec("aten::gelu", "translate", gelu20, opset=20)], opset=19)
+    assert "its mapping needs opset 20, and 19 is the newest allowed" in caught.value.message
+
+
+def test_the_engine_raises_the_opset() -> None:
+    trip = travel(nn.ReLU(), (torch.randn(4),), engines=[PickyEngine("Relu", below=20)])
+    assert (trip.climbed.plan.opset, trip.op_types) == (20, ["Relu"])
+    assert trip.climbed.plan.opset_reason == "aten::relu needs opset 20"
+    assert trip.rung("aten::relu") == "opset"
+    (found,) = trip.climbed.breaks
+    assert (found.target, found.link, found.engine, found.mended) == ("aten::relu.default", "kernel", "picky", True)
+    trip.check(torch.randn(4))
+
+
+def test_the_users_opset_is_not_raised() -> None:
+    trip = travel(nn.ReLU(), (torch.randn(4),), engines=[PickyEngine("Relu", below=20)], opset=18)
+    assert trip.climbed.plan.opset == 18
+    assert "Relu" not in trip.op_types, "torch decomposes it instead"
+    trip.check(torch.randn(4))
+
+
+def test_deform_conv_raises_the_opset() -> None:
+    ops = pytest.importorskip("torchvision.ops", reason="DeformConv2d is torchvision's")
+    model = ops.DeformConv2d(2, 3, 3)
+    trip = travel(model, (torch.randn(1, 2, 6, 6), torch.randn(1, 18, 4, 4)))
+    assert trip.climbed.plan.opset == 19
+    assert "torchvision::deform_conv2d" in trip.climbed.plan.opset_reason
+    trip.check(torch.randn(1, 2, 6, 6), torch.randn(1, 18, 4, 4), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_a_refusal_climbs_to_a_decomposition(approximate: str) -> None:
+    trip = travel(nn.GELU(approximate), (torch.randn(4),), engines=[PickyEngine("Gelu")], opset=20)
+    assert "Gelu" not in trip.op_types
+    trip.check(torch.randn(4))
+
+
+def test_a_refusal_climbs_from_the_users_mapping_to_torchs() -> None:
+    mine = OpSpec("aten::relu", "translate", lambda self: opset18.Elu(opset18.Max(self, opset18.CastLike(0.0, self))))
+    trip = travel(nn.ReLU(), (torch.randn(4),), specs=[mine], engines=[PickyEngine("Elu")])
+    assert trip.op_types == ["Relu"]
+    trip.check(torch.randn(4))
+
+
+def test_no_rung_left_names_every_operator_and_its_place() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.relu() + x.sin()
+
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        travel(Model(), (torch.randn(4),), engines=[PickyEngine("Relu", "Sin", "Max", "Where", "Clip", "Greater", "Less", "LessOrEqual")])
+    message = caught.value.message
+    assert "ways to the engine" in message or "no way to the engine" in message
+    assert "it is on the list of this test" in message
+    assert "[picky]" in message
+    assert line_of(Model.forward) in message
+    assert "opbridge diagnose" in caught.value.fix
+
+
+def test_every_missing_operator_is_named_at_once() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.special.airy_ai(x)
+            return torch.special.bessel_j0(y) + torch.linalg.eigvals(torch.outer(x, x)).real + torch.special.airy_ai(y)
+
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        travel(Model(), (torch.rand(3),))
+    message = caught.value.message
+    start = Model.forward.__code__.co_firstlineno
+    assert re.search(rf"aten::special_airy_ai: .* \(at .*test_climb.py:{start + 1}, .*test_climb.py:{start + 2}\)", message)
+    assert re.search(rf"aten::special_bessel_j0: .*test_climb.py:{start + 2}", message)
+    assert "aten::linalg_eig" in message
+    assert {"aten::special_airy_ai.default", "aten::special_bessel_j0.default"} <= set(caught.value.targets)
+    assert "@opbridge.decomposition(" in caught.value.fix
+    assert str(Path.cwd()) not in message
+
+
+def raising(*args: Any, **kwargs: Any) -> Any:
+    raise ValueError("this mapping was never finished")
+
+
+def test_a_translation_that_raises_climbs_to_torchs() -> None:
+    trip = travel(nn.ReLU(), (torch.randn(4),), specs=[OpSpec("aten::relu", "translate", raising, source="my.py:7")])
+    assert trip.op_types == ["Relu"]
+    (found,) = trip.climbed.breaks
+    assert (found.target, found.link, found.mended) == ("aten::relu.default", "mapping", True)
+    assert "this mapping was never finished" in found.reason
+    trip.check(torch.randn(4))
+
+
+def test_a_translation_that_raises_with_nothing_else_names_the_operator() -> None:
+    specs = [OpSpec("aten::special_airy_ai", "translate", raising, source="my.py:7")]
+    with pytest.raises(TranslationError) as caught:
+        travel(torch.special.airy_ai, (torch.randn(4),), specs=specs)
+    assert "aten::special_airy_ai" in caught.value.message
+    assert "this mapping was never finished" in caught.value.message
+
+
+def test_a_decomposition_that_raises_names_its_place() -> None:
+    def model(x: Tensor) -> Tensor:
+        return torch.special.airy_ai(x)
+
+    specs = [OpSpec("aten::special_airy_ai", "decompose", raising, source="my.py:7")]
+    with pytest.raises(TranslationError) as caught:
+        travel(model, (torch.randn(4),), specs=specs)
+    message = caught.value.message
+    assert "The decomposition of aten::special_airy_ai.default at my.py:7 fails" in message
+    assert "ValueError: this mapping was never finished" in message
+    assert line_of(model) in message
+
+
+def test_operators_in_branches_and_loops_are_planned_and_mapped() -> None:
+    def model(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.hypot(x, x), lambda x: torch.special.airy_ai(x), (x,))
+
+    with pytest.raises(UnsupportedOperatorError, match="aten::special_airy_ai"):
+        travel(model, (torch.randn(4),))
+    trip = travel(model, (torch.randn(4),), specs=[OpSpec("aten::special_airy_ai", "decompose", lambda x: x * 0)])
+    assert trip.rung("aten::hypot") == "decompose"
+    trip.check(torch.rand(4))
+
+
+def test_a_refusal_in_a_branch_climbs() -> None:
+    def model(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: nn.functional.gelu(x), lambda x: x.sin(), (x,))
+
+    trip = travel(model, (torch.randn(4),), engines=[PickyEngine("Gelu")], opset=20)
+    trip.check(torch.rand(4))
+    trip.check(-torch.rand(4))
+
+
+@opbridge.operator("test_climb::geluish")
+def geluish(x: Tensor) -> Tensor:
+    """Return twice the GELU."""
+    return 2 * torch.nn.functional.gelu(x)
+
+
+def test_a_refusal_in_a_function_body_climbs() -> None:
+    trip = travel(lambda x: geluish(x), (torch.randn(4),), engines=[PickyEngine("Gelu")], opset=20)
+    (function,) = trip.proto.functions
+    assert "Gelu" not in [node.op_type for node in function.node]
+    trip.check(torch.randn(4))
+
+
+def test_an_in_place_operator_is_planned_as_its_functional_form() -> None:
+    def model(x: Tensor) -> Tensor:
+        y = x.clone()
+        y.hypot_(x)
+        return y.relu_()
+
+    trip = travel(model, (torch.randn(4),))
+    assert (trip.rung("aten::hypot"), trip.rung("aten::relu")) == ("decompose", "native")
+    trip.check(torch.randn(4))
+
+
+def test_planning_does_not_change_the_program() -> None:
+    captured = capture(Function(lambda x: torch.hypot(x, x)), (torch.randn(4),))
+    before = str(captured.program.graph)
+    planned = plan(captured.program, catalog())
+    assert str(captured.program.graph) == before
+    assert [step.target for step in planned.steps] == ["aten::hypot"]
+    assert planned.missing == ()
+    assert planned.mapping_of("aten::hypot.default") == "aten::hypot.default@decompose"
+    assert planned.mapping_of("aten::relu.default") == "aten::relu.default"
+
+
+def test_the_file_holds_no_path_and_nothing_of_torchs_bookkeeping() -> None:
+    trip = travel(lambda x: torch.cond(x.sum() > 0, lambda x: geluish(x), lambda x: x.sin(), (x,)), (torch.randn(4),))
+    data = trip.proto.SerializeToString()
+    for word in (b"pkg.torch", b"test_climb.py", b"/site-packages", str(Path(__file__).parent).encode(), b"pytorch"):
+        assert word not in data, word
+    assert trip.proto.producer_name == "opbridge"
+    sources = trip.climbed.translated.sources
+    assert any("test_climb.py:" in place for place in sources.values())
+
+
+def test_the_same_model_gives_the_same_file() -> None:
+    def model(x: Tensor) -> Tensor:
+        return geluish(torch.hypot(x, x)) + x.cummax(0)[0]
+
+    first, second = (travel(model, (torch.ones(4),)).proto.SerializeToString(deterministic=True) for _ in range(2))
+    assert first == second
+
+
+def test_a_newer_node_than_declared_is_told() -> None:
+    """The author forgot opset=: the engine refuses the node at 18, and the opset is raised for it."""
+
+    def identity_of_opset_21(self: Any) -> Any:
+        return opset21.Relu(self)
+
+    trip = travel(nn.ReLU(), (torch.randn(4),), specs=[OpSpec("aten::relu", "translate", identity_of_opset_21)])
+    np.testing.assert_array_equal(trip.run(torch.tensor([-1.0, 0.0, 1.0, 2.0]))[0], [0, 0, 1, 2])
