@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,6 @@ from opbridge.climb import Climbed, climb
 from opbridge.engines import get
 from opbridge.engines.base import Engine, Refusal
 from opbridge.spec import OpSpec
-
-
-class Function(torch.nn.Module):
-    """A function as a module whose parameters' names are the function's."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.forward = function
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +49,10 @@ class Trip:
             self.proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         names = [value.name for value in session.get_inputs()]
-        feeds = {n: a.detach().numpy() if isinstance(a, torch.Tensor) else np.asarray(a) for n, a in zip(names, arrays)}
+        feeds = {
+            n: a.detach().numpy() if isinstance(a, torch.Tensor) else np.asarray(a)
+            for n, a in zip(names, arrays, strict=True)
+        }
         return session.run(None, feeds)
 
     def check(self, *inputs: Any, **tolerances: float) -> None:
@@ -93,8 +88,6 @@ def travel(
 ) -> Trip:
     """Bring a model (or a function) to ONNX; ``options`` are those of ``capture``."""
     known = catalog(*specs)
-    if not isinstance(model, (torch.nn.Module, torch.export.ExportedProgram)):
-        model = Function(model)
     captured = capture(model, args, kwargs, rewrites=known.rewrites(), **options)
     climbed = climb(
         captured.program,

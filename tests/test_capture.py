@@ -79,7 +79,9 @@ def test_names_that_do_not_fit(names: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("dimension", ["rows", Dim("rows"), Dim("rows", min=2, max=64)], ids=["string", "Dim", "range"])
 def test_a_dynamic_dimension_keeps_its_name(dimension: Any) -> None:
     trip = travel(
-        lambda x, y: torch.cat([x, y]), (torch.randn(3, 4), torch.randn(2, 4)), dynamic_shapes={"x": {0: dimension}, "y": None}
+        lambda x, y: torch.cat([x, y]),
+        (torch.randn(3, 4), torch.randn(2, 4)),
+        dynamic_shapes={"x": {0: dimension}, "y": None},
     )
     assert dimensions(trip) == [["rows", 4], [2, 4], ["rows + 2", 4]]
     trip.check(torch.randn(3, 4), torch.randn(2, 4))
@@ -179,9 +181,7 @@ def test_ints_and_none_are_no_inputs_unless_dynamic() -> None:
 
 
 def test_a_dynamic_int_is_an_input() -> None:
-    trip = travel(
-        lambda x, n: x.repeat(n) + n, (torch.randn(3), 4), dynamic_shapes={"x": None, "n": Dim.DYNAMIC}
-    )
+    trip = travel(lambda x, n: x.repeat(n) + n, (torch.randn(3), 4), dynamic_shapes={"x": None, "n": Dim.DYNAMIC})
     (_, n) = trip.proto.graph.input
     assert (n.name, n.type.tensor_type.elem_type, len(n.type.tensor_type.shape.dim)) == ("n", 7, 0)
     trip.check(torch.randn(3), 2)

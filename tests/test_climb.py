@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from onnxscript import opset18, opset20, opset21
-from roundtrip import Function, PickyEngine, catalog, travel
+from roundtrip import PickyEngine, catalog, travel
 from torch import Tensor, nn
 
 import opbridge
@@ -117,7 +117,11 @@ def test_no_rung_left_names_every_operator_and_its_place() -> None:
             return x.relu() + x.sin()
 
     with pytest.raises(UnsupportedOperatorError) as caught:
-        travel(Model(), (torch.randn(4),), engines=[PickyEngine("Relu", "Sin", "Max", "Where", "Clip", "Greater", "Less", "LessOrEqual")])
+        travel(
+            Model(),
+            (torch.randn(4),),
+            engines=[PickyEngine("Relu", "Sin", "Max", "Where", "Clip", "Greater", "Less", "LessOrEqual")],
+        )
     message = caught.value.message
     assert "ways to the engine" in message or "no way to the engine" in message
     assert "it is on the list of this test" in message
@@ -136,7 +140,9 @@ def test_every_missing_operator_is_named_at_once() -> None:
         travel(Model(), (torch.rand(3),))
     message = caught.value.message
     start = Model.forward.__code__.co_firstlineno
-    assert re.search(rf"aten::special_airy_ai: .* \(at .*test_climb.py:{start + 1}, .*test_climb.py:{start + 2}\)", message)
+    assert re.search(
+        rf"aten::special_airy_ai: .* \(at .*test_climb.py:{start + 1}, .*test_climb.py:{start + 2}\)", message
+    )
     assert re.search(rf"aten::special_bessel_j0: .*test_climb.py:{start + 2}", message)
     assert "aten::linalg_eig" in message
     assert {"aten::special_airy_ai.default", "aten::special_bessel_j0.default"} <= set(caught.value.targets)
@@ -161,6 +167,7 @@ def test_a_translation_that_raises_with_nothing_else_names_the_operator() -> Non
     specs = [OpSpec("aten::special_airy_ai", "translate", raising, source="my.py:7")]
     with pytest.raises(TranslationError) as caught:
         travel(torch.special.airy_ai, (torch.randn(4),), specs=specs)
+    assert "aten::special_airy_ai" in caught.value.message
     assert "aten::special_airy_ai" in caught.value.message
     assert "this mapping was never finished" in caught.value.message
 
@@ -223,7 +230,7 @@ def test_an_in_place_operator_is_planned_as_its_functional_form() -> None:
 
 
 def test_planning_does_not_change_the_program() -> None:
-    captured = capture(Function(lambda x: torch.hypot(x, x)), (torch.randn(4),))
+    captured = capture(lambda x: torch.hypot(x, x), (torch.randn(4),))
     before = str(captured.program.graph)
     planned = plan(captured.program, catalog())
     assert str(captured.program.graph) == before
@@ -234,13 +241,26 @@ def test_planning_does_not_change_the_program() -> None:
 
 
 def test_the_file_holds_no_path_and_nothing_of_torchs_bookkeeping() -> None:
-    trip = travel(lambda x: torch.cond(x.sum() > 0, lambda x: geluish(x), lambda x: x.sin(), (x,)), (torch.randn(4),))
+    def model(x: Tensor) -> Tensor:
+        y = torch.hypot(x, x).exp()
+        return torch.cond(y.sum() > 0, lambda x: geluish(x), lambda x: x.sin(), (y,))
+
+    trip = travel(model, (torch.randn(4),))
     data = trip.proto.SerializeToString()
     for word in (b"pkg.torch", b"test_climb.py", b"/site-packages", str(Path(__file__).parent).encode(), b"pytorch"):
         assert word not in data, word
     assert trip.proto.producer_name == "opbridge"
     sources = trip.climbed.translated.sources
-    assert any("test_climb.py:" in place for place in sources.values())
+    (exp,) = [node.name for node in trip.proto.graph.node if node.op_type == "Exp"]
+    assert sources[exp].endswith(line_of(model))
+    assert trip.climbed.translated.targets[exp] == "aten::exp.default"
+
+
+def test_node_names_are_unique_in_the_whole_model() -> None:
+    """Sources, and what an engine refuses, are told by them."""
+    trip = travel(lambda x: geluish(x) + 2 * nn.functional.gelu(x) - geluish(x[None])[0], (torch.randn(4),))
+    names = [node.name for body in (trip.proto.graph, *trip.proto.functions) for node in body.node]
+    assert len(set(names)) == len(names)
 
 
 def test_the_same_model_gives_the_same_file() -> None:

@@ -25,7 +25,9 @@ def twice_plus(a: Tensor, b: Tensor) -> Tensor:
 
 
 @opbridge.operator("test_operator::scaled")
-def scaled(x: Tensor, factor: float = 2.0, power: int = 1, mode: str = "plain", shifts: Optional[list[int]] = None) -> Tensor:  # noqa: UP045, E501
+def scaled(
+    x: Tensor, factor: float = 2.0, power: int = 1, mode: str = "plain", shifts: list[int] | None = None
+) -> Tensor:
     """Return factor x^power, negated in mode "negative", plus the sum of the shifts."""
     y = factor * x**power
     y = -y if mode == "negative" else y
@@ -162,9 +164,7 @@ def test_overloads_compute_the_same(variants: Trip) -> None:
 
 
 def test_older_ir_versions_get_mangled_names() -> None:
-    trip = travel(
-        lambda x, y: (scaled(x), scaled(y)), (torch.randn(3, 4), torch.randn(2, 3, 4)), ir_version=9
-    )
+    trip = travel(lambda x, y: (scaled(x), scaled(y)), (torch.randn(3, 4), torch.randn(2, 3, 4)), ir_version=9)
     assert trip.proto.ir_version == 9
     assert sorted(overloads(trip)) == [("scaled__float32_2d", ""), ("scaled__float32_3d", "")]
     assert sorted(custom_nodes(trip)) == ["test_operator::scaled__float32_2d", "test_operator::scaled__float32_3d"]
@@ -371,7 +371,7 @@ def test_a_malformed_target(target: str) -> None:
 
 
 def test_a_function_without_annotations() -> None:
-    def bare(x, y):  # noqa: ANN001, ANN202
+    def bare(x, y):
         return x + y
 
     with pytest.raises(InputError, match="torch can't read the function's signature") as caught:
@@ -467,9 +467,7 @@ def test_a_fake_that_disagrees(tmp_path: Path, dynamic: object) -> None:
 
 
 def test_a_fake_that_disagrees_in_the_type_and_inside_a_branch() -> None:
-    program = torch.export.export(
-        torch.nn.Sequential(), (torch.randn(3),)
-    )
+    program = torch.export.export(torch.nn.Sequential(), (torch.randn(3),))
     check_fakes(program)
 
     class Model(torch.nn.Module):

@@ -135,9 +135,7 @@ def test_the_original_comes_back_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), rewritten("plain", lambda original, x: x / 0):
         plain(1)
     assert plain.__code__ is code
-    with pytest.raises(InputError), rewriting(
-        [spec(f"{__name__}.plain", print), spec(f"{__name__}.absent", print)]
-    ):
+    with pytest.raises(InputError), rewriting([spec(f"{__name__}.plain", print), spec(f"{__name__}.absent", print)]):
         pass
     assert plain.__code__ is code
 
@@ -226,7 +224,9 @@ def test_what_can_not_be_captured_is_rewritten() -> None:
 
 def test_a_torch_function_is_rewritten_while_capturing() -> None:
     def by_slices(original, x, shifts, dims):
-        return torch.cat([x.narrow(dims, x.shape[dims] - shifts, shifts), x.narrow(dims, 0, x.shape[dims] - shifts)], dims)
+        return torch.cat(
+            [x.narrow(dims, x.shape[dims] - shifts, shifts), x.narrow(dims, 0, x.shape[dims] - shifts)], dims
+        )
 
     trip = travel(lambda x: torch.roll(x, 1, 0), (torch.randn(4),), specs=[spec("torch.roll", by_slices)])
     assert trip.captured.rewrites == ("torch.roll",)

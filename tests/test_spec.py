@@ -20,7 +20,9 @@ def _nothing_stays_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opbridge.spec._declared", [])
 
 
-@pytest.mark.parametrize("decorator", [opbridge.decomposition, opbridge.translation, opbridge.fake_for, opbridge.body_for])
+@pytest.mark.parametrize(
+    "decorator", [opbridge.decomposition, opbridge.translation, opbridge.fake_for, opbridge.body_for]
+)
 @pytest.mark.parametrize("target", ["hypot", "aten.hypot", "aten::hy pot", "aten::add.Tensor.extra", "::hypot", ""])
 def test_a_malformed_target(decorator: Callable[..., Any], target: str) -> None:
     with pytest.raises(InputError, match="a target is written 'namespace::name' or") as caught:

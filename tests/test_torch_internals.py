@@ -1,5 +1,6 @@
 """Every internal of torch that opbridge reads, so that a release that moves one fails here first."""
 
+import importlib
 import threading
 
 import pytest
@@ -7,6 +8,10 @@ import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from opbridge import torch_internals
+from opbridge.capture import capture
+from opbridge.catalog import Catalog
+from opbridge.plan import plan
+from opbridge.translate import translate
 
 
 def test_the_mappings_of_torch_are_found_with_their_opsets():
@@ -80,3 +85,103 @@ def test_torch_has_its_own_reader_back_after_an_error_and_after_two_threads_at_o
     leave.set()
     thread.join(30)
     assert vars(ONNXRegistry)["from_torchlib"] is own
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch.onnx._internal._lazy_import", "onnxscript_apis"),
+        ("torch.onnx._internal.exporter._torchlib._torchlib_registry", "get_torchlib_ops"),
+        ("torch._decomp", "decomposition_table"),
+        ("torch.fx.experimental._config", "patch"),
+        ("torch._subclasses.fake_tensor", "FakeTensorMode"),
+        ("torch.fx.experimental.symbolic_shapes", "ShapeEnv.ignore_fresh_unbacked_symbols"),
+        ("torch.onnx._internal.exporter._registration", "ONNXRegistry.from_torchlib"),
+    ],
+)
+def test_every_internal_is_where_it_was(module, name):
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        assert hasattr(found, part), f"torch {torch.__version__} has moved {module}.{name}; see torch_internals.py"
+        found = getattr(found, part)
+
+
+class ResNetLike(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        y = torch.nn.functional.hardswish(self.norm(self.conv(x)))
+        return torch.nn.functional.adaptive_avg_pool2d(y + x.mean(1, keepdim=True), 1).flatten(1)
+
+
+class Attention(torch.nn.Module):
+    def forward(self, x):
+        y = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        return torch.nn.functional.group_norm(torch.nn.functional.gelu(y), 2)
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(4, 5, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+MODELS = {
+    "resnet": (ResNetLike(), (2, 3, 8, 8), {"x": {0: torch.export.Dim("batch")}}),
+    "attention": (Attention(), (2, 2, 6, 4), {"x": {0: torch.export.Dim("batch")}}),
+    "lstm": (Recurrent(), (2, 6, 4), None),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_plan_decomposes_as_torch_onnx_does(name):
+    """One pass instead of torch.onnx's own, without opbridge's catalog: the operators must be the same."""
+    from torch.onnx._internal.exporter import _core
+
+    model, size, shapes = MODELS[name]
+    captured = capture(model.eval(), (torch.randn(size),), dynamic_shapes=shapes)
+    planned = plan(captured.program, Catalog((), ()))
+    theirs = captured.program
+    with torch_internals.decomposing(captured.program):
+        registry = ONNXRegistry.from_torchlib(opset_version=planned.opset)
+        theirs = _core._prepare_exported_program_for_export(theirs, registry=registry)
+    prepared = _core._prepare_exported_program_for_export(planned.program, registry=registry)
+
+    def targets(program):
+        return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+
+    assert targets(prepared) == targets(theirs)
+
+
+def test_a_program_takes_the_sizes_that_its_guards_allow():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x + 1 if x.shape[0] % 2 == 0 else x - 1
+
+    program = torch.export.export(Model(), (torch.randn(4, 3),), dynamic_shapes={"x": {0: torch.export.Dim.AUTO}})
+    module = program.module()
+    sizes = [2, 3, 4, 5, 8]
+    assert [torch_internals.takes(module, (torch.empty(size, 3),)) for size in sizes] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert not torch_internals.takes(module, (torch.empty(4, 7),))
+
+
+def test_sizes_that_a_shape_function_invents_again_are_forgotten():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.nonzero() * 2
+
+    captured = capture(Model(), (torch.randn(4, 3),))
+    for _ in range(2):
+        planned = plan(captured.program, Catalog((), ()))
+        assert translate(planned).model.graph.outputs

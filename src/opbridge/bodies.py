@@ -85,7 +85,7 @@ def _capture(calls: Sequence[CustomCall], any_size: bool) -> torch.export.Export
     groups = tuple(tuple(_example(value) for value in call.examples) for call in calls)
     shapes = tuple(tuple(_dimensions(value, any_size and call.any_size) for value in call.examples) for call in calls)
     try:
-        with torch.no_grad():
+        with torch_internals.exclusively, torch.no_grad():
             return torch.export.export(_SideBySide(calls), groups, dynamic_shapes=(shapes,), strict=False)
     except OpbridgeError:
         raise
@@ -190,7 +190,8 @@ def cut_into_functions(model: ir.Model, bodies: Bodies) -> list[ir.Function]:
 
 
 def _function(graph: ir.Graph, call: CustomCall, opset_imports: Any) -> ir.Function:
-    for value in list(graph.initializers.values()):
+    # They come in no particular order.
+    for value in sorted(graph.initializers.values(), key=lambda value: str(value.name)):
         constant = ir.Node(
             "", "Constant", [], [ir.AttrTensor("value", value.const_value)], name=f"constant_{value.name}"
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import inspect
 import re
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,8 +116,24 @@ class _Function(torch.nn.Module):
     def __init__(self, function: Any) -> None:
         super().__init__()
         self.function = function
-        # The inputs and dynamic_shapes go by the function's own parameters.
-        self.forward = function
+        self.forward = _named_forward(function)
+
+
+def _named_forward(function: Any) -> Any:
+    """The function under the name ``forward``: torch notes the source lines of frames of that name only."""
+    if isinstance(function, types.FunctionType):
+        code = function.__code__.replace(co_name="forward")
+        named = types.FunctionType(code, function.__globals__, "forward", function.__defaults__, function.__closure__)
+        named.__kwdefaults__ = function.__kwdefaults__
+        return named
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    # The inputs and dynamic_shapes go by the function's own parameters; one written in C may have none to show.
+    with contextlib.suppress(ValueError):
+        forward.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return forward
 
 
 def _as_module(model: Any) -> torch.nn.Module:

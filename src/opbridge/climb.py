@@ -13,6 +13,7 @@ from opbridge.adapt import Adaptation, adapt
 from opbridge.catalog import Catalog
 from opbridge.custom_node import custom_node
 from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.refusals import describe_operator
 from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.plan import Plan, plan
 from opbridge.probe import probe
@@ -192,12 +193,14 @@ class _State:
         for engine, refusal in refusals:
             if refusal.operator.startswith(f"{_PLACEHOLDER}::"):
                 continue
-            key = translated.targets.get(refusal.node, "")
-            places = (translated.sources[refusal.node],) if refusal.node in translated.sources else ()
+            node = _refused_node(models[engine.name], refusal)
+            name = str(node.name) if node is not None else refusal.node
+            key = translated.targets.get(name, "")
+            places = (translated.sources[name],) if name in translated.sources else ()
             found = Break(key or refusal.operator, "kernel", refusal.reason, places, engine.name, refusal.operator)
             self._note(found)
             mapping = planned.mapping_of(key) if key else ""
-            newer = self._newer_opset(engine, refusal, planned.opset, models[engine.name])
+            newer = self._newer_opset(engine, node, planned.opset, models[engine.name])
             if newer is not None:
                 self.raised[key or refusal.operator] = newer
                 again = True
@@ -211,9 +214,8 @@ class _State:
         self._lost = {found.target for found in lost}
         return again
 
-    def _newer_opset(self, engine: Engine, refusal: Refusal, opset: int, model: ir.Model) -> int | None:
+    def _newer_opset(self, engine: Engine, node: ir.Node | None, opset: int, model: ir.Model) -> int | None:
         """The lowest newer opset at which the engine takes the node, if there is one."""
-        node = next((node for node in all_nodes(model) if node.name == refusal.node), None)
         if node is None or node.domain:
             return None
         versions = range(opset + 1, self._newest_opset + 1)
@@ -231,6 +233,19 @@ class _State:
         """Every broken link met; mended is one whose operator found another rung."""
         left = self._unmapped | self._lost
         return tuple(dataclasses.replace(found, mended=found.target not in left) for found in self._breaks.values())
+
+
+def _refused_node(model: ir.Model, refusal: Refusal) -> ir.Node | None:
+    """The node that is to blame: where an engine refuses a call, that is one in the body."""
+    node = next((node for node in all_nodes(model) if node.name == refusal.node), None)
+    waiting = [node] if node is not None else []
+    while waiting:
+        found = waiting.pop(0)
+        if describe_operator(found.domain, found.op_type) == refusal.operator:
+            return found
+        function = model.functions.get(found.op_identifier())
+        waiting.extend(function.all_nodes() if function is not None else ())
+    return node
 
 
 _PLACEHOLDER = "opbridge.missing"

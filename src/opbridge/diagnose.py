@@ -138,8 +138,10 @@ def _not_captured(error: CaptureError, versions: Mapping[str, str], seconds: flo
 
 def _links(step: Step, climbed: Climbed) -> OperatorLinks:
     left = {(display_name(item.target), item.link) for item in climbed.breaks if not item.mended}
-    mapping = step.rung != "missing" and (step.target, "mapping") not in left
-    return OperatorLinks(step, True, mapping, (step.target, "kernel") not in left if mapping else None)
+    kernel = (step.target, "kernel") not in left
+    # An operator whose kernels are all refused has no rung left either, but something does map it.
+    mapping = (step.rung != "missing" or not kernel) and (step.target, "mapping") not in left
+    return OperatorLinks(step, True, mapping, kernel if mapping else None)
 
 
 def list_findings(captured: Captured, climbed: Climbed, versions: Mapping[str, str]) -> list[Finding]:
@@ -185,6 +187,9 @@ def _finding_of(item: Break, climbed: Climbed, versions: Mapping[str, str]) -> F
         )
     else:
         made = findings.by_code("unmapped-operator").finding(
-            target, count=step.count if step else 1, rung=rung, sources=item.sources
+            target,
+            count=step.count if step else 1,
+            rung=rung,
+            sources=step.sources if step and step.sources else item.sources,
         )
     return dataclasses.replace(made, mended=item.mended, severity="info" if item.mended else "error")

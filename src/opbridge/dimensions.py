@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -80,17 +79,12 @@ def _declared(
                 yield name, value.shape[axis], dimension
 
 
-def _flat_specs(dynamic_shapes: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> list[Any]:
-    """One specification per flattened example input. Torch groups them as ``forward``'s parameters do."""
-    bound = inspect.signature(module.forward).bind(*args, **kwargs)
-    kinds = bound.signature.parameters
-    values: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        values.update(value if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+def _flat_specs(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> list[Any]:
+    """One specification per flattened example input."""
     if isinstance(dynamic_shapes, Mapping):
-        pairs = [(dynamic_shapes.get(name), value) for name, value in values.items()]
+        pairs = [(dynamic_shapes.get(name), value) for name, value in arguments.items()]
     else:
-        pairs = list(zip(dynamic_shapes, values.values(), strict=False))
+        pairs = list(zip(dynamic_shapes, arguments.values(), strict=False))
     return [item for spec, value in pairs for item in _walk(spec, value)]
 
 

@@ -22,7 +22,8 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-from opbridge.targets import functional_target
+from opbridge.checks import CHECKS
+from opbridge.targets import functional_target, target_key
 
 __all__ = ["distinct_operators"]
 
@@ -140,9 +141,11 @@ def _argument(node: torch.fx.Node) -> Any:
 
 
 def _signature(node: torch.fx.Node) -> Any:
-    """What makes two calls the same operator; None for bookkeeping that takes no tensor and gives none."""
+    """What makes two calls the same operator; None for a check, which no engine makes."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return node
+    if target_key(node.target) in CHECKS:
+        return None
 
     def kind(value: Any) -> Any:
         if isinstance(value, torch.fx.Node):

@@ -73,6 +73,9 @@ def frozen_copy(program: torch.export.ExportedProgram) -> torch.export.ExportedP
     Layouts that were chosen while a tensor required a gradient are not assumed: each ``view`` becomes a ``reshape``.
     """
     graph = copy.deepcopy(program.graph)
+    for node, original in zip(graph.nodes, program.graph.nodes, strict=True):
+        # A copied graph avoids the names of Python's builtins, such as "input"; the signature has the original ones.
+        node.name = original.name
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
         node.target = torch.ops.aten.reshape.default
     for node in graph.find_nodes(op="placeholder"):

@@ -7,11 +7,13 @@ ONNX function that carries it into an engine.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from opbridge.errors import CaptureError, InputError
+from opbridge.kernels.torch_adapter import detach
 from opbridge.spec import _TARGET, LOWEST_OPSET, OpSpec, Sample, declare, replaces
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class Operator:
         Needed where the operator's function can't run on fake tensors: it calls C++ or NumPy, or reads a tensor's
         contents. The function takes the operator's arguments and returns empty tensors of the right shapes and dtypes.
         """
-        self._definition.register_fake(function)
+        self._definition.register_fake(_contiguous(function))
         return function
 
     def set_body(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +116,7 @@ def _define(target: str, function: Callable[..., Any]) -> Any:
     import torch
 
     try:
-        definition = torch.library.custom_op(target, function, mutates_args=())
+        schema = torch.library.infer_schema(function, mutates_args=())
     except ValueError as error:
         raise InputError(
             f"@operator({target!r}) at {_source(function)}: torch can't read the function's signature: "
@@ -122,8 +124,26 @@ def _define(target: str, function: Callable[..., Any]) -> Any:
             fix="annotate every parameter and the result: torch.Tensor, Optional[torch.Tensor], int, float, bool, str, "
             "list[int], list[torch.Tensor]; several results as tuple[torch.Tensor, torch.Tensor].",
         ) from error
-    definition.register_fake(function)
+    computed = _contiguous(function)
+    definition = torch.library.custom_op(target, computed, mutates_args=(), schema=schema)
+    definition.register_fake(computed)
     return definition
+
+
+def _contiguous(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with contiguous results.
+
+    A kernel's are; were the Python function's strides others, a compiled graph would read the kernel's results wrongly.
+    """
+
+    @functools.wraps(function)
+    def computed(*args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        result = function(*args, **kwargs)
+        return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, result)
+
+    return computed
 
 
 _operators: dict[str, Operator] = {}
@@ -165,6 +185,7 @@ def operator(
             )
         if earlier is None:
             _refuse_foreign(target, function)
+        detach(target)
         declared = _operators[target] = Operator(target, function, samples)
         declare(OpSpec(target, "function", declared, LOWEST_OPSET, samples, "", declared.source))
         return declared

@@ -8,6 +8,8 @@
   torch.onnx uses as well.
 * ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: the settings under which
   torch.onnx captures and decomposes a model, so that opbridge's one decomposition gives the same graph.
+* ``ShapeEnv.ignore_fresh_unbacked_symbols``: torch.onnx runs the shape functions of operators with sizes that depend on
+  the data, and leaves their new sizes pending.
 * ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors that are sizes only. (Its public
   stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
@@ -23,6 +25,7 @@ import itertools
 import math
 import operator
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -31,7 +34,16 @@ import torch
 from opbridge.spec import LOWEST_OPSET
 from opbridge.targets import target_key
 
-__all__ = ["capturing", "decomposing", "decomposition_table", "mapped_targets", "reusing_registry"]
+__all__ = [
+    "capturing",
+    "decomposing",
+    "decomposition_table",
+    "exclusively",
+    "mapped_targets",
+    "reusing_registry",
+    "takes",
+    "translating",
+]
 
 
 @functools.cache
@@ -109,6 +121,10 @@ def _strategies() -> Any:
     return _capture_strategies
 
 
+exclusively = threading.RLock()
+"""Held while torch works on a graph: its settings, and its notes of the current node, are those of the process."""
+
+
 @contextlib.contextmanager
 def _settings(dynamic: Any) -> Iterator[None]:
     from torch.fx.experimental import _config
@@ -116,7 +132,7 @@ def _settings(dynamic: Any) -> Iterator[None]:
     strategies = _strategies()
     recurrent = getattr(strategies, "patch_dynamic_shape_rnn_decompositions", None)
     recurrent = recurrent or strategies._patch_dynamic_shape_rnn_decompositions
-    with _config.patch(backed_size_oblivious=True), recurrent(dynamic):  # type: ignore[attr-defined]
+    with exclusively, _config.patch(backed_size_oblivious=True), recurrent(dynamic):  # type: ignore[attr-defined]
         yield
 
 
@@ -129,10 +145,13 @@ def _from_torchlib() -> Any:
 
 
 @functools.cache
-def _registry(opset_version: int, with_torchvision: bool) -> Any:
+def _registry(opset_version: int, libraries: tuple[str, ...]) -> Any:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     return _from_torchlib().__func__(ONNXRegistry, opset_version=opset_version)
+
+
+_LIBRARIES = ("torchvision", "torch.ao.quantization.fx._decomposed")
 
 
 @contextlib.contextmanager
@@ -149,8 +168,9 @@ def reusing_registry() -> Iterator[None]:
         return
 
     def copied(opset_version: int = LOWEST_OPSET) -> Any:
-        # The operators of torchvision have mappings from the moment on that it is imported.
-        registry = copy.copy(_registry(opset_version, "torchvision" in sys.modules))
+        # The operators of these have mappings from the moment on that they are imported.
+        libraries = tuple(name for name in _LIBRARIES if name in sys.modules)
+        registry = copy.copy(_registry(opset_version, libraries))
         registry.functions = {target: list(metas) for target, metas in registry.functions.items()}
         return registry
 
@@ -160,6 +180,21 @@ def reusing_registry() -> Iterator[None]:
     finally:
         # Whichever of two threads ends first, it is torch's own that comes back.
         ONNXRegistry.from_torchlib = own  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def translating(program: torch.export.ExportedProgram) -> Iterator[None]:
+    """The settings under which torch.onnx may run the shape functions of ``program`` again.
+
+    Torch would ask in vain, at the next decomposition, where the sizes went that they made anew.
+    """
+    modes = (getattr(node.meta.get("val"), "fake_mode", None) for node in program.graph.nodes)
+    environment = next((mode.shape_env for mode in modes if mode is not None), None)
+    with (
+        exclusively,
+        environment.ignore_fresh_unbacked_symbols() if environment is not None else contextlib.nullcontext(),
+    ):
+        yield
 
 
 def takes(module: torch.nn.Module, args: tuple[Any, ...]) -> bool:

@@ -67,6 +67,10 @@ def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int =
     if captured is not None:
         _rename(model, captured)
     common_passes.NameFixPass()(model)
+    for function in model.functions.values():
+        for node in function.all_nodes():
+            # The name of a node is what its source and its operator are found by, here and in what an engine refuses.
+            node.name = f"{'.'.join(filter(None, (function.name, function.overload)))}/{node.name}"
     sources, targets = _provenance(model)
     _strip(model)
     return Translated(model, sources, targets)
@@ -100,7 +104,11 @@ def _functions(plan: Plan, opset: int) -> list[ir.Function]:
 
 def _export(plan: Plan, opset: int) -> ir.Model:
     try:
-        with silenced(), torch_internals.reusing_registry():
+        with (
+            silenced(),
+            torch_internals.reusing_registry(),
+            torch_internals.translating(plan.program),
+        ):
             program = torch.onnx.export(
                 plan.program,
                 (),

@@ -1,0 +1,147 @@
+// Shape inference while ONNX Runtime builds its graph, as far as it can be done without guessing.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "adapter/attributes.h"
+#include "adapter/c_api.h"
+#include "opbridge/abi.h"
+#include "opbridge/tensor.h"
+
+namespace opbridge::onnxruntime {
+
+// Whether shapes can be inferred for this operator at all. The context names neither absent inputs (older versions crash on
+// them) nor how many outputs a node has, and hands out no tensor attributes.
+inline bool can_infer_shapes(const opbridge_operator& op) {
+  for (int32_t i = 0; i < op.input_count; ++i)
+    if (op.inputs[i].flags & OPBRIDGE_OPTIONAL) return false;
+  for (int32_t i = 0; i < op.output_count; ++i)
+    if (op.outputs[i].flags != 0) return false;
+  for (int32_t i = 0; i < op.attribute_count; ++i)
+    if (op.attributes[i].kind == OPBRIDGE_KIND_STRINGS || op.attributes[i].kind == OPBRIDGE_KIND_TENSOR) return false;
+  return true;
+}
+
+class ShapeInference {
+ public:
+  ShapeInference(const OrtApi* api, const OrtShapeInferContext* context, const opbridge_operator& op)
+      : api_(api), context_(context), op_(op) {}
+
+  // Sets the sizes of the outputs, all or none. Without them, the model's own value_info holds.
+  void run() {
+    if (!read_inputs()) return;
+    const Attributes attributes = read_attributes();
+    const opbridge_variant* variant =
+        opbridge_find_variant(&op_, inputs_.data(), static_cast<int32_t>(inputs_.size()));
+    if (variant == nullptr) return;
+    const size_t count = static_cast<size_t>(op_.output_count);
+    std::vector<int64_t> sizes(count * OPBRIDGE_MAX_RANK);
+    std::vector<opbridge_tensor> outputs;
+    for (size_t i = 0; i < count; ++i)
+      outputs.push_back(
+          {nullptr, &sizes[i * OPBRIDGE_MAX_RANK], nullptr, 0, opbridge_argument_dtype(&op_.outputs[i], variant)});
+    opbridge_call call;
+    call.op = &op_;
+    call.inputs = inputs_.data();
+    call.outputs = outputs.data();
+    call.attributes = attributes.values.data();
+    call.host = nullptr;
+    call.host_data = nullptr;
+    call.input_count = static_cast<int32_t>(inputs_.size());
+    call.output_count = op_.output_count;
+    // What is wrong here is wrong in the run too, and is reported there.
+    if (op_.shape(&call) != 0) return;
+    for (const opbridge_tensor& output : outputs)
+      for (int32_t axis = 0; axis < output.rank; ++axis)
+        if (output.sizes[axis] < 0) return;
+    for (size_t i = 0; i < count; ++i) set_output(i, outputs[i]);
+  }
+
+ private:
+  // Returns false if any size is not known. Rank 0 counts as unknown: that is how an input of unknown rank arrives.
+  bool read_inputs() {
+    size_t count = 0;
+    check(api_, ShapeInferContext_GetInputCount(api_, context_, &count));
+    sizes_.resize(count * OPBRIDGE_MAX_RANK);
+    for (size_t i = 0; i < count; ++i) {
+      OrtTensorTypeAndShapeInfo* info = nullptr;
+      check(api_, ShapeInferContext_GetInputTypeShape(api_, context_, i, &info));
+      size_t rank = 0;
+      int dtype = 0;
+      check(api_, GetDimensionsCount(api_, info, &rank));
+      if (rank == 0 || rank > OPBRIDGE_MAX_RANK) return false;
+      int64_t* sizes = &sizes_[i * OPBRIDGE_MAX_RANK];
+      check(api_, GetDimensions(api_, info, sizes, rank));
+      for (size_t axis = 0; axis < rank; ++axis)
+        if (sizes[axis] < 0) return false;
+      check(api_, GetTensorElementType(api_, info, &dtype));
+      inputs_.push_back({nullptr, sizes, nullptr, static_cast<int32_t>(rank), dtype});
+    }
+    return static_cast<int32_t>(count) >= op_.input_count;
+  }
+
+  Attributes read_attributes() const {
+    Attributes result;
+    for (int32_t i = 0; i < op_.attribute_count; ++i) {
+      const OrtOpAttr* attribute = nullptr;
+      const char* name = op_.attributes[i].name;
+      if (succeeded(api_, ShapeInferContext_GetAttribute(api_, context_, name, &attribute)) && attribute != nullptr)
+        read(op_.attributes[i].kind, attribute, result);
+      else
+        result.set_default(op_, op_.attributes[i]);
+    }
+    return result;
+  }
+
+  // A null pointer asks for the size, by a status that is an error: the size did not fit.
+  template <class T>
+  std::vector<T> read_list(const OrtOpAttr* attribute, int type) const {
+    size_t bytes = 0;
+    succeeded(api_, ReadOpAttr(api_, attribute, type, nullptr, 0, &bytes));
+    std::vector<T> values(bytes / sizeof(T));
+    if (!values.empty()) check(api_, ReadOpAttr(api_, attribute, type, values.data(), bytes, &bytes));
+    return values;
+  }
+
+  void read(int32_t kind, const OrtOpAttr* attribute, Attributes& result) const {
+    constexpr int type_int = 1, type_ints = 2, type_float = 3, type_floats = 4, type_string = 5;
+    switch (kind) {
+      case OPBRIDGE_KIND_INT: return result.set_ints(read_one<int64_t>(attribute, type_int), kind);
+      case OPBRIDGE_KIND_INTS: return result.set_ints(read_list<int64_t>(attribute, type_ints), kind);
+      case OPBRIDGE_KIND_FLOAT: return result.set_floats(read_one<float>(attribute, type_float), kind);
+      case OPBRIDGE_KIND_FLOATS: return result.set_floats(read_list<float>(attribute, type_floats), kind);
+      default: {
+        const std::vector<char> text = read_list<char>(attribute, type_string);
+        result.set_string(std::string(text.begin(), text.end()));
+      }
+    }
+  }
+
+  template <class T>
+  std::vector<T> read_one(const OrtOpAttr* attribute, int type) const {
+    std::vector<T> value(1);
+    size_t bytes = 0;
+    check(api_, ReadOpAttr(api_, attribute, type, value.data(), sizeof(T), &bytes));
+    return value;
+  }
+
+  void set_output(size_t index, const opbridge_tensor& output) const {
+    OrtTensorTypeAndShapeInfo* info = nullptr;
+    check(api_, CreateTensorTypeAndShapeInfo(api_, &info));
+    OrtStatus* status = SetTensorElementType(api_, info, output.dtype);
+    if (status == nullptr) status = SetDimensions(api_, info, output.sizes, static_cast<size_t>(output.rank));
+    if (status == nullptr) status = ShapeInferContext_SetOutputTypeShape(api_, context_, index, info);
+    ReleaseTensorTypeAndShapeInfo(api_, info);
+    check(api_, status);
+  }
+
+  const OrtApi* api_;
+  const OrtShapeInferContext* context_;
+  const opbridge_operator& op_;
+  std::vector<int64_t> sizes_;
+  std::vector<opbridge_tensor> inputs_;
+};
+
+}  // namespace opbridge::onnxruntime
