@@ -263,6 +263,7 @@ def test_verify(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     args, kwargs = calls[0]
     assert args == ("b",)
     assert [case["x"].tolist() for case in kwargs.pop("inputs")] == [[1, 1], [0, 0]]
+    assert callable(kwargs.pop("progress"))
     assert kwargs == {
         "reference": "net.py:model", "engines": None, "seed": None, "rtol": 1e-3, "atol": None, "ops": ("mine",),
     }  # fmt: skip
@@ -745,6 +746,6 @@ def test_progress_is_on_stderr_and_silenced_by_q(
     monkeypatch.setattr("opbridge.cli._progress._PATIENCE", 0.0)
     replace("verify", lambda *_, **__: print("noise") or result(VERIFICATION, passed=True))
     ran = run("verify", "b", "--json")
-    assert set(ran.err.splitlines()) == {"verifying b ..."}
+    assert set(ran.err.splitlines()) == {"reading b ..."}
     assert ran.data == VERIFICATION
     assert run("verify", "b", "-q").err == ""

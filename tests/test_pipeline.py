@@ -313,3 +313,14 @@ def test_threads_do_not_disturb_each_other(folder: Path) -> None:
     assert not torch.fx.experimental._config.backed_size_oblivious
     alone = opbridge.export(models[0], (torch.randn(3, 4),), path="alone", dynamic_shapes=({0: "rows"},), verify=False)
     assert files_of(alone.path)["model.onnx"] == files_of(folder / "out0")["model.onnx"]
+
+
+def test_the_order_of_a_process_sets_leaves_no_trace(tmp_path: Path) -> None:
+    """onnxscript keeps the variables of a loop in a set, whose order changes with the hash seed of the process."""
+    root = Path(__file__).parents[1]
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-m", "opbridge", "export", "examples/detector_head.py:model", "--no-verify", "-q"]
+        subprocess.run([*command, "-o", str(tmp_path / seed)], cwd=root, env=environment, check=True)
+    for name in ("model.onnx", "bundle.json"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()

@@ -15,6 +15,7 @@ from torch import Tensor
 import opbridge
 from opbridge.errors import InputError
 from opbridge.kernels import torch_adapter
+from opbridge.kernels.compiler import build
 from opbridge.operator import Operator
 
 NAMESPACE = "test_torch_kernel"
@@ -104,7 +105,7 @@ OPERATORS = [twice_plus, attributes, largest, masked, total, positives, careless
 
 @pytest.fixture(scope="module")
 def library() -> Path:
-    return compile_kernel(Path(__file__).parent / "kernels" / "torch_cases.h")
+    return build([Path(__file__).parent / "kernels" / "torch_cases.h"])
 
 
 @pytest.fixture(scope="module")

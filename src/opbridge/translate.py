@@ -15,6 +15,7 @@ from opbridge.bodies import cut_into_functions, name_overloads
 from opbridge.capture import Captured
 from opbridge.custom_ops import CustomCall
 from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.plan import Plan
 from opbridge.silence import silenced
 from opbridge.sources import source_of_node, source_of_stack_trace
@@ -66,6 +67,7 @@ def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int =
     model.ir_version = ir_version
     if captured is not None:
         _rename(model, captured)
+    CanonicalLoopsPass()(model)
     common_passes.NameFixPass()(model)
     for function in model.functions.values():
         for node in function.all_nodes():

@@ -7,17 +7,19 @@ everything else: other devices, other types, gradients (it is differentiated), s
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 from pathlib import Path
 
-from opbridge.errors import InputError
+from opbridge.errors import BuildError, InputError
+from opbridge.kernels.compiler import HEADERS, build
+from opbridge.kernels.toolchain import find_compiler
 
-__all__ = ["attach", "detach"]
+__all__ = ["attach", "build_adapter", "detach"]
 
 _ERROR_SIZE = 4096
 _lock = threading.RLock()
 _attached: dict[str, int] = {}
-_loaded: list[ctypes.CDLL] = []
 
 
 def attach(operator_name: str, library_path: Path, kernel_operator: str | None = None) -> None:
@@ -41,9 +43,7 @@ def attach(operator_name: str, library_path: Path, kernel_operator: str | None =
     problem = ctypes.create_string_buffer(_ERROR_SIZE)
     with _lock:
         detach(operator_name)
-        attachment = adapter.opbridge_torch_attach(
-            operator_name.encode(), table, kernel.encode(), problem, _ERROR_SIZE
-        )
+        attachment = adapter.opbridge_torch_attach(operator_name.encode(), table, kernel.encode(), problem, _ERROR_SIZE)
         if attachment is None:
             raise InputError(
                 f"The kernel {kernel} of {library_path.name} can't serve the torch operator {operator_name}: "
@@ -54,6 +54,12 @@ def attach(operator_name: str, library_path: Path, kernel_operator: str | None =
         _attached[operator_name] = attachment
 
 
+def _table(path):
+    library = ctypes.CDLL(str(path))
+    library.opbridge_get_library.restype = ctypes.c_void_p
+    return library.opbridge_get_library()
+
+
 def detach(operator_name: str) -> None:
     """Give the torch operator back to its Python function; nothing if no kernel is attached."""
     with _lock:
@@ -62,21 +68,52 @@ def detach(operator_name: str) -> None:
             _adapter().opbridge_torch_detach(attachment)
 
 
-def _table(path):
-    library = ctypes.CDLL(str(path)); _loaded.append(library)
-    library.opbridge_get_library.restype = ctypes.c_void_p
-    return library.opbridge_get_library()
+@functools.cache
+def _adapter() -> ctypes.CDLL:
+    """The adapter for the torch of this process, compiled if it is not in the cache."""
+    adapter = ctypes.CDLL(str(build_adapter()))
+    adapter.opbridge_torch_attach.restype = ctypes.c_void_p
+    adapter.opbridge_torch_attach.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+    ]
+    adapter.opbridge_torch_detach.restype = None
+    adapter.opbridge_torch_detach.argtypes = [ctypes.c_void_p]
+    return adapter
 
 
-def _adapter():
-    import torch, subprocess
-    if not hasattr(_adapter, "x"):
-        p = torch.__path__[0]; here = str(Path(__file__).parent)
-        so = "/tmp/k2/adapter_%s.so" % torch.__version__
-        subprocess.check_call(["g++","-std=c++20","-O2","-fPIC","-shared","-fvisibility=hidden",here+"/torch_adapter.cc","-I",here,"-isystem",p+"/include","-isystem",p+"/include/torch/csrc/api/include","-L"+p+"/lib","-lc10","-ltorch_cpu","-o",so])
-        a = _adapter.x = ctypes.CDLL(so)
-        a.opbridge_torch_attach.restype=ctypes.c_void_p
-        a.opbridge_torch_attach.argtypes=[ctypes.c_char_p,ctypes.c_void_p,ctypes.c_char_p,ctypes.c_char_p,ctypes.c_size_t]
-        a.opbridge_torch_detach.restype=None
-        a.opbridge_torch_detach.argtypes=[ctypes.c_void_p]
-    return _adapter.x
+def build_adapter(*, sanitize: bool = False) -> Path:
+    """Compile the adapter against the installed torch, once per version of torch.
+
+    Args:
+        sanitize: See :func:`opbridge.kernels.compiler.build`.
+
+    Raises:
+        BuildError: There is no compiler, or the adapter does not compile.
+    """
+    import torch
+
+    root = Path(torch.__file__).parent
+    find_compiler()
+    try:
+        return build(
+            [HEADERS / "torch_adapter.cc"],
+            sanitize=sanitize,
+            extra_compile_flags=[
+                "-std=c++20",
+                f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+                # Torch's headers are not hashed, so its version has to be among the flags.
+                f'-DOPBRIDGE_TORCH_VERSION="{torch.__version__}"',
+                *(f"-isystem{root / folder}" for folder in ("include", "include/torch/csrc/api/include")),
+            ],
+            extra_link_flags=[f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}", "-ltorch_cpu", "-lc10"],
+        )
+    except BuildError as error:
+        raise BuildError(
+            f"PyTorch's adapter for kernels does not compile against torch {torch.__version__}:\n{error.message}",
+            fix="use a newer compiler (it must know C++20), or leave the operator to its Python function in PyTorch.",
+            details=error.details,
+        ) from error

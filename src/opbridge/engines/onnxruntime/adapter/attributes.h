@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "adapter/c_api.h"
+#include "c_api.h"
 #include "opbridge/abi.h"
 #include "opbridge/tensor.h"
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "adapter/attributes.h"
-#include "adapter/c_api.h"
+#include "attributes.h"
+#include "c_api.h"
 #include "opbridge/abi.h"
 #include "opbridge/tensor.h"
 

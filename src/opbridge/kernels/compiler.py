@@ -1,0 +1,169 @@
+"""Compile kernels: once per content, into a cache that several processes share.
+
+Every source file becomes an object file of its own, named by a hash of all that goes into it, so that an engine's
+adapter is compiled once for all kernels. Files appear in the cache whole, by rename.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from opbridge.errors import BuildError
+from opbridge.kernels.cache import cache_folder, made_once
+from opbridge.kernels.compiler_errors import error_lines
+from opbridge.kernels.sources import include_folders, source_files
+from opbridge.kernels.toolchain import Compiler, find_compiler
+
+__all__ = ["HEADERS", "build", "compile_flags", "link_flags"]
+
+HEADERS = Path(__file__).parent
+"""The folder of opbridge.h, to be given to a compiler with -I."""
+
+
+def build(
+    sources: Sequence[Path],
+    *,
+    adapters: Sequence[Path] = (),
+    native: bool = False,
+    sanitize: bool = False,
+    includes: Sequence[Path] = (),
+    extra_compile_flags: Sequence[str] = (),
+    extra_link_flags: Sequence[str] = (),
+) -> Path:
+    """Compile kernels, and engines' adapters with them, into one shared library.
+
+    Args:
+        sources: The kernels' files, headers or ``.cc``.
+        adapters: Engines' adapters, such as ``opbridge.engines.onnxruntime.adapter_source()``.
+        native: Use all instructions of this machine's processor; the library may then not run on another.
+        sanitize: For AddressSanitizer and UndefinedBehaviorSanitizer, whose runtime the process must preload.
+        includes: Further folders to find included files in.
+        extra_compile_flags: What an adapter needs to compile.
+        extra_link_flags: What an adapter is linked with.
+
+    Returns:
+        The library in the cache: the same file for the same contents, flags and compiler.
+
+    Raises:
+        BuildError: A source is missing or does not compile, a header-only dependency is missing, or there is no
+            compiler.
+    """
+    files = [*sources, *adapters]
+    for file in files:
+        if not file.is_file():
+            raise BuildError(f"There is no kernel source at {str(file)!r}.", fix="check the path.")
+    compiler = find_compiler()
+    folders = [*includes, *include_folders(files)]
+    flags = [*compile_flags(native=native, sanitize=sanitize), *extra_compile_flags]
+    linking = [*link_flags(sanitize=sanitize), *extra_link_flags]
+    keys = {file: _key(compiler, flags, folders, file) for file in files}
+    key = _hash([*keys.values(), compiler.version, *linking])
+    folder = cache_folder()
+
+    def link(target: Path) -> None:
+        def compiled(file: Path) -> str:
+            return str(_object(compiler, flags, folders, file, keys[file], folder))
+
+        with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            objects = list(pool.map(compiled, files))
+        _run([*compiler.command, *objects, *linking, "-o", str(target)], compiler, sources)
+
+    return made_once(folder / f"{sources[0].stem if sources else 'kernels'}-{key[:32]}{_suffix()}", link)
+
+
+def compile_flags(*, native: bool = False, sanitize: bool = False) -> list[str]:
+    """The compiler's flags for kernels.
+
+    Args:
+        native: See :func:`build`.
+        sanitize: See :func:`build`.
+    """
+    # Neither errno nor floating-point traps are looked at; without them more loops are vectorised, with equal results.
+    flags = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math"]
+    if sanitize:
+        return [*flags, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", *_NO_RECOVERY]
+    # An assert in a dependency would end the process.
+    flags += ["-O3", "-DNDEBUG"]
+    return [*flags, "-march=native"] if native else flags
+
+
+_NO_RECOVERY = ["-fno-sanitize-recover=all"]
+
+
+def link_flags(*, sanitize: bool = False) -> list[str]:
+    """The flags that link kernels into a library.
+
+    Args:
+        sanitize: See :func:`build`.
+    """
+    if sys.platform == "darwin":
+        return ["-shared", "-fvisibility=hidden", *(["-fsanitize=address,undefined"] if sanitize else [])]
+    if sys.platform == "win32":
+        return ["-shared"]
+    # Two libraries of kernels in one process each keep to their own functions.
+    flags = ["-shared", "-Wl,-Bsymbolic"]
+    return [*flags, "-fsanitize=address,undefined"] if sanitize else [*flags, "-Wl,-z,defs"]
+
+
+def _suffix() -> str:
+    return {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+
+
+def _hash(parts: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
+
+
+def _key(compiler: Compiler, flags: Sequence[str], folders: Sequence[Path], file: Path) -> str:
+    """The hash of all that an object file is made of: contents, not paths, so that a moved project stays compiled."""
+    contents = [
+        f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        for path in source_files([file], [*folders, HEADERS])
+    ]
+    return _hash([compiler.version, *flags, *map(str, folders), *contents])
+
+
+def _object(
+    compiler: Compiler, flags: Sequence[str], folders: Sequence[Path], file: Path, key: str, cache: Path
+) -> Path:
+    def compile_file(target: Path) -> None:
+        paths = [f"-I{folder}" for folder in (HEADERS, *folders)]
+        command = [*compiler.command, *flags, *paths, "-c", "-x", "c++", str(file.absolute()), "-o", str(target)]
+        _run(command, compiler, [file])
+
+    return made_once(cache / "objects" / f"{file.stem}-{key[:32]}.o", compile_file)
+
+
+def _run(command: Sequence[str], compiler: Compiler, sources: Sequence[Path]) -> None:
+    # Messages in other languages can't be read.
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        with tempfile.TemporaryFile() as output:
+            code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+    except OSError as error:
+        raise BuildError(
+            f"The compiler {compiler.command[0]} can't be started: {error.strerror}.",
+            fix="name a working C++ compiler in the environment variable CXX.",
+        ) from error
+    if code == 0:
+        return
+    names = ", ".join(source.name for source in sources)
+    lines = error_lines(text, HEADERS)
+    if not lines:
+        ended = f"was ended by signal {-code}" if code < 0 else f"exited with {code} and no error line"
+        lines = [f"the compiler {compiler.command[0]} {ended}"]
+    raise BuildError(
+        "\n".join([f"{names} does not compile:", *(f"  {line}" for line in lines)]),
+        fix="correct these lines; opbridge.h explains what a kernel is made of.",
+        details=f"{shlex.join(command)}\n{text}",
+    )

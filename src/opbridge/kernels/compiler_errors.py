@@ -1,0 +1,76 @@
+"""What a compiler says, cut down to the lines that the author of a kernel has to read."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+__all__ = ["error_lines"]
+
+_MOST_LINES = 10
+_LOCATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)?\s*(?P<rest>.*)$")
+_ERROR = re.compile(r"^(?:fatal )?error: (?P<text>.*)$")
+_LINKER = re.compile(
+    r"undefined (?:reference|symbol)|multiple definition|duplicate symbol|cannot find -l|not found for"
+)
+_LINKER_PLACE = re.compile(r"^.*?(?=undefined|multiple|duplicate|cannot|library)")
+_SYSTEM = ("/usr/", "/opt/", "/Library/", "/Applications/")
+# How GCC and clang say where in the user's file an error in a header comes from.
+_ORIGIN = re.compile(r"required from|in expansion of macro|in instantiation of|instantiated from|requested here")
+
+
+def error_lines(output: str, headers: Path) -> list[str]:
+    """The errors in a compiler's or linker's output as ``file:line: text``, each once, ten at most.
+
+    An error inside opbridge's own or the system's headers is given the place in the author's file that led there.
+
+    Args:
+        output: All that the compiler printed.
+        headers: The folder of opbridge's headers.
+    """
+    lines = output.splitlines()
+    errors: dict[str, None] = {}
+    for index, line in enumerate(lines):
+        located = _LOCATED.match(line)
+        error = _ERROR.match(located["rest"]) if located else None
+        if located and error:
+            file, number = located["file"], located["line"]
+            if not _is_authors(file, headers):
+                file, number = _origin(lines, index, headers) or (file, number)
+            errors[f"{_short(file)}:{number}: {error['text']}"] = None
+        elif _LINKER.search(line):
+            errors[_LINKER_PLACE.sub("", line, count=1).strip()] = None
+    found = list(errors)
+    more = len(found) - _MOST_LINES
+    return found if more <= 0 else [*found[:_MOST_LINES], f"and {more} more"]
+
+
+def _origin(lines: list[str], index: int, headers: Path) -> tuple[str, str] | None:
+    """The author's place for the error in line ``index``: in the notes behind it, or in the lines that lead to it."""
+    behind = []
+    for line in lines[index + 1 :]:
+        if (located := _LOCATED.match(line)) and _ERROR.match(located["rest"]):
+            break
+        behind.append(line)
+    before = []
+    for line in reversed(lines[:index]):
+        if (located := _LOCATED.match(line)) and _ERROR.match(located["rest"]):
+            break
+        before.append(line)
+    for line in [*behind, *before]:
+        located = _LOCATED.match(line)
+        if located and _ORIGIN.search(located["rest"]) and _is_authors(located["file"], headers):
+            return located["file"], located["line"]
+    return None
+
+
+def _is_authors(file: str, headers: Path) -> bool:
+    path = Path(file)
+    return not path.is_relative_to(headers) and not str(path).startswith(_SYSTEM)
+
+
+def _short(file: str) -> str:
+    """Relative to the working directory where the file lies under it."""
+    path = Path(file)
+    return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file

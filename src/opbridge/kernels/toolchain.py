@@ -1,0 +1,77 @@
+"""Find a C++ compiler."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+from opbridge.errors import BuildError
+
+__all__ = ["Compiler", "find_compiler"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler that understands GCC's options.
+
+    Attributes:
+        command: How it is called.
+        version: What it says of itself: name, version and target.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+
+def find_compiler() -> Compiler:
+    """The compiler that the environment variable ``CXX`` names, otherwise g++, clang++ or c++ from the path.
+
+    Raises:
+        BuildError: There is none, or it does not start.
+    """
+    given = shlex.split(os.environ.get("CXX", ""))
+    if given:
+        if shutil.which(given[0]) is None:
+            raise BuildError(
+                f"The environment variable CXX names the compiler {given[0]!r}, which is not there.",
+                fix="correct CXX, or unset it to use g++ or clang++ from the path.",
+            )
+        return _described(tuple(given))
+    for name in ("g++", "clang++", "c++"):
+        found = shutil.which(name)
+        if found is not None:
+            return _described((found,))
+    raise BuildError(
+        "A kernel needs a C++ compiler, and there is no g++ or clang++ on the path.", fix=_how_to_install()
+    )
+
+
+def _how_to_install() -> str:
+    if sys.platform == "win32":
+        return "install one: 'conda install -c conda-forge gxx' or MSYS2's g++; or name one in CXX."
+    return (
+        "install one: 'apt install g++' on Debian and Ubuntu, 'xcode-select --install' or 'brew install gcc' on macOS, "
+        "'conda install -c conda-forge cxx-compiler' anywhere; or name one in the environment variable CXX."
+    )
+
+
+@functools.cache
+def _described(command: tuple[str, ...]) -> Compiler:
+    try:
+        answers = [
+            subprocess.run([*command, option], capture_output=True, text=True, check=True).stdout
+            for option in ("--version", "-dumpmachine")
+        ]
+    except (OSError, subprocess.CalledProcessError) as error:
+        details = getattr(error, "stderr", None) or str(error)
+        raise BuildError(
+            f"The compiler {shlex.join(command)} does not say its version: it is broken, or no g++ or clang++.",
+            fix="name a working g++ or clang++ in the environment variable CXX.",
+            details=details,
+        ) from error
+    return Compiler(command, f"{answers[0].splitlines()[0]} {answers[1].strip()}")
