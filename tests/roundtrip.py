@@ -125,5 +125,5 @@ class PickyEngine(Engine):
             return Refusal(node.name or "", f"ai.onnx::{node.op_type}", "it is on the list of this test")
         return self._engine.supports(node, opset_imports)
 
-    def load(self, path: Any, *, threads: Any = None, providers: Any = None) -> Any:
-        return self._engine.load(path, threads=threads, providers=providers)
+    def load(self, path: Any, *, threads: Any = None, providers: Any = None, libraries: Any = ()) -> Any:
+        return self._engine.load(path, threads=threads, providers=providers, libraries=libraries)

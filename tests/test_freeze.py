@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import opbridge
 from opbridge.capture import capture
 from opbridge.errors import CaptureError
-from opbridge.freeze import frozen, without_gradients
+from opbridge.graph.freeze import frozen, without_gradients
 
 
 class Mixed(nn.Module):

@@ -46,7 +46,7 @@ class ENGINE(Engine):
     newest_opset = 20
     def supports(self, node, opset_imports):
         return None
-    def load(self, path, *, threads=None, providers=None):
+    def load(self, path, *, threads=None, providers=None, libraries=()):
         script = Path(path).read_text()
         if script.startswith("#load"):
             exec(script)

@@ -15,7 +15,7 @@ import torch
 from roundtrip import travel
 
 from opbridge.errors import InputError
-from opbridge.rewriting import rewriting
+from opbridge.graph.rewriting import rewriting
 from opbridge.spec import OpSpec
 
 

@@ -1,8 +1,7 @@
-"""A kernel as the CPU implementation of a PyTorch operator: the same results as the Python function, and all its rights."""
+"""A kernel as the CPU implementation of a PyTorch operator: it returns what the operator's Python function returns."""
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 import opbridge
-from opbridge.errors import InputError
+from opbridge.errors import BuildError, InputError
 from opbridge.kernels import torch_adapter
 from opbridge.kernels.compiler import build
 from opbridge.operator import Operator
@@ -97,6 +96,8 @@ def pieces(x: Tensor) -> Tensor:
 @opbridge.operator("test_torch_kernel::refuses_negative")
 def refuses_negative(x: Tensor) -> Tensor:
     ran("refuses_negative", x)
+    if x.dtype == torch.float64:
+        raise ValueError("the function refuses float64")
     return x.clone()
 
 
@@ -139,7 +140,9 @@ def check(declared: Operator, *args: Any, served_by: str = "kernel", **tolerance
 def test_types_and_sizes(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     a, b = torch.randn(sizes).to(dtype), torch.randn(sizes).to(dtype)
     # The kernel rounds once, PyTorch after each operation.
-    rounding = {} if dtype == torch.float32 else {"rtol": 4 * torch.finfo(dtype).eps, "atol": 4 * torch.finfo(dtype).eps}
+    rounding = (
+        {} if dtype == torch.float32 else {"rtol": 4 * torch.finfo(dtype).eps, "atol": 4 * torch.finfo(dtype).eps}
+    )
     check(twice_plus, a, b, **rounding)
     check(twice_plus, a, b, 0.5, **rounding)
 
@@ -390,6 +393,11 @@ def test_an_error_in_a_thread_of_the_kernel() -> None:
     check(refuses_negative, torch.ones(3))
 
 
+def test_an_error_of_the_function() -> None:
+    with pytest.raises(ValueError, match=r"^the function refuses float64$"):
+        refuses_negative(torch.ones(3).double())
+
+
 def test_an_error_of_the_shape_function() -> None:
     with pytest.raises(RuntimeError, match=r"^test_torch_kernel::twice_plus: .*\(2,\).*\(3,\)"):
         twice_plus(torch.ones(2), torch.ones(3))
@@ -402,6 +410,7 @@ def test_an_error_of_the_shape_function() -> None:
     [
         ("sizes", "the kernel asks for the sizes [1, 3] of output 'y', but its shape function gives [-1, 2]"),
         ("rank", "the kernel asks for the sizes [1] of output 'y', but its shape function gives [-1, 2]"),
+        ("twice", "the kernel asks for output 'y', which is allocated already"),
         ("memory", "no memory for output 'y' of the sizes [1152921504606846976, 2]"),
         ("nothing", "the kernel did not allocate output 'y'"),
     ],
@@ -458,7 +467,9 @@ def test_an_operator_of_somebody_else(library: Path) -> None:
     torch_adapter.attach("test_torch_kernel_foreign::twice_plus", library, "test_torch_kernel::twice_plus")
     call = torch.ops.test_torch_kernel_foreign.twice_plus
     torch.testing.assert_close(call(torch.ones(3), torch.ones(3)), torch.full((3,), 3.0))
-    with pytest.raises(RuntimeError, match=r"the kernel does not take Double of rank 1, Double of rank 1, Double"):
+    with pytest.raises(
+        RuntimeError, match=r"twice_plus: the kernel does not take float64 of rank 1, float64 of rank 1, Double$"
+    ):
         call(torch.ones(3).double(), torch.ones(3).double())
     torch_adapter.detach("test_torch_kernel_foreign::twice_plus")
 
@@ -467,15 +478,30 @@ def test_an_operator_of_somebody_else(library: Path) -> None:
     ("schema", "kernel", "text"),
     [
         ("(Tensor a, Tensor c) -> Tensor", "twice_plus", "the kernel has no argument 'c'"),
-        ("(Tensor a) -> Tensor", "twice_plus", "the kernel needs an input 'b', which the Python function does not have"),
-        ("(Tensor x) -> Tensor", "attributes", "the kernel needs an attribute 'factor', which the Python function does"),
+        (
+            "(Tensor a) -> Tensor",
+            "twice_plus",
+            "the kernel needs an input 'b', which the Python function does not have",
+        ),
+        (
+            "(Tensor x) -> Tensor",
+            "attributes",
+            "the kernel needs an attribute 'factor', which the Python function does",
+        ),
         ("(Tensor x, str factor) -> Tensor", "attributes", "argument 'factor' is str in Python, which the kernel's"),
         ("(Tensor x, float factor, int[] power) -> Tensor", "attributes", "argument 'power' is int[] in Python"),
-        ("(Tensor[] a, Tensor b) -> Tensor", "twice_plus", "argument 'a' is Tensor[] in Python, but a tensor in the kernel"),
+        (
+            "(Tensor[] a, Tensor b) -> Tensor",
+            "twice_plus",
+            "argument 'a' is Tensor[] in Python, but a tensor in the kernel",
+        ),
         ("(Tensor parts, float weight) -> Tensor", "total", "argument 'parts' is Tensor in Python, but any number of"),
         ("(Tensor x) -> Tensor", "largest", "the Python function returns 1 values, the kernel 2"),
-        ("(Tensor a, Tensor b) -> Tensor[]", "twice_plus", "the Python function returns a Tensor[]; kernels return tensors"),
-        ("(Tensor a, Tensor b) -> Tensor", "nowhere", "the library has no kernel of this name"),
+        (
+            "(Tensor a, Tensor b) -> Tensor[]",
+            "twice_plus",
+            "the Python function returns a Tensor[]; kernels return tensors",
+        ),
     ],
 )
 def test_a_kernel_that_does_not_fit(library: Path, schema: str, kernel: str, text: str) -> None:
@@ -489,6 +515,47 @@ def test_a_kernel_that_does_not_fit(library: Path, schema: str, kernel: str, tex
     fragment._destroy()
 
 
+def test_a_kernel_that_does_not_fit_leaves_the_earlier_one(library: Path) -> None:
+    with pytest.raises(InputError, match="can't serve"):
+        torch_adapter.attach("test_torch_kernel::twice_plus", library, "test_torch_kernel::largest")
+    check(twice_plus, torch.ones(3), torch.ones(3))
+
+
+def test_a_kernel_that_the_library_does_not_have(library: Path) -> None:
+    with pytest.raises(InputError, match="has no operator 'test_torch_kernel::absent'"):
+        torch_adapter.attach("test_torch_kernel::twice_plus", library, "test_torch_kernel::absent")
+    check(twice_plus, torch.ones(3), torch.ones(3))
+
+
 def test_an_operator_that_torch_does_not_have(library: Path) -> None:
     with pytest.raises(InputError, match="torch has no operator of this name"):
         torch_adapter.attach("test_torch_kernel::absent", library, "test_torch_kernel::twice_plus")
+
+
+def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("OPBRIDGE_CACHE", str(tmp_path))
+    with pytest.raises(BuildError, match="'no-such-compiler', which is not there") as caught:
+        torch_adapter.build_adapter()
+    assert "g++" in caught.value.fix
+
+
+def test_a_compiler_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "g++"
+    old.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in --version|-dumpmachine) echo old; exit 0;; esac\n'
+        "echo \"torch_adapter.cc:1:1: error: unrecognized option '-std=c++20'\" >&2\n"
+        "exit 1\n"
+    )
+    old.chmod(0o755)
+    monkeypatch.setenv("CXX", str(old))
+    monkeypatch.setenv("OPBRIDGE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(BuildError) as caught:
+        torch_adapter.build_adapter()
+    assert caught.value.message.startswith(
+        f"PyTorch's adapter for kernels does not compile against torch {torch.__version__}:"
+    )
+    assert "error: unrecognized" not in caught.value.message
+    assert "unrecognized option '-std=c++20'" in caught.value.message
+    assert "a newer compiler" in caught.value.fix

@@ -15,10 +15,10 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
 from opbridge import torch_internals
-from opbridge.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
 from opbridge.errors import InputError
-from opbridge.freeze import freeze_program, frozen, frozen_copy, without_gradients
-from opbridge.rewriting import rewriting
+from opbridge.graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
+from opbridge.graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
+from opbridge.graph.rewriting import rewriting
 from opbridge.silence import silenced
 from opbridge.spec import OpSpec
 

@@ -15,9 +15,9 @@ from opbridge.custom_node import custom_node
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_operator
 from opbridge.errors import TranslationError, UnsupportedOperatorError
+from opbridge.graph.targets import calls_in, display_name, target_key
 from opbridge.plan import Plan, plan
 from opbridge.probe import probe
-from opbridge.targets import calls_in, display_name, target_key
 from opbridge.translate import IR_VERSION, Translated, all_nodes, translate
 
 if TYPE_CHECKING:

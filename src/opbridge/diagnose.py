@@ -12,12 +12,12 @@ from opbridge.capture import Captured, capture
 from opbridge.capture_failures import CaptureFailure
 from opbridge.catalog import Catalog
 from opbridge.climb import Break, Climbed, climb
-from opbridge.distinct import distinct_operators
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
+from opbridge.graph.distinct import distinct_operators
+from opbridge.graph.targets import display_name
 from opbridge.steps import Step
-from opbridge.targets import display_name
 
 __all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model", "list_findings"]
 

@@ -40,6 +40,7 @@ class IsolatedSession(Session):
         providers: Likewise.
         timeout: The seconds that loading, and each run, may take; None waits for ever.
         memory_limit: The bytes of address space the child may use (not on Windows); None sets no limit.
+        libraries: See :meth:`Engine.load <opbridge.engines.base.Engine.load>`.
 
     Raises:
         InputError: The engine or an option is unknown, or the file is no model.
@@ -55,6 +56,7 @@ class IsolatedSession(Session):
         *,
         providers: Sequence[str] | None = None,
         memory_limit: int | None = None,
+        libraries: Sequence[Path | str] = (),
     ) -> None:
         if memory_limit is not None and sys.platform == "win32":
             raise InputError("A memory limit can't be set on Windows.", fix="leave memory_limit out.")
@@ -77,6 +79,7 @@ class IsolatedSession(Session):
             "threads": threads,
             "providers": None if providers is None else list(providers),
             "memory_limit": memory_limit,
+            "libraries": [str(Path(library).absolute()) for library in libraries],
         }
         try:
             answer, _ = self._ask("loading the model", request)

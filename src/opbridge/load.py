@@ -19,6 +19,7 @@ def load(
     *,
     threads: int | None = None,
     providers: Sequence[str] | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Session:
     """Load a bundle or an ``.onnx`` file in an inference engine, in this process.
 
@@ -29,6 +30,7 @@ def load(
         engine: An engine's name, as in ``opbridge.engines.names()``.
         threads: Threads per operator; the engine's default is one per core.
         providers: The engine's execution providers in order of preference; the default is its CPU.
+        libraries: Libraries of kernels, built with the engine's adapter.
 
     Returns:
         A session: ``.inputs``, ``.outputs``, ``.run({name: array}) -> {name: array}``, ``session(*arrays) -> tuple``.
@@ -51,4 +53,4 @@ def load(
             f"{engine} does not load ONNX files like {place.name!r}.",
             fix=f"export a bundle for it: opbridge export ENTRY -o FOLDER --engine {engine}",
         )
-    return chosen.load(place, threads=threads, providers=providers)
+    return chosen.load(place, threads=threads, providers=providers, libraries=[Path(library) for library in libraries])

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 
 from opbridge import torch_internals
-from opbridge.bodies import Bodies, capture_bodies
 from opbridge.catalog import Catalog
-from opbridge.checks import CHECKS, remove_checks
-from opbridge.custom_ops import CustomCall, keep_custom_nodes
 from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.graph.bodies import Bodies, capture_bodies
+from opbridge.graph.checks import CHECKS, remove_checks
+from opbridge.graph.custom_calls import CustomCall, keep_custom_nodes
+from opbridge.graph.targets import calls_in, display_name, target_key
 from opbridge.silence import silenced
 from opbridge.spec import LOWEST_OPSET, OpSpec
 from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
-from opbridge.targets import calls_in, display_name, target_key
 
 __all__ = ["Plan", "plan"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from opbridge.catalog import Catalog
+from opbridge.graph.targets import calls_in, display_name, functional_target, target_key
 from opbridge.sources import source_of_stack_trace
 from opbridge.spec import OpSpec
-from opbridge.targets import calls_in, display_name, functional_target, target_key
 
 __all__ = ["Missing", "Step", "Uses", "find_missing", "list_steps"]
 

@@ -31,8 +31,8 @@ from typing import Any
 
 import torch
 
+from opbridge.graph.targets import target_key
 from opbridge.spec import LOWEST_OPSET
-from opbridge.targets import target_key
 
 __all__ = [
     "capturing",

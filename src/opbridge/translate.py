@@ -11,15 +11,15 @@ import onnx_ir.passes.common as common_passes
 import torch
 
 from opbridge import torch_internals
-from opbridge.bodies import cut_into_functions, name_overloads
 from opbridge.capture import Captured
-from opbridge.custom_ops import CustomCall
 from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.graph.bodies import cut_into_functions, name_overloads
+from opbridge.graph.custom_calls import CustomCall
+from opbridge.graph.targets import target_key
 from opbridge.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.plan import Plan
 from opbridge.silence import silenced
 from opbridge.sources import source_of_node, source_of_stack_trace
-from opbridge.targets import target_key
 
 __all__ = ["Translated", "all_nodes", "translate"]
 

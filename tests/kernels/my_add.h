@@ -1,5 +1,6 @@
 #include "opbridge.h"
 
+// alpha * a + b, broadcast.
 template <class T>
 void my_add(opbridge::Call& call) {
   const auto alpha = static_cast<opbridge::compute_t<T>>(call.attribute_float("alpha"));
@@ -8,4 +9,4 @@ void my_add(opbridge::Call& call) {
 }
 
 OPBRIDGE_OPERATOR(my_add, opbridge::shape_of_broadcast, "mylib::my_add(T a, T b, float alpha=2.0) -> T sum",
-                  opbridge::types<float, double, opbridge::half, opbridge::bfloat16, int32_t, int64_t, uint8_t>)
+                  opbridge::types<float, double, opbridge::half, opbridge::bfloat16, int64_t, uint8_t>)

@@ -12,7 +12,7 @@ void twice_plus(opbridge::Call& call) {
       call, call.output<T>(0), [alpha](auto a, auto b) { return alpha * a + b; }, call.input<T>(0), call.input<T>(1));
 }
 
-// Every kind of attribute: factor x^power, negated in mode "negative", plus the sums of the shifts and weights, plus the
+// Every kind of attribute: factor x^power, negated in mode "negative", plus the sums of the shifts and weights and the
 // number of characters of the names.
 void attributes(opbridge::Call& call) {
   const auto power = static_cast<double>(call.attribute_int("power"));
@@ -93,6 +93,8 @@ void careless(opbridge::Call& call) {
   const auto mistake = call.attribute_string("mistake");
   if (mistake == "sizes") call.allocate_output<float>(0, opbridge::Sizes{1, 3});
   if (mistake == "rank") call.allocate_output<float>(0, opbridge::Sizes{1});
+  if (mistake == "twice")
+    for (int i = 0; i < 2; ++i) call.allocate_output<float>(0, opbridge::Sizes{1, 2});
   if (mistake == "memory") call.allocate_output<float>(0, opbridge::Sizes{int64_t{1} << 60, 2});
 }
 
@@ -130,21 +132,25 @@ void refuses_negative(opbridge::Call& call) {
 
 }  // namespace torch_cases
 
-OPBRIDGE_OPERATOR(torch_cases::twice_plus, opbridge::shape_of_broadcast, "test_torch_kernel::twice_plus(T a, T b, float alpha=2.0) -> T y",
+OPBRIDGE_OPERATOR(torch_cases::twice_plus, opbridge::shape_of_broadcast,
+                  "test_torch_kernel::twice_plus(T a, T b, float alpha=2.0) -> T y",
                   opbridge::types<float, opbridge::half, opbridge::bfloat16>)
 OPBRIDGE_OPERATOR(torch_cases::attributes, opbridge::shape_of_first,
-                  "test_torch_kernel::attributes(float32 x, float factor, int power=1, string mode='plain', int twice=0, "
-                  "int[] shifts=none, float[] weights=[0.5], string[] names=['ab', 'c']) -> float32 y")
-OPBRIDGE_OPERATOR(torch_cases::largest, torch_cases::shape_of_rows, "test_torch_kernel::largest(T x) -> (T values, int64 indices)",
+                  "test_torch_kernel::attributes(float32 x, float factor, int power=1, string mode='plain', "
+                  "int twice=0, int[] shifts=none, float[] weights=[0.5], string[] names=['ab', 'c']) -> float32 y")
+OPBRIDGE_OPERATOR(torch_cases::largest, torch_cases::shape_of_rows,
+                  "test_torch_kernel::largest(T x) -> (T values, int64 indices)",
                   opbridge::types<float, int32_t, double>)
 OPBRIDGE_OPERATOR(torch_cases::masked, opbridge::shape_of_first,
                   "test_torch_kernel::masked(float32 x, bool? mask, float32? bias) -> float32 y")
-OPBRIDGE_OPERATOR(torch_cases::total, opbridge::shape_of_first, "test_torch_kernel::total(T... parts, float weight) -> T y",
-                  opbridge::types<float, opbridge::half>)
-OPBRIDGE_OPERATOR(torch_cases::positives, torch_cases::shape_of_positives, "test_torch_kernel::positives(float32 x) -> float32 y")
+OPBRIDGE_OPERATOR(torch_cases::total, opbridge::shape_of_first,
+                  "test_torch_kernel::total(T... parts, float weight) -> T y", opbridge::types<float, opbridge::half>)
+OPBRIDGE_OPERATOR(torch_cases::positives, torch_cases::shape_of_positives,
+                  "test_torch_kernel::positives(float32 x) -> float32 y")
 OPBRIDGE_OPERATOR(torch_cases::careless, torch_cases::shape_of_positives,
                   "test_torch_kernel::careless(float32 x, string mistake) -> float32 y")
-OPBRIDGE_OPERATOR(torch_cases::padded, torch_cases::shape_of_padded, "test_torch_kernel::padded(float32 x, int64 amount) -> float32 y")
+OPBRIDGE_OPERATOR(torch_cases::padded, torch_cases::shape_of_padded,
+                  "test_torch_kernel::padded(float32 x, int64 amount) -> float32 y")
 OPBRIDGE_OPERATOR(torch_cases::pieces, opbridge::shape_of_first, "test_torch_kernel::pieces(int64 x) -> int64 y")
 OPBRIDGE_OPERATOR(torch_cases::refuses_negative, opbridge::shape_of_first,
                   "test_torch_kernel::refuses_negative(float32 x) -> float32 y")

@@ -147,9 +147,23 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def load(self, path: Path, *, threads: int | None = None, providers: Sequence[str] | None = None) -> Session:
+    def load(
+        self,
+        path: Path,
+        *,
+        threads: int | None = None,
+        providers: Sequence[str] | None = None,
+        libraries: Sequence[Path] = (),
+    ) -> Session:
         """Load a model file.
 
+        Args:
+            path: The model.
+            threads: Threads per operator; the engine's default is one per core.
+            providers: The engine's execution providers in order of preference.
+            libraries: Libraries of kernels, built with the engine's adapter.
+
         Raises:
+            InputError: A library is missing, no library, or for another platform.
             EngineError: The engine refuses the model; the message is the engine's.
         """

@@ -65,7 +65,12 @@ def _load(message: dict[str, Any]) -> Session:
 
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     engine = engines.get(message["engine"])
-    return engine.load(Path(message["path"]), threads=message["threads"], providers=message["providers"])
+    return engine.load(
+        Path(message["path"]),
+        threads=message["threads"],
+        providers=message["providers"],
+        libraries=[Path(library) for library in message["libraries"]],
+    )
 
 
 def _described(error: BaseException) -> dict[str, Any]:

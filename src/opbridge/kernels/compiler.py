@@ -21,7 +21,7 @@ from opbridge.errors import BuildError
 from opbridge.kernels.cache import cache_folder, made_once
 from opbridge.kernels.compiler_errors import error_lines
 from opbridge.kernels.sources import include_folders, source_files
-from opbridge.kernels.toolchain import Compiler, find_compiler
+from opbridge.kernels.toolchain import Compiler, find_compiler, native_instructions
 
 __all__ = ["HEADERS", "build", "compile_flags", "link_flags"]
 
@@ -65,7 +65,8 @@ def build(
     folders = [*includes, *include_folders(files)]
     flags = [*compile_flags(native=native, sanitize=sanitize), *extra_compile_flags]
     linking = [*link_flags(sanitize=sanitize), *extra_link_flags]
-    keys = {file: _key(compiler, flags, folders, file) for file in files}
+    machine = native_instructions(compiler) if native else ""
+    keys = {file: _key(compiler, [*flags, machine], folders, file) for file in files}
     key = _hash([*keys.values(), compiler.version, *linking])
     folder = cache_folder()
 

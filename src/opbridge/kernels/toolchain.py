@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import os
 import shlex
 import shutil
@@ -12,7 +13,7 @@ import sys
 
 from opbridge.errors import BuildError
 
-__all__ = ["Compiler", "find_compiler"]
+__all__ = ["Compiler", "find_compiler", "native_instructions"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,3 +76,17 @@ def _described(command: tuple[str, ...]) -> Compiler:
             details=details,
         ) from error
     return Compiler(command, f"{answers[0].splitlines()[0]} {answers[1].strip()}")
+
+
+@functools.cache
+def native_instructions(compiler: Compiler) -> str:
+    """What the compiler makes of this machine's processor: a library built for it may not run on another."""
+    command = [*compiler.command, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise BuildError(
+            f"The compiler {shlex.join(compiler.command)} can't build for this machine's own processor.",
+            fix="build without native=True.",
+            details=answer.stderr,
+        )
+    return hashlib.sha256(answer.stdout.encode()).hexdigest()

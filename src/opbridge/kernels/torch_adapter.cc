@@ -62,9 +62,8 @@ class CpuImplementation : public c10::OperatorKernel {
     std::string text;
     for (const IValue& value : torch::jit::last(stack, count)) {
       text += text.empty() ? "" : ", ";
-      text += value.isTensor() ? std::string(c10::toString(value.toTensor().scalar_type())) + " of rank " +
-                                     std::to_string(value.toTensor().dim())
-                               : value.tagKind();
+      if (value.isTensor()) text += opbridge_torch::describe(value.toTensor());
+      else text += value.tagKind();
     }
     return text;
   }
@@ -101,7 +100,7 @@ class AutogradShortcut : public c10::OperatorKernel {
 bool attribute_takes(int32_t kind, const std::string& type) {
   switch (kind) {
     case OPBRIDGE_KIND_INT: return type == "int" || type == "bool";
-    case OPBRIDGE_KIND_FLOAT: return type == "float" || type == "int" || type == "bool" || type == "Scalar" || type == "number";
+    case OPBRIDGE_KIND_FLOAT: return type == "float" || type == "int" || type == "bool" || type == "Scalar";
     case OPBRIDGE_KIND_STRING: return type == "str";
     case OPBRIDGE_KIND_INTS: return type == "int[]" || type == "bool[]";
     case OPBRIDGE_KIND_FLOATS: return type == "float[]" || type == "int[]" || type == "bool[]";
@@ -123,8 +122,9 @@ Destination place(const opbridge_operator& op, const c10::Argument& argument) {
   for (int32_t i = 0; i < op.input_count; ++i) {
     if (argument.name() != op.inputs[i].name) continue;
     const bool variadic = (op.inputs[i].flags & OPBRIDGE_VARIADIC) != 0;
-    TORCH_CHECK(type == (variadic ? "Tensor[]" : "Tensor") || (type == "int" && !variadic), "argument '", argument.name(),
-                "' is ", type, " in Python, but ", variadic ? "any number of tensors" : "a tensor", " in the kernel");
+    const bool fits = variadic ? type == "Tensor[]" : type == "Tensor" || type == "int";
+    TORCH_CHECK(fits, "argument '", argument.name(), "' is ", type, " in Python, but ",
+                variadic ? "any number of tensors" : "a tensor", " in the kernel");
     return {false, i};
   }
   for (int32_t i = 0; i < op.attribute_count; ++i) {
@@ -143,12 +143,14 @@ void check_complete(const Binding& binding) {
       if (to.attribute == attribute && to.index == index) return true;
     return false;
   };
-  for (int32_t i = 0; i < binding.op->input_count; ++i)
-    TORCH_CHECK(given(false, i) || binding.op->inputs[i].flags != 0, "the kernel needs an input '", binding.op->inputs[i].name,
-                "', which the Python function does not have");
-  for (int32_t i = 0; i < binding.op->attribute_count; ++i)
-    TORCH_CHECK(given(true, i) || !binding.op->attributes[i].required, "the kernel needs an attribute '",
-                binding.op->attributes[i].name, "', which the Python function does not have");
+  const auto need = [](bool fulfilled, const char* what, const char* name) {
+    TORCH_CHECK(fulfilled, "the kernel needs ", what, " '", name, "', which the Python function does not have");
+  };
+  const opbridge_operator& op = *binding.op;
+  for (int32_t i = 0; i < op.input_count; ++i)
+    need(given(false, i) || op.inputs[i].flags != 0, "an input", op.inputs[i].name);
+  for (int32_t i = 0; i < op.attribute_count; ++i)
+    need(given(true, i) || !op.attributes[i].required, "an attribute", op.attributes[i].name);
 }
 
 std::shared_ptr<const Binding> bind(const c10::OperatorHandle& handle, const opbridge_operator& op) {
@@ -163,8 +165,8 @@ std::shared_ptr<const Binding> bind(const c10::OperatorHandle& handle, const opb
   TORCH_CHECK(static_cast<int32_t>(schema.returns().size()) == op.output_count, "the Python function returns ",
               schema.returns().size(), " values, the kernel ", op.output_count);
   for (const c10::Argument& result : schema.returns())
-    TORCH_CHECK(result.type()->kind() == c10::TypeKind::TensorType, "the Python function returns a ", result.type()->str(),
-                "; kernels return tensors");
+    TORCH_CHECK(result.type()->kind() == c10::TypeKind::TensorType, "the Python function returns a ",
+                result.type()->str(), "; kernels return tensors");
   return binding;
 }
 
@@ -177,16 +179,19 @@ const opbridge_operator& find_kernel(const opbridge_library& library, const std:
 }
 
 template <class Implementation>
-void implement(torch::Library& library, const std::string& name, DispatchKey key, std::unique_ptr<Implementation> implementation) {
-  library.impl(name.c_str(), torch::dispatch(key, torch::CppFunction::makeFromBoxedFunctor(std::move(implementation))));
+void implement(torch::Library& library, const std::string& name, DispatchKey key, Implementation implementation) {
+  auto functor = std::make_unique<Implementation>(std::move(implementation));
+  library.impl(name.c_str(), torch::dispatch(key, torch::CppFunction::makeFromBoxedFunctor(std::move(functor))));
 }
 
 }  // namespace
 
-// Makes the library's kernel, "domain::name", the CPU implementation of the torch operator target. Returns what
-// opbridge_torch_detach takes, or NULL with a text in error.
+// Makes the library's kernel, "domain::name", the CPU implementation of the torch operator target, in place of the
+// previous one (NULL: there is none). Returns what opbridge_torch_detach takes, or NULL with a text in error; the previous
+// one then stays.
 extern "C" OPBRIDGE_EXPORT void* opbridge_torch_attach(
-    const char* target, const opbridge_library* kernels, const char* kernel, char* error, size_t error_size) noexcept {
+    const char* target, const opbridge_library* kernels, const char* kernel, void* previous, char* error,
+    size_t error_size) noexcept {
   try {
     const std::string qualified = target;
     const auto handle = c10::Dispatcher::singleton().findSchema({qualified, ""});
@@ -194,11 +199,12 @@ extern "C" OPBRIDGE_EXPORT void* opbridge_torch_attach(
     auto binding = bind(*handle, find_kernel(*kernels, kernel));
     const size_t colons = qualified.find("::");
     const std::string name = qualified.substr(colons + 2);
+    delete static_cast<torch::Library*>(previous);
     auto library = std::make_unique<torch::Library>(
         torch::Library::IMPL, qualified.substr(0, colons), std::nullopt, __FILE__, __LINE__);
-    implement(*library, name, DispatchKey::CPU, std::make_unique<CpuImplementation>(std::move(binding)));
+    implement(*library, name, DispatchKey::CPU, CpuImplementation(std::move(binding)));
     if (handle->hasKernelForDispatchKey(DispatchKey::Autograd))
-      implement(*library, name, DispatchKey::AutogradCPU, std::make_unique<AutogradShortcut>());
+      implement(*library, name, DispatchKey::AutogradCPU, AutogradShortcut());
     return library.release();
   } catch (const c10::Error& problem) {
     std::snprintf(error, error_size, "%s", problem.what_without_backtrace());

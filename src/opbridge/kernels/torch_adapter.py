@@ -13,6 +13,7 @@ from pathlib import Path
 
 from opbridge.errors import BuildError, InputError
 from opbridge.kernels.compiler import HEADERS, build
+from opbridge.kernels.library import KernelLibrary
 from opbridge.kernels.toolchain import find_compiler
 
 __all__ = ["attach", "build_adapter", "detach"]
@@ -38,26 +39,24 @@ def attach(operator_name: str, library_path: Path, kernel_operator: str | None =
         BuildError: There is no compiler, or the adapter does not compile.
     """
     kernel = kernel_operator or operator_name
-    table = _table(library_path)
+    library = KernelLibrary(library_path)
+    library.operator(kernel)
+    table = ctypes.CDLL(str(library.path.absolute())).opbridge_get_library
+    table.restype = ctypes.c_void_p
     adapter = _adapter()
     problem = ctypes.create_string_buffer(_ERROR_SIZE)
     with _lock:
-        detach(operator_name)
-        attachment = adapter.opbridge_torch_attach(operator_name.encode(), table, kernel.encode(), problem, _ERROR_SIZE)
+        attachment = adapter.opbridge_torch_attach(
+            operator_name.encode(), table(), kernel.encode(), _attached.get(operator_name), problem, _ERROR_SIZE
+        )
         if attachment is None:
             raise InputError(
                 f"The kernel {kernel} of {library_path.name} can't serve the torch operator {operator_name}: "
                 f"{problem.value.decode(errors='replace')}.",
-                fix="give the kernel's schema and the Python function the same arguments, in name and type, and the same "
-                "number of results.",
+                fix="give the kernel's schema and the Python function the same arguments, in name and type, and the "
+                "same number of results.",
             )
         _attached[operator_name] = attachment
-
-
-def _table(path):
-    library = ctypes.CDLL(str(path))
-    library.opbridge_get_library.restype = ctypes.c_void_p
-    return library.opbridge_get_library()
 
 
 def detach(operator_name: str) -> None:
@@ -77,6 +76,7 @@ def _adapter() -> ctypes.CDLL:
         ctypes.c_char_p,
         ctypes.c_void_p,
         ctypes.c_char_p,
+        ctypes.c_void_p,
         ctypes.c_char_p,
         ctypes.c_size_t,
     ]

@@ -1,5 +1,4 @@
-// One call of a kernel by PyTorch: the arguments of a torch operator as the kernel sees them, and what the kernel asks of
-// its host.
+// One call of a kernel by PyTorch: the torch operator's arguments as the kernel sees them, and what it asks of the host.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -55,6 +54,13 @@ inline c10::ScalarType scalar_type_of(int32_t dtype) {
     case OPBRIDGE_BFLOAT16: return c10::ScalarType::BFloat16;
     default: return c10::ScalarType::Undefined;
   }
+}
+
+// "float64 of rank 2", for messages.
+inline std::string describe(const at::Tensor& tensor) {
+  const int32_t dtype = dtype_of(tensor.scalar_type());
+  const char* name = dtype == OPBRIDGE_ABSENT ? c10::toString(tensor.scalar_type()) : opbridge_dtype_name(dtype);
+  return std::string(name) + " of rank " + std::to_string(tensor.dim());
 }
 
 // Where an argument of the torch operator goes.
@@ -185,7 +191,7 @@ class Invocation {
         take_strings(value.toListRef(), &to);
         return true;
       default:
-        return take_numbers(value.toListRef(), attribute.kind == OPBRIDGE_KIND_INTS ? OPBRIDGE_KIND_INT : OPBRIDGE_KIND_FLOAT, &to);
+        return take_numbers(value.toListRef(), attribute.kind == OPBRIDGE_KIND_INTS, &to);
     }
   }
 
@@ -196,7 +202,8 @@ class Invocation {
     return take_tensor(tensor, &tensors_.back());
   }
 
-  bool take_numbers(c10::ArrayRef<IValue> values, int32_t kind, opbridge_value* to) {
+  bool take_numbers(c10::ArrayRef<IValue> values, bool integers, opbridge_value* to) {
+    const int32_t kind = integers ? OPBRIDGE_KIND_INT : OPBRIDGE_KIND_FLOAT;
     number_lists_.emplace_back(values.size());
     for (size_t i = 0; i < values.size(); ++i)
       if (!take_number(values[i], kind, &number_lists_.back()[i])) return false;
@@ -257,14 +264,17 @@ class Invocation {
   static int32_t allocate_output(opbridge_call* call, int32_t index, int32_t rank, const int64_t* sizes) {
     auto& self = *static_cast<Invocation*>(call->host_data);
     try {
-      TORCH_CHECK(index >= 0 && index < call->output_count && rank >= 0 && rank <= OPBRIDGE_MAX_RANK, "the kernel asks for output ", index, " with ", rank, " dimensions");
+      TORCH_CHECK(index >= 0 && index < call->output_count && rank >= 0 && rank <= OPBRIDGE_MAX_RANK,
+                  "the kernel asks for output ", index, " with ", rank, " dimensions");
+      TORCH_CHECK(!self.results_[index].defined(), "the kernel asks for output '", self.op_.outputs[index].name,
+                  "', which is allocated already");
       const c10::IntArrayRef asked(sizes, rank);
       const c10::IntArrayRef told(self.sizes_[index].values, self.sizes_[index].rank);
       bool agrees = asked.size() == told.size();
       for (size_t axis = 0; agrees && axis < told.size(); ++axis)
         agrees = asked[axis] >= 0 && (told[axis] == OPBRIDGE_DATA_DEPENDENT || told[axis] == asked[axis]);
-      TORCH_CHECK(agrees, "the kernel asks for the sizes ", asked, " of output '",
-                  self.op_.outputs[index].name, "', but its shape function gives ", told);
+      TORCH_CHECK(agrees, "the kernel asks for the sizes ", asked, " of output '", self.op_.outputs[index].name,
+                  "', but its shape function gives ", told);
       self.allocate(index, asked);
       return 0;
     } catch (const std::exception& error) {
@@ -293,7 +303,8 @@ class Invocation {
       const auto& each = *static_cast<Piece*>(context);
       each.body(each.user, begin, end);
     };
-    if (torch_parallel_for(0, total, grain, run, &piece) != 0) static_cast<Invocation*>(call->host_data)->pool_failed_ = true;
+    if (torch_parallel_for(0, total, grain, run, &piece) != 0)
+      static_cast<Invocation*>(call->host_data)->pool_failed_ = true;
   }
 
   struct Sizes {

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opbridge.freeze import frozen
+from opbridge.graph.freeze import frozen
 
 __all__ = ["Eager"]
 

@@ -57,21 +57,29 @@ class OnnxRuntimeEngine(Engine):
         """
         return self._support.ask(node, opset_imports)
 
-    def load(self, path: Path, *, threads: int | None = None, providers: Sequence[str] | None = None) -> Session:
+    def load(
+        self,
+        path: Path,
+        *,
+        threads: int | None = None,
+        providers: Sequence[str] | None = None,
+        libraries: Sequence[Path] = (),
+    ) -> Session:
         """Load a model file.
 
         Args:
             path: An ONNX model; its external data is found beside it.
             threads: Threads per operator; the engine's default is one per core.
             providers: Execution providers in order of preference; the default is the CPU's alone.
+            libraries: Libraries of kernels, built with this engine's adapter. One domain is in one library.
 
         Raises:
-            InputError: The file is missing, truncated or no ONNX, or an option is wrong.
-            EngineError: The engine refuses the model; the message is the engine's.
+            InputError: The file is missing, truncated or no ONNX, or an option or a library is wrong.
+            EngineError: The engine refuses the model or a library; the message is the engine's.
         """
         from opbridge.engines.onnxruntime.session import load_session
 
-        return load_session(Path(path), threads=threads, providers=providers)
+        return load_session(Path(path), threads=threads, providers=providers, libraries=libraries)
 
 
 # A ModelProto without its opset_import: ir_version (field 1) 8, and a graph (field 7) that is one Identity from x to y.

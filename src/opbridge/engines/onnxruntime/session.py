@@ -17,6 +17,7 @@ from opbridge.engines.dtypes import is_native, numpy_dtype
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnxruntime import native
 from opbridge.errors import EngineError, InputError, OpbridgeError
+from opbridge.kernels.library import check_file
 
 __all__ = ["OnnxRuntimeSession", "load_session"]
 
@@ -50,7 +51,9 @@ _ONNX_NUMBERS = {
 }
 
 
-def load_session(path: Path, *, threads: int | None, providers: Sequence[str] | None) -> OnnxRuntimeSession:
+def load_session(
+    path: Path, *, threads: int | None, providers: Sequence[str] | None, libraries: Sequence[Path] = ()
+) -> OnnxRuntimeSession:
     """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` says."""
     onnxruntime = native.runtime()
     if threads is not None and threads < 1:
@@ -66,11 +69,26 @@ def load_session(path: Path, *, threads: int | None, providers: Sequence[str] | 
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
+    for library in libraries:
+        _register(options, Path(library))
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=chosen)
     except Exception as error:
         raise _load_error(path, error) from error
     return OnnxRuntimeSession(session)
+
+
+def _register(options: Any, library: Path) -> None:
+    check_file(library)
+    try:
+        options.register_custom_ops_library(str(library.absolute()))
+    except Exception as error:
+        raise EngineError(
+            f"ONNX Runtime {native.runtime().__version__} refuses the library {library.name!r}: "
+            f"{native.clean_message(error)}",
+            fix="build it with ONNX Runtime's adapter, for this machine.",
+            details=str(error),
+        ) from error
 
 
 def _checked_providers(providers: Sequence[str] | None, available: Sequence[str]) -> list[str]:

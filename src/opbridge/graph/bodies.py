@@ -14,8 +14,8 @@ import onnx_ir as ir
 import torch
 
 from opbridge import torch_internals
-from opbridge.custom_ops import CustomCall, Slot
 from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.graph.custom_calls import CustomCall, Slot
 
 __all__ = ["Bodies", "capture_bodies", "cut_into_functions"]
 

@@ -102,7 +102,7 @@ def _resolve(path: str) -> Any:
 
 
 def _trampoline(*args: Any, **kwargs: Any) -> Any:
-    from opbridge.rewriting import _replacements
+    from opbridge.graph.rewriting import _replacements
 
     return _replacements["KEY"](*args, **kwargs)
 

@@ -22,8 +22,8 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-from opbridge.checks import CHECKS
-from opbridge.targets import functional_target, target_key
+from opbridge.graph.checks import CHECKS
+from opbridge.graph.targets import functional_target, target_key
 
 __all__ = ["distinct_operators"]
 

@@ -1,0 +1,45 @@
+"""What platform a shared library is for, read from its first bytes, before the system's loader sees it."""
+
+from __future__ import annotations
+
+import platform
+import struct
+import sys
+from pathlib import Path
+
+__all__ = ["binary_platform", "own_platform"]
+
+_ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv64", 0x03: "x86", 0x28: "arm"}
+_MACHO_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
+_PE_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}
+
+
+def own_platform() -> str:
+    """The platform of this process, as libraries of kernels write it: "linux-x86_64"."""
+    system = {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform)
+    machine = platform.machine().lower()
+    return f"{system}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }"
+
+
+def binary_platform(path: Path) -> str | None:
+    """The platform of a shared library, as in ``own_platform()``; None for a file that is no shared library.
+
+    Raises:
+        OSError: The file can't be read.
+    """
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    if head[:4] == b"\x7fELF" and len(head) >= 20:
+        order = "<" if head[5] == 1 else ">"
+        kind, machine = struct.unpack_from(f"{order}HH", head, 16)
+        shared_object = 3
+        return f"linux-{_ELF_MACHINES.get(machine, hex(machine))}" if kind == shared_object else None
+    if head[:4] == b"\xcf\xfa\xed\xfe" and len(head) >= 8:
+        (machine,) = struct.unpack_from("<I", head, 4)
+        return f"macos-{_MACHO_MACHINES.get(machine, hex(machine))}"
+    if head[:2] == b"MZ" and len(head) >= 0x40:
+        (offset,) = struct.unpack_from("<I", head, 0x3C)
+        if head[offset : offset + 4] == b"PE\0\0" and len(head) >= offset + 6:
+            (machine,) = struct.unpack_from("<H", head, offset + 4)
+            return f"windows-{_PE_MACHINES.get(machine, hex(machine))}"
+    return None
