@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +19,7 @@ import opbridge
 from opbridge.errors import BuildError, InputError
 from opbridge.kernels import torch_adapter
 from opbridge.kernels.compiler import build
+from opbridge.kernels.toolchain import find_compiler
 from opbridge.operator import Operator
 
 NAMESPACE = "test_torch_kernel"
@@ -104,13 +109,19 @@ def refuses_negative(x: Tensor) -> Tensor:
 OPERATORS = [twice_plus, attributes, largest, masked, total, positives, careless, padded, pieces, refuses_negative]
 
 
+# Set in the process that test_under_the_sanitizers starts.
+SANITIZE = "OPBRIDGE_TEST_SANITIZE" in os.environ
+
+
 @pytest.fixture(scope="module")
 def library() -> Path:
-    return build([Path(__file__).parent / "kernels" / "torch_cases.h"])
+    return build([Path(__file__).parent / "kernels" / "torch_cases.h"], sanitize=SANITIZE)
 
 
 @pytest.fixture(scope="module")
 def attached(library: Path) -> Iterator[None]:
+    if SANITIZE:
+        torch_adapter.build_adapter = functools.partial(torch_adapter.build_adapter, sanitize=True)
     for declared in OPERATORS:
         torch_adapter.attach(declared.target, library)
     yield
@@ -559,3 +570,32 @@ def test_a_compiler_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "error: unrecognized" not in caught.value.message
     assert "unrecognized option '-std=c++20'" in caught.value.message
     assert "a newer compiler" in caught.value.fix
+
+
+def test_sparse_tensors_keep_the_function() -> None:
+    x = torch.eye(3).to_sparse()
+    torch.testing.assert_close(twice_plus(x, x).to_dense(), 3 * torch.eye(3))
+    assert bodies == ["twice_plus"]
+
+
+@pytest.mark.skipif(SANITIZE, reason="this is the process that runs under them")
+@pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers' libraries are preloaded as on Linux")
+def test_under_the_sanitizers() -> None:
+    """AddressSanitizer and UndefinedBehaviorSanitizer end the process at the first fault of adapter or kernel."""
+    runtimes = [
+        subprocess.run(
+            [*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libubsan.so", "libstdc++.so")
+    ]
+    environment = {
+        **os.environ,
+        "OPBRIDGE_TEST_SANITIZE": "1",
+        "LD_PRELOAD": " ".join(runtimes),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(
+        [*command, "-k", "not sound and not compile and not export"], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

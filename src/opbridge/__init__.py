@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnsupportedOperatorError,
         VerificationError,
     )
+    from opbridge.kernels.declared import kernel_for
     from opbridge.load import load
     from opbridge.operator import operator
     from opbridge.pipeline import diagnose, export, verify
@@ -55,6 +56,7 @@ __all__ = [
     "diagnose",
     "export",
     "fake_for",
+    "kernel_for",
     "load",
     "operator",
     "rewrite",
@@ -74,6 +76,7 @@ _HOMES = {
     "diagnose": "pipeline",
     "export": "pipeline",
     "fake_for": "spec",
+    "kernel_for": "kernels.declared",
     "load": "load",
     "operator": "operator",
     "rewrite": "spec",

@@ -107,6 +107,10 @@ class Bundle:
             fix=f"export it again with --engine {','.join([*known, engine])}, or use {known[0]}.",
         )
 
+    def kernels(self, engine: str) -> Mapping[str, Any] | None:
+        """What the manifest says of the engine's library of kernels; None if it has none."""
+        return next((library for library in self.manifest.get("kernels", ()) if library["engine"] == engine), None)
+
     def to_dict(self) -> dict[str, Any]:
         """The bundle as JSON data: ``path``, ``verified``, the manifest, and the two side files."""
         return {

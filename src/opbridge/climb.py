@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from opbridge.adapt import Adaptation, adapt
+from opbridge.build import Built, build
 from opbridge.catalog import Catalog
 from opbridge.custom_node import custom_node
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_operator
 from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.graph.targets import calls_in, display_name, target_key
+from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.plan import Plan, plan
 from opbridge.probe import probe
+from opbridge.steps import Step
 from opbridge.translate import IR_VERSION, Translated, all_nodes, translate
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ class Climbed:
         models: The model of each engine, by its name.
         adaptations: What was changed for each engine.
         breaks: Every broken link met on the way, in order.
+        built: The kernels of each engine that has some, by its name.
     """
 
     plan: Plan
@@ -68,6 +72,7 @@ class Climbed:
     models: Mapping[str, ir.Model]
     adaptations: Mapping[str, tuple[Adaptation, ...]]
     breaks: tuple[Break, ...]
+    built: Mapping[str, Built] = dataclasses.field(default_factory=dict)
 
 
 def climb(
@@ -121,21 +126,50 @@ def climb(
         except TranslationError as error:
             state.note_failed_mapping(planned, error)
             continue
+        kernels = _kernels_in(translated.model)
+        built = _built(kernels, engines, report) if captured is not None else {}
         report("probing")
-        models, adaptations = _adapted(translated.model, engines)
-        refusals = [(engine, refusal) for engine in engines for refusal in probe(models[engine.name], engine)]
+        models, adaptations = _adapted(translated.model, engines, built)
+        names = [kernel.target for kernel in kernels]
+        refusals = [(engine, refusal) for engine in engines for refusal in probe(models[engine.name], engine, names)]
         if not state.note_refusals(planned, translated, models, refusals):
-            return Climbed(planned, translated, models, adaptations, state.breaks())
+            final = dataclasses.replace(planned, steps=_with_kernels(planned.steps, names))
+            return Climbed(final, translated, models, adaptations, state.breaks(), built)
+
+
+def _kernels_in(model: ir.Model) -> list[KernelSpec]:
+    """The declared kernels of the model's nodes."""
+    present = {f"{node.domain}::{node.op_type}" for node in all_nodes(model)}
+    return [kernel for kernel in declared_kernels() if kernel.target in present]
+
+
+def _built(kernels: Sequence[KernelSpec], engines: Sequence[Engine], report: Callable[[str], None]) -> dict[str, Built]:
+    """One library per engine that takes kernels; models without kernels never ask for a compiler."""
+    takers = [engine for engine in engines if engine.kernel_adapter is not None]
+    if kernels and takers:
+        report("building kernels")
+    return {engine.name: build(kernels, engine) for engine in takers} if kernels else {}
+
+
+def _with_kernels(steps: Sequence[Step], kernels: Sequence[str]) -> tuple[Step, ...]:
+    """The steps, those of operators with a compiled kernel on the rung ``kernel``."""
+    return tuple(
+        dataclasses.replace(step, rung="kernel", detail="its function body is kept beside the kernel")
+        if step.target in kernels and step.rung == "function"
+        else step
+        for step in steps
+    )
 
 
 def _adapted(
-    model: ir.Model, engines: Sequence[Engine]
+    model: ir.Model, engines: Sequence[Engine], built: Mapping[str, Built]
 ) -> tuple[dict[str, ir.Model], dict[str, tuple[Adaptation, ...]]]:
     models: dict[str, ir.Model] = {}
     adaptations: dict[str, tuple[Adaptation, ...]] = {}
     for position, engine in enumerate(engines):
         own = model if position == len(engines) - 1 else model.clone()
-        models[engine.name], adaptations[engine.name] = adapt(own, engine)
+        operators = built[engine.name].library.operators if engine.name in built else ()
+        models[engine.name], adaptations[engine.name] = adapt(own, engine, operators)
     return models, adaptations
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opbridge import engines
 from opbridge.engines.base import Session
 from opbridge.errors import InputError
+
+if TYPE_CHECKING:
+    from opbridge.bundle import Bundle
 
 __all__ = ["load"]
 
@@ -20,6 +25,7 @@ def load(
     threads: int | None = None,
     providers: Sequence[str] | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
+    kernels: bool = True,
 ) -> Session:
     """Load a bundle or an ``.onnx`` file in an inference engine, in this process.
 
@@ -30,7 +36,8 @@ def load(
         engine: An engine's name, as in ``opbridge.engines.names()``.
         threads: Threads per operator; the engine's default is one per core.
         providers: The engine's execution providers in order of preference; the default is its CPU.
-        libraries: Libraries of kernels, built with the engine's adapter.
+        libraries: Libraries of kernels, built with the engine's adapter, besides the bundle's own.
+        kernels: Whether to use the bundle's compiled kernels; without them its function bodies run.
 
     Returns:
         A session: ``.inputs``, ``.outputs``, ``.run({name: array}) -> {name: array}``, ``session(*arrays) -> tuple``.
@@ -47,10 +54,31 @@ def load(
     if place.is_dir():
         from opbridge.bundle import read_bundle
 
-        place = read_bundle(place).model_file(engine)
+        bundle = read_bundle(place)
+        place = bundle.model_file(engine)
+        library = _kernels_of(bundle, engine) if kernels else None
+        libraries = (*libraries, library) if library is not None else libraries
     elif chosen.accepts != "onnx":
         raise InputError(
             f"{engine} does not load ONNX files like {place.name!r}.",
             fix=f"export a bundle for it: opbridge export ENTRY -o FOLDER --engine {engine}",
         )
     return chosen.load(place, threads=threads, providers=providers, libraries=[Path(library) for library in libraries])
+
+
+def _kernels_of(bundle: Bundle, engine: str) -> Path | None:
+    """The bundle's library of kernels, if it has one for this machine."""
+    from opbridge.kernels.binary import own_platform
+
+    built = bundle.kernels(engine)
+    if built is None:
+        return None
+    if built["platform"] != own_platform() and built["optional"]:
+        warnings.warn(
+            f"The kernels of {bundle.path} were built for {built['platform']}, and this is {own_platform()}: the "
+            "slower function bodies run instead. Build them here with cmake from its folder 'kernels', and pass the "
+            "library as libraries=[...].",
+            stacklevel=3,
+        )
+        return None
+    return bundle.path / str(built["file"])

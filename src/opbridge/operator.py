@@ -7,19 +7,25 @@ ONNX function that carries it into an engine.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opbridge.errors import CaptureError, InputError
-from opbridge.kernels.torch_adapter import detach
+from opbridge.errors import BuildError, CaptureError, InputError
+from opbridge.kernels.compiler import build as compile_library
+from opbridge.kernels.declared import KernelSpec, declare_kernel
+from opbridge.kernels.torch_adapter import attach, detach
 from opbridge.spec import _TARGET, LOWEST_OPSET, OpSpec, Sample, declare, replaces
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Operator", "operator", "register_fake"]
+__all__ = ["Operator", "operator", "register_fake", "without_kernels"]
 
 
 class Operator:
@@ -42,7 +48,10 @@ class Operator:
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
-        self._definition = _define(target, function)
+        self._kernel: KernelSpec | None = None
+        self._kernel_state = "waiting"
+        self._kernel_lock = threading.RLock()
+        self._definition = _define(target, function, self._compute)
         self._register_autograd()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -65,6 +74,53 @@ class Operator:
         """
         self.body = function
         return function
+
+    def kernel(self, header: str | Path, *, native: bool = False) -> None:
+        """Give the operator a compiled kernel (rung ``kernel``): in every engine, and in PyTorch on the CPU.
+
+        It is compiled when it is first needed: by an export, or by the first call on CPU tensors. The Python function
+        stays as the reference, for other devices and element types, for gradients, and as the ONNX function body.
+
+        Args:
+            header: The kernel's C++ file, relative to the file of this declaration. See ``opbridge.h``.
+            native: Use all instructions of this machine's processor; the library may then not run on another.
+
+        Raises:
+            InputError: The file is missing, or another kernel is declared for the operator.
+        """
+        self._kernel = declare_kernel(self.target, header, Path(self.source.rpartition(":")[0]), self.source, native)
+
+    def _attach_kernel(self) -> bool:
+        """Compile the declared kernel and make it the CPU implementation. False if that is done, or can't be."""
+        with self._kernel_lock:
+            if self._kernel is None or self._kernel_state != "waiting":
+                return False
+            try:
+                attach(self.target, compile_library([self._kernel.header], native=self._kernel.native))
+            except BuildError as error:
+                self._kernel_state = "failed"
+                warnings.warn(
+                    f"{self.target} runs its Python function, because its kernel can't be built: {error}", stacklevel=4
+                )
+                return False
+            self._kernel_state = "attached"
+            return True
+
+    def _compute(self, *args: Any, **kwargs: Any) -> Any:
+        """The operator's implementation in PyTorch, until a kernel takes its place on the CPU."""
+        if self._kernel is not None and self._kernel_state == "waiting" and self._attach_kernel():
+            return self._definition(*args, **kwargs)
+        return self.function(*args, **kwargs)
+
+    def _suspend_kernel(self) -> None:
+        with self._kernel_lock:
+            if self._kernel_state == "attached":
+                detach(self.target)
+            self._kernel_state = "suspended" if self._kernel_state != "failed" else "failed"
+
+    def _resume_kernel(self) -> None:
+        with self._kernel_lock:
+            self._kernel_state = "waiting" if self._kernel_state == "suspended" else self._kernel_state
 
     def _register_autograd(self) -> None:
         """Differentiate through the Python function, which is made of differentiable torch operators."""
@@ -112,7 +168,7 @@ def _source(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _define(target: str, function: Callable[..., Any]) -> Any:
+def _define(target: str, function: Callable[..., Any], compute: Callable[..., Any]) -> Any:
     import torch
 
     try:
@@ -124,9 +180,8 @@ def _define(target: str, function: Callable[..., Any]) -> Any:
             fix="annotate every parameter and the result: torch.Tensor, Optional[torch.Tensor], int, float, bool, str, "
             "list[int], list[torch.Tensor]; several results as tuple[torch.Tensor, torch.Tensor].",
         ) from error
-    computed = _contiguous(function)
-    definition = torch.library.custom_op(target, computed, mutates_args=(), schema=schema)
-    definition.register_fake(computed)
+    definition = torch.library.custom_op(target, _contiguous(compute), mutates_args=(), schema=schema)
+    definition.register_fake(_contiguous(function))
     return definition
 
 
@@ -140,8 +195,10 @@ def _contiguous(function: Callable[..., Any]) -> Callable[..., Any]:
     def computed(*args: Any, **kwargs: Any) -> Any:
         import torch
 
-        result = function(*args, **kwargs)
-        return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, result)
+        def lay_out(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.contiguous() if tensor.layout is torch.strided else tensor
+
+        return torch.utils._pytree.tree_map_only(torch.Tensor, lay_out, function(*args, **kwargs))
 
     return computed
 
@@ -152,6 +209,19 @@ _operators: dict[str, Operator] = {}
 def find_operator(target: str) -> Operator | None:
     """The operator declared as ``target`` in this process, if any."""
     return _operators.get(target)
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[None]:
+    """Let every declared operator run its Python function in PyTorch: the reference that kernels are compared with."""
+    operators = list(_operators.values())
+    for declared in operators:
+        declared._suspend_kernel()
+    try:
+        yield
+    finally:
+        for declared in operators:
+            declared._resume_kernel()
 
 
 def operator(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge.bundle import Bundle, check_destination, read_bundle, write_bundle, write_side_file
 from opbridge.engines import get
-from opbridge.engines.base import Engine, TensorSpec
-from opbridge.entry import Entry, entry_file, find_entry, load_entry, portable_entry
+from opbridge.engines.base import Engine
+from opbridge.entry import Entry, find_entry, load_entry
 from opbridge.errors import EngineError, InputError
 from opbridge.isolation import IsolatedSession
+from opbridge.manifest import distinct_models, make_manifest, make_sources
 from opbridge.verification import Verification
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx_ir as ir
     import torch
 
     from opbridge.capture import Captured
@@ -32,7 +31,6 @@ __all__ = ["diagnose", "export", "verify"]
 
 Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
 
-MODEL = "model.onnx"
 REFERENCE = "reference.pt2"
 
 
@@ -170,7 +168,7 @@ def export(
             ir_version=ir_version,
             report=progress,
         )
-        manifest = _manifest(source.text, captured, climbed, chosen, weights())
+        manifest = make_manifest(source.text, captured, climbed, chosen, weights())
 
     def write(folder: Path) -> None:
         progress("writing")
@@ -182,14 +180,14 @@ def export(
         if not verify:
             return None
         progress("verifying")
-        results = [_verify_model(captured, folder / _file_of(manifest, e.name), e.name, seed=seed) for e in chosen]
-        return _joined(results).to_dict()
+        draft = Bundle(folder, manifest)
+        return _joined([r for e in chosen for r in _verify_engine(captured, draft, e.name, seed=seed)]).to_dict()
 
     return write_bundle(
         path,
         manifest,
         write,
-        sources=_sources(source.text, captured, climbed, chosen),
+        sources=make_sources(source.text, captured, climbed, chosen),
         verification=prove,
         overwrite=overwrite,
     )
@@ -238,12 +236,8 @@ def verify(
     names = list(engines) if engines else [name for model in bundle.manifest["models"] for name in model["engines"]]
     _engines(names)
     progress("verifying")
-    verified = _joined(
-        [
-            _verify_model(captured, bundle.model_file(name), name, seed=seed, inputs=inputs, rtol=rtol, atol=atol)
-            for name in names
-        ]
-    )
+    options = {"seed": seed, "inputs": inputs, "rtol": rtol, "atol": atol}
+    verified = _joined([result for name in names for result in _verify_engine(captured, bundle, name, **options)])
     write_side_file(bundle, "verification.json", verified.to_dict())
     return verified
 
@@ -322,84 +316,13 @@ def _weights_hash_beside(program: torch.export.ExportedProgram) -> Iterator[Call
         yield pool.submit(weights_hash, program).result
 
 
-def _file_of(manifest: Mapping[str, Any], engine: str) -> str:
-    return next(str(model["file"]) for model in manifest["models"] if engine in model["engines"])
-
-
 def _write_models(folder: Path, climbed: Climbed, external_data: bool | None) -> None:
     from opbridge.onnx_file import save_model
 
-    for file, (_, model) in _distinct_models(climbed).items():
+    for file, (_, model) in distinct_models(climbed).items():
         save_model(model, folder, name=file, external_data=external_data)
-
-
-def _distinct_models(climbed: Climbed) -> dict[str, tuple[list[str], ir.Model]]:
-    """One file per distinct need: engines for which nothing was adapted share one."""
-    files: dict[str, tuple[list[str], ir.Model]] = {}
-    for name, model in climbed.models.items():
-        file = MODEL if len(climbed.models) == 1 or not climbed.adaptations[name] else f"model.{name}.onnx"
-        files.setdefault(file, ([], model))[0].append(name)
-    return files
-
-
-def _manifest(
-    entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine], weights: str
-) -> dict[str, Any]:
-    models = _distinct_models(climbed)
-    first = next(iter(models.values()))[1]
-    return {
-        "entry": portable_entry(entry) if entry else None,
-        "versions": _versions(engines),
-        "models": [
-            {"file": file, "engines": names, "opset": model.opset_imports[""], "ir_version": model.ir_version}
-            for file, (names, model) in models.items()
-        ],
-        "inputs": [_tensor_spec(value).to_dict() for value in first.graph.inputs],
-        "outputs": [_tensor_spec(value).to_dict() for value in first.graph.outputs],
-        "operators": [step.to_dict() for step in climbed.plan.steps],
-        "adaptations": {name: [item.to_dict() for item in items] for name, items in climbed.adaptations.items()},
-        "opset_reason": climbed.plan.opset_reason,
-        "dynamic": _dynamic(captured),
-        "weights": weights,
-    }
-
-
-def _tensor_spec(value: ir.Value) -> TensorSpec:
-    dtype = value.dtype.numpy() if value.dtype is not None else "float32"
-    shape = tuple(size if isinstance(size, int) else str(size.value) for size in value.shape or ())
-    return TensorSpec(str(value.name), str(dtype), shape)
-
-
-def _dynamic(captured: Captured) -> dict[str, list[int | None]]:
-    """The range of each dynamic dimension."""
-    ranges: dict[str, list[int | None]] = {}
-    for symbol, interval in captured.program.range_constraints.items():
-        name = captured.dimension_names.get(str(symbol), str(symbol))
-        # Torch writes "no limit" as one of its own infinities, or as a size no tensor has.
-        ranges[name] = [int(interval.lower), int(interval.upper) if interval.upper < 2**31 else None]
-    return dict(sorted(ranges.items()))
-
-
-def _versions(engines: Sequence[Engine]) -> dict[str, str]:
-    packages = ("torch", "torchvision", "onnx", "onnx-ir", "onnxscript")
-    found = {}
-    for package in packages:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return {**found, **{engine.name: engine.version for engine in engines}}
-
-
-def _sources(entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine]) -> dict[str, Any]:
-    from opbridge.diagnose import list_findings
-
-    versions = {engine.name: engine.version for engine in engines}
-    file = entry_file(entry) if entry else None
-    return {
-        "entry_path": str(file) if file else None,
-        "nodes": dict(climbed.translated.sources),
-        "operators": {step.target: list(step.sources) for step in climbed.plan.steps},
-        "findings": [finding.to_dict() for finding in list_findings(captured, climbed, versions)],
-    }
+    for built in climbed.built.values():
+        built.write(folder)
 
 
 def _save_reference(captured: Captured, file: Path) -> None:
@@ -408,15 +331,31 @@ def _save_reference(captured: Captured, file: Path) -> None:
     torch.export.save(captured.program, str(file))
 
 
-def _verify_model(captured: Captured, model: Path, engine: str, **options: Any) -> Verification:
+def _verify_engine(captured: Captured, bundle: Bundle, engine: str, **options: Any) -> list[Verification]:
+    """The verifications of one engine: with its kernels and, where every node has a body, without them."""
+    model, kernels = bundle.model_file(engine), bundle.kernels(engine)
+    if kernels is None:
+        return [_verify_session(captured, engine, engine, model, (), options)]
+    runs = [
+        _verify_session(captured, f"{engine} with kernels", engine, model, (bundle.path / kernels["file"],), options)
+    ]
+    if kernels["optional"]:
+        runs.append(_verify_session(captured, f"{engine} with function bodies", engine, model, (), options))
+    return runs
+
+
+def _verify_session(
+    captured: Captured, label: str, engine: str, model: Path, libraries: Sequence[Path], options: Mapping[str, Any]
+) -> Verification:
+    from opbridge.operator import without_kernels
     from opbridge.verify import verify_captured
 
     try:
-        session = IsolatedSession(engine, model)
+        session = IsolatedSession(engine, model, libraries=libraries)
     except EngineError as error:
-        return Verification(engine, "error", (), (), {}, options.get("seed") or 0, error=str(error))
-    with session:
-        return verify_captured(captured, session, engine=engine, **options)
+        return Verification(label, "error", (), (), {}, options.get("seed") or 0, error=str(error))
+    with session, without_kernels():
+        return verify_captured(captured, session, engine=label, **options)
 
 
 def _joined(results: Sequence[Verification]) -> Verification:
@@ -426,6 +365,7 @@ def _joined(results: Sequence[Verification]) -> Verification:
     worst = next((result for result in results if not result.passed), results[0])
     return dataclasses.replace(
         worst,
+        seconds={key: sum(result.seconds.get(key, 0.0) for result in results) for key in worst.seconds},
         engine=", ".join(result.engine for result in results),
         cases=tuple(case for result in results for case in result.cases),
         comparisons=tuple(comparison for result in results for comparison in result.comparisons),

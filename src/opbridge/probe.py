@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["probe"]
 
 
-def probe(model: Model, engine: Engine) -> tuple[Refusal, ...]:
+def probe(model: Model, engine: Engine, kernels: Iterable[str] = ()) -> tuple[Refusal, ...]:
     """What the engine refuses, node by node; empty when it takes the whole model.
 
     Subgraphs are walked too. A call of a model-local function counts as its body's nodes, with the types of that call,
@@ -26,19 +26,23 @@ def probe(model: Model, engine: Engine) -> tuple[Refusal, ...]:
     Args:
         model: A model; types that it does not state are inferred. It is not changed.
         engine: The engine, which answers each distinct question once.
+        kernels: ``"domain::Op"`` of the nodes for which kernels are loaded beside it; it is not asked about these.
     """
     model = with_types(model)
-    return tuple(_Probe(model, engine).refusals(model.graph.all_nodes(), model.opset_imports))
+    return tuple(_Probe(model, engine, frozenset(kernels)).refusals(model.graph.all_nodes(), model.opset_imports))
 
 
 class _Probe:
-    def __init__(self, model: Model, engine: Engine) -> None:
+    def __init__(self, model: Model, engine: Engine, kernels: frozenset[str]) -> None:
+        self._kernels = kernels
         self._model = model
         self._engine = engine
         self._bodies: dict[Any, tuple[Refusal, ...]] = {}
 
     def refusals(self, nodes: Iterable[Node], opset_imports: Mapping[str, int]) -> Iterator[Refusal]:
         for node in nodes:
+            if f"{node.domain}::{node.op_type}" in self._kernels:
+                continue
             refusal = self._engine.supports(node, opset_imports)
             if refusal is None:
                 continue

@@ -14,7 +14,7 @@ void attributes(opbridge::Call& call) {
   for (const opbridge_string& name : call.attribute_strings("names")) found[count++] = static_cast<double>(name.size);
   if (call.has_attribute("table"))
     for (float value : call.attribute_tensor<float>("table")) found[count++] = value;
-  const auto y = call.allocate_output<double>(0, opbridge::Sizes{count});
+  const auto y = call.allocate_output<double>(0, {count});
   for (int64_t i = 0; i < count; ++i) y[i] = found[i];
 }
 

@@ -29,8 +29,8 @@ void faults(opbridge::Call& call) {
   if (how == "input") call.input<T>(5);
   if (how == "scratch") call.scratch<double>(int64_t{1} << 57);
   if (how == "twice")
-    for (int k = 0; k < 2; ++k) call.allocate_output<T>(0, opbridge::Sizes{2});
-  if (how == "unneeded") call.allocate_output<T>(0, opbridge::Sizes{2});
+    for (int k = 0; k < 2; ++k) call.allocate_output<T>(0, {2});
+  if (how == "unneeded") call.allocate_output<T>(0, {2});
   if (how == "none") {
     T* copy = call.scratch<T>(call.input<T>(0).count());
     for (int64_t i = 0; i < call.input<T>(0).count(); ++i) copy[i] = call.input<T>(0)[i];

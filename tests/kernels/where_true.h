@@ -7,7 +7,7 @@ void where_true(opbridge::Call& call) {
   const auto x = call.input<bool>(0);
   int64_t found = 0;
   for (bool value : x) found += value;
-  const auto indices = call.allocate_output<int64_t>(0, opbridge::Sizes{found, x.rank()});
+  const auto indices = call.allocate_output<int64_t>(0, {found, x.rank()});
   int64_t row = 0;
   for (int64_t i = 0; i < x.count(); ++i) {
     if (!x[i]) continue;

@@ -124,6 +124,11 @@ class Engine(abc.ABC):
         """Whether the engine runs models with model-local functions (else they are inlined)."""
         return True
 
+    @property
+    def kernel_adapter(self) -> Path | None:
+        """The C++ file that makes a library of opbridge's kernels one of the engine's own; None if it takes none."""
+        return None
+
     def is_installed(self) -> bool:
         """Whether the engine's package can be imported here."""
         from opbridge.errors import EngineNotInstalledError

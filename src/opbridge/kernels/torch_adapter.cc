@@ -187,8 +187,8 @@ void implement(torch::Library& library, const std::string& name, DispatchKey key
 }  // namespace
 
 // Makes the library's kernel, "domain::name", the CPU implementation of the torch operator target, in place of the
-// previous one (NULL: there is none). Returns what opbridge_torch_detach takes, or NULL with a text in error; the previous
-// one then stays.
+// previous one (NULL: there is none). Returns what opbridge_torch_detach takes, or NULL with a text in error; then the
+// previous one stays.
 extern "C" OPBRIDGE_EXPORT void* opbridge_torch_attach(
     const char* target, const opbridge_library* kernels, const char* kernel, void* previous, char* error,
     size_t error_size) noexcept {

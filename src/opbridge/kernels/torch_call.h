@@ -1,4 +1,4 @@
-// One call of a kernel by PyTorch: the torch operator's arguments as the kernel sees them, and what it asks of the host.
+// One call of a kernel by PyTorch: the torch operator's arguments as the kernel sees them, and what it asks for.
 #pragma once
 
 #include <ATen/EmptyTensor.h>

@@ -38,6 +38,11 @@ class OnnxRuntimeEngine(Engine):
         newest = max(schema.since_version for schema in native.operator_schemas() if not schema.domain)
         return next((opset for opset in range(newest, 0, -1) if _takes_opset(opset)), newest)
 
+    @property
+    def kernel_adapter(self) -> Path:
+        """The C++ file that registers kernels as custom operators."""
+        return Path(__file__).with_name("adapter.cc")
+
     @functools.cached_property
     def _support(self) -> KernelSupport:
         from opbridge.engines.onnxruntime.support import KernelSupport

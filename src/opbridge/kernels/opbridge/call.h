@@ -126,15 +126,13 @@ class ShapeCall : public Arguments {
   using Arguments::Arguments;
 
   // A size may be data_dependent.
-  void set_output(int index, SizeSpan sizes) const {
+  void set_output(int index, const Sizes& sizes) const {
     if (index < 0 || index >= call_->output_count) fail("there is no output ", index);
-    check(sizes.size() <= OPBRIDGE_MAX_RANK, "output '", output_name(index), "' has more than ", OPBRIDGE_MAX_RANK,
-          " dimensions");
-    for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    for (int axis = 0; axis < sizes.rank(); ++axis) {
       check(sizes[axis] >= data_dependent, "output '", output_name(index), "' would have the sizes ", sizes);
       call_->outputs[index].sizes[axis] = sizes[axis];
     }
-    call_->outputs[index].rank = static_cast<int32_t>(sizes.size());
+    call_->outputs[index].rank = sizes.rank();
   }
   // The contents of an input, for shapes that depend on them.
   template <class T>
@@ -173,10 +171,10 @@ class Call : public Arguments {
   }
   // For an output some size of which the shape function left data_dependent.
   template <class T>
-  Tensor<T> allocate_output(int index, SizeSpan sizes) const {
+  Tensor<T> allocate_output(int index, const Sizes& sizes) const {
     output_tensor(index, dtype_of<T>());
     for (int64_t size : sizes) check(size >= 0, "output '", output_name(index), "' would have the sizes ", sizes);
-    if (call_->host->allocate_output(call_, index, static_cast<int32_t>(sizes.size()), sizes.data()) != 0)
+    if (call_->host->allocate_output(call_, index, sizes.rank(), sizes.begin()) != 0)
       fail(static_cast<const char*>(call_->error));
     const opbridge_tensor& tensor = call_->outputs[index];
     return Tensor<T>(static_cast<T*>(tensor.data), SizeSpan(tensor.sizes, tensor.rank));

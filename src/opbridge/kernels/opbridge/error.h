@@ -46,6 +46,7 @@ class Error : public std::exception {
   const char* what() const noexcept override { return text_; }
 
  private:
+  // Strings of every kind, and sizes of every kind, which convert to these two.
   void add(std::string_view part) {
     const size_t room = sizeof text_ - 1 - used_;
     const size_t size = part.size() < room ? part.size() : room;

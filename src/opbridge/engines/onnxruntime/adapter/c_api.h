@@ -114,6 +114,7 @@ inline constexpr ApiFunction<269, OrtStatus*(const OrtShapeInferContext*, const 
     ShapeInferContext_GetAttribute;
 inline constexpr ApiFunction<270, OrtStatus*(const OrtShapeInferContext*, size_t, const OrtTensorTypeAndShapeInfo*)>
     ShapeInferContext_SetOutputTypeShape;
+inline constexpr ApiFunction<271, OrtStatus*(OrtTensorTypeAndShapeInfo*, const char**, size_t)> SetSymbolicDimensions;
 inline constexpr ApiFunction<272, OrtStatus*(const OrtOpAttr*, int, void*, size_t, size_t*)> ReadOpAttr;
 inline constexpr ApiFunction<274, OrtStatus*(const OrtKernelContext*, void (*)(void*, size_t), size_t, size_t, void*)>
     KernelContext_ParallelFor;

@@ -113,7 +113,9 @@ class ShapeInference {
       case OPBRIDGE_KIND_FLOAT: return result.set_floats(read_one<float>(attribute, type_float), kind);
       case OPBRIDGE_KIND_FLOATS: return result.set_floats(read_list<float>(attribute, type_floats), kind);
       default: {
-        const std::vector<char> text = read_list<char>(attribute, type_string);
+        std::vector<char> text = read_list<char>(attribute, type_string);
+        // Version 1.17 counts a NUL, later ones don't.
+        if (!text.empty() && text.back() == '\0') text.pop_back();
         result.set_string(std::string(text.begin(), text.end()));
       }
     }
@@ -132,6 +134,9 @@ class ShapeInference {
     check(api_, CreateTensorTypeAndShapeInfo(api_, &info));
     OrtStatus* status = SetTensorElementType(api_, info, output.dtype);
     if (status == nullptr) status = SetDimensions(api_, info, output.sizes, static_cast<size_t>(output.rank));
+    // Version 1.17 wants as many names as sizes; an empty name says that the size is a number.
+    std::vector<const char*> names(static_cast<size_t>(output.rank), "");
+    if (status == nullptr) status = SetSymbolicDimensions(api_, info, names.data(), names.size());
     if (status == nullptr) status = ShapeInferContext_SetOutputTypeShape(api_, context_, index, info);
     ReleaseTensorTypeAndShapeInfo(api_, info);
     check(api_, status);

@@ -1,0 +1,104 @@
+"""What a bundle says of itself: the manifest, and the side file with what depends on the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from opbridge.engines.base import Engine, TensorSpec
+from opbridge.entry import entry_file, portable_entry
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from opbridge.build import Built
+    from opbridge.capture import Captured
+    from opbridge.climb import Climbed
+
+__all__ = ["MODEL", "distinct_models", "make_manifest", "make_sources"]
+
+MODEL = "model.onnx"
+
+
+def distinct_models(climbed: Climbed) -> dict[str, tuple[list[str], ir.Model]]:
+    """One file per distinct need: engines for which nothing was adapted share one."""
+    files: dict[str, tuple[list[str], ir.Model]] = {}
+    for name, model in climbed.models.items():
+        file = MODEL if len(climbed.models) == 1 or not climbed.adaptations[name] else f"model.{name}.onnx"
+        files.setdefault(file, ([], model))[0].append(name)
+    return files
+
+
+def make_manifest(
+    entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine], weights: str
+) -> dict[str, Any]:
+    """The manifest, without what :func:`~opbridge.bundle.write_bundle` adds. It holds no path of this machine."""
+    models = distinct_models(climbed)
+    first = next(iter(models.values()))[1]
+    return {
+        "entry": portable_entry(entry) if entry else None,
+        "versions": _versions(engines),
+        "models": [
+            {"file": file, "engines": names, "opset": model.opset_imports[""], "ir_version": model.ir_version}
+            for file, (names, model) in models.items()
+        ],
+        "inputs": [_tensor_spec(value).to_dict() for value in first.graph.inputs],
+        "outputs": [_tensor_spec(value).to_dict() for value in first.graph.outputs],
+        "operators": [step.to_dict() for step in climbed.plan.steps],
+        "adaptations": {name: [item.to_dict() for item in items] for name, items in climbed.adaptations.items()},
+        "kernels": [_kernels(name, built, climbed) for name, built in climbed.built.items()],
+        "opset_reason": climbed.plan.opset_reason,
+        "dynamic": _dynamic(captured),
+        "weights": weights,
+    }
+
+
+def _kernels(engine: str, built: Built, climbed: Climbed) -> dict[str, Any]:
+    """What is said of a library of kernels; it is optional where every node that it serves has a function body."""
+    from opbridge.translate import all_nodes
+
+    model = climbed.models[engine]
+    functions = set(model.functions)
+    served = [node for node in all_nodes(model) if f"{node.domain}::{node.op_type}" in built.targets]
+    return {**built.to_dict(), "optional": all(node.op_identifier() in functions for node in served)}
+
+
+def _tensor_spec(value: ir.Value) -> TensorSpec:
+    dtype = value.dtype.numpy() if value.dtype is not None else "float32"
+    shape = tuple(size if isinstance(size, int) else str(size.value) for size in value.shape or ())
+    return TensorSpec(str(value.name), str(dtype), shape)
+
+
+def _dynamic(captured: Captured) -> dict[str, list[int | None]]:
+    """The range of each dynamic dimension."""
+    ranges: dict[str, list[int | None]] = {}
+    for symbol, interval in captured.program.range_constraints.items():
+        name = captured.dimension_names.get(str(symbol), str(symbol))
+        # Torch writes "no limit" as one of its own infinities, or as a size no tensor has.
+        ranges[name] = [int(interval.lower), int(interval.upper) if interval.upper < 2**31 else None]
+    return dict(sorted(ranges.items()))
+
+
+def _versions(engines: Sequence[Engine]) -> dict[str, str]:
+    packages = ("torch", "torchvision", "onnx", "onnx-ir", "onnxscript")
+    found = {}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return {**found, **{engine.name: engine.version for engine in engines}}
+
+
+def make_sources(entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine]) -> dict[str, Any]:
+    """The side file: where the entry, the nodes and the operators are in the user's source, and the findings."""
+    from opbridge.diagnose import list_findings
+
+    versions = {engine.name: engine.version for engine in engines}
+    file = entry_file(entry) if entry else None
+    return {
+        "entry_path": str(file) if file else None,
+        "nodes": dict(climbed.translated.sources),
+        "operators": {step.target: list(step.sources) for step in climbed.plan.steps},
+        "findings": [finding.to_dict() for finding in list_findings(captured, climbed, versions)],
+    }

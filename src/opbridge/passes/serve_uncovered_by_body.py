@@ -1,0 +1,82 @@
+"""For nodes that a kernel of their name does not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from opbridge.engines.refusals import describe_node, describe_operator
+from opbridge.passes.adaptation import Adaptation, AdaptationResult
+
+if TYPE_CHECKING:
+    from opbridge.kernels.library import KernelOperator
+
+__all__ = ["BODY_DOMAIN", "ServeUncoveredByBodyPass"]
+
+BODY_DOMAIN = "opbridge.body"
+"""A domain that no library registers: a node of it runs its function body."""
+
+
+class ServeUncoveredByBodyPass(ir.passes.InPlacePass):
+    """Move nodes whose element types no variant of the kernel takes, and their functions, to a domain of their own.
+
+    An engine does not fall back by itself: a registered name wins before element types are looked at, so a double node
+    with a float kernel would make the whole model invalid.
+    """
+
+    def __init__(self, operators: Sequence[KernelOperator]) -> None:
+        super().__init__()
+        self._operators = {(operator.domain, operator.name): operator for operator in operators}
+
+    def call(self, model: ir.Model) -> AdaptationResult:
+        """Change ``model`` in place; the result says which nodes run their body."""
+        moved: dict[str, list[str]] = {}
+        for node in _all_nodes(model):
+            operator = self._operators.get((node.domain, node.op_type))
+            function = model.functions.get(node.op_identifier())
+            if operator is None or function is None or covers(operator, node):
+                continue
+            name = describe_operator(node.domain, node.op_type)
+            moved.setdefault(name, []).append(describe_node(node))
+            _move(model, node, function)
+        adaptations = tuple(
+            Adaptation(f"{name} runs its body: its kernel does not take these element types", tuple(nodes))
+            for name, nodes in moved.items()
+        )
+        return AdaptationResult(model, bool(moved), adaptations)
+
+
+def covers(operator: KernelOperator, node: ir.Node) -> bool:
+    """Whether a kernel takes a node's inputs, by element type and by number."""
+    inputs = list(node.inputs)
+    variadic = bool(operator.inputs) and operator.inputs[-1].variadic
+    if len(inputs) > len(operator.inputs) and not variadic:
+        return False
+    dtypes = [None if value is None else _name(value) for value in inputs]
+    if any(dtype == "" for dtype in dtypes):
+        return True  # Of an unknown type; the engine will say.
+    return operator.find_variant(dtypes) is not None
+
+
+def _name(value: ir.Value) -> str:
+    return "" if value.dtype is None else str(value.dtype.numpy())
+
+
+def _move(model: ir.Model, node: ir.Node, function: ir.Function) -> None:
+    name = f"{node.domain}.{node.op_type}"
+    node.domain, node.op_type = BODY_DOMAIN, name
+    if node.op_identifier() not in model.functions:
+        copy = ir.Function(BODY_DOMAIN, name, function.overload, graph=function.graph.clone(), attributes=[])
+        model.functions[copy.identifier()] = copy
+    model.opset_imports.setdefault(BODY_DOMAIN, 1)
+    for other in model.functions.values():
+        other.opset_imports.setdefault(BODY_DOMAIN, 1)
+
+
+def _all_nodes(model: ir.Model) -> list[ir.Node]:
+    nodes = list(ir.traversal.RecursiveGraphIterator(model.graph))
+    for function in list(model.functions.values()):
+        nodes += ir.traversal.RecursiveGraphIterator(function)
+    return nodes

@@ -1,0 +1,217 @@
+"""ONNX Runtime's adapter for kernels, on the installed version and on the oldest that it supports."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_cases import SOURCES, Case, cases, model_of, node_case
+from one_node import save
+from onnx import TensorProto, helper
+
+import opbridge
+from opbridge import engines
+from opbridge.engines.onnxruntime import adapter_source
+from opbridge.errors import EngineError, InputError
+from opbridge.isolation import IsolatedSession
+from opbridge.kernels.compiler import build
+
+ENGINE = engines.get("onnxruntime")
+CASES = {case.name: case for case in cases()}
+OLD = "OPBRIDGE_TEST_OLD_ORT_PYTHON"
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    return build(SOURCES, adapters=[adapter_source()])
+
+
+def check(case: Case, results: list[np.ndarray]) -> None:
+    for found, expected in zip(results, case.expected, strict=True):
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=case.tolerance, atol=case.tolerance)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_the_installed_version(name, library, tmp_path):
+    case = CASES[name]
+    path = save(case.model, tmp_path / "model.onnx")
+
+    def run():
+        session = ENGINE.load(path, threads=2, libraries=[library])
+        return list(session.run(dict(case.feeds)).values())
+
+    if case.error is None:
+        check(case, run())
+        return
+    with pytest.raises(EngineError) as caught:
+        run()
+    assert case.error in caught.value.message
+
+
+# Runs every case of a folder in an environment that has nothing but NumPy and ONNX Runtime.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import numpy, onnxruntime
+folder, library = Path(sys.argv[1]), sys.argv[2]
+errors = {}
+for model in sorted(folder.glob("*.onnx")):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    options.log_severity_level = 4
+    try:
+        options.register_custom_ops_library(library)
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        results = session.run(None, dict(numpy.load(model.with_suffix(".in.npz"))))
+        numpy.savez(model.with_suffix(".out.npz"), *results)
+    except Exception as error:
+        errors[model.stem] = str(error)
+print(json.dumps({"version": onnxruntime.__version__, "errors": errors}))
+"""
+
+
+def run_elsewhere(python: str, folder: Path, library: Path) -> dict:
+    done = subprocess.run(
+        [python, "-c", PROGRAM, str(folder), str(library)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(OLD not in os.environ, reason=f"{OLD} names no Python that has ONNX Runtime 1.17")
+def test_on_the_oldest_version(library, tmp_path):
+    listed = list(CASES.values())
+    for index, case in enumerate(listed):
+        save(case.model, tmp_path / f"{index:03}.onnx")
+        np.savez(tmp_path / f"{index:03}.in.npz", **case.feeds)
+    answer = run_elsewhere(os.environ[OLD], tmp_path, library)
+    assert answer["version"].startswith("1.17."), "the oldest version that the adapter supports"
+    for index, case in enumerate(listed):
+        error = answer["errors"].get(f"{index:03}")
+        if case.error is not None:
+            assert case.error in (error or ""), case.name
+            continue
+        assert error is None, f"{case.name}: {error}"
+        with np.load(tmp_path / f"{index:03}.out.npz") as results:
+            check(case, list(results.values()))
+
+
+def test_shapes_are_inferred_where_they_are_known(library, tmp_path):
+    x, mask = np.zeros((2, 3), np.float32), np.zeros((2, 3), bool)
+    shapes = {
+        case.name: ENGINE.load(save(case.model, tmp_path / "model.onnx"), libraries=[library]).outputs[0].shape
+        for case in (
+            node_case("known", "my_add", [x, x[0]], [x], static=True),
+            node_case("of attributes", "sized", [x], [x], static=True, lengths=[2, 3], factor=2, mode="twice"),
+            node_case("data-dependent", "where_true", [mask], [np.zeros((0, 2), np.int64)], static=True),
+        )
+    }
+    assert shapes == {"known static": (2, 3), "of attributes static": (20, 2), "data-dependent static": ()}
+
+
+def test_operators_of_two_sessions_at_once(library, tmp_path):
+    x = np.random.default_rng(0).standard_normal((64, 999)).astype(np.float32)
+    case = node_case("add", "my_add", [x, x[:1]], [2 * x + x[:1]])
+    path = save(case.model, tmp_path / "model.onnx")
+    first, second = (ENGINE.load(path, threads=2, libraries=[library]) for _ in range(2))
+    wrong = []
+
+    def repeat(session):
+        for _ in range(50):
+            found = session.run(case.feeds)["y0"]
+            if not np.array_equal(found, case.expected[0]):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=repeat, args=(session,)) for session in (first, first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_chain_of_nodes_reuses_memory(library, tmp_path):
+    nodes = [helper.make_node("faults", [f"x{i}"], [f"x{i + 1}"], domain="mylib") for i in range(20)]
+    model = model_of(nodes, {"x0": (TensorProto.FLOAT, ["n"])}, {"x20": TensorProto.FLOAT})
+    path = save(model, tmp_path / "chain.onnx")
+    x = np.arange(1000, dtype=np.float32)
+
+    def repeat(sessions: int, runs: int) -> int:
+        for _ in range(sessions):
+            session = ENGINE.load(path, threads=1, libraries=[library])
+            for _ in range(runs):
+                assert np.array_equal(session.run({"x0": x})["x20"], x)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = repeat(5, 100)
+    after = repeat(20, 200)
+    assert after - before < 8 * 1024, "kibibytes; 80,000 kernel runs and 400 kernels"
+
+
+def test_through_the_public_load_and_in_a_child_process(library, tmp_path):
+    x = np.ones((2, 2), np.float32)
+    case = node_case("add", "my_add", [x, x], [3 * x])
+    path = save(case.model, tmp_path / "model.onnx")
+    assert np.array_equal(opbridge.load(path, libraries=[library]).run(case.feeds)["y0"], 3 * x)
+    with IsolatedSession("onnxruntime", path, libraries=[library]) as session:
+        assert np.array_equal(session.run(case.feeds)["y0"], 3 * x)
+
+
+def test_without_the_library(tmp_path):
+    x = np.ones((2, 2), np.float32)
+    path = save(node_case("add", "my_add", [x, x], [x]).model, tmp_path / "model.onnx")
+    with pytest.raises(EngineError, match="my_add"):
+        ENGINE.load(path)
+
+
+def test_a_library_without_the_adapter(tmp_path):
+    x = np.ones((2, 2), np.float32)
+    path = save(node_case("add", "my_add", [x, x], [x]).model, tmp_path / "model.onnx")
+    plain = build([SOURCES[0]])
+    with pytest.raises(EngineError) as caught:
+        ENGINE.load(path, libraries=[plain])
+    assert f"refuses the library {plain.name!r}" in caught.value.message
+    assert "RegisterCustomOps" in caught.value.message
+    assert "adapter" in caught.value.fix
+
+
+def test_files_that_are_no_libraries(tmp_path):
+    x = np.ones((2, 2), np.float32)
+    path = save(node_case("add", "my_add", [x, x], [x]).model, tmp_path / "model.onnx")
+    with pytest.raises(InputError, match="There is no library of kernels at"):
+        ENGINE.load(path, libraries=[tmp_path / "absent.so"])
+    with pytest.raises(InputError, match=r"model\.onnx is no shared library"):
+        ENGINE.load(path, libraries=[path])
+
+
+def test_an_older_onnxruntime_gets_a_status_it_can_read(library):
+    """RegisterCustomOps is called as ONNX Runtime 1.16 would: it has no API of version 17."""
+    program = f"""
+import ctypes
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+said = []
+create_status = FUNCTION(lambda code, text: said.append((code, text.decode())) or 1)
+table = (ctypes.c_void_p * 1)(ctypes.cast(create_status, ctypes.c_void_p))
+GET = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+VERSION = ctypes.CFUNCTYPE(ctypes.c_char_p)
+get_api = GET(lambda version: ctypes.addressof(table) if version <= 16 else None)
+get_version = VERSION(lambda: b"1.16.3")
+class Base(ctypes.Structure):
+    _fields_ = [("get_api", GET), ("get_version", VERSION)]
+register = ctypes.CDLL({str(library)!r}).RegisterCustomOps
+register.restype = ctypes.c_void_p
+assert register(None, ctypes.byref(Base(get_api, get_version)))
+print(said)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    expected = "[(1, 'opbridge kernels need ONNX Runtime 1.17 or newer; this is 1.16.3')]"
+    assert done.stdout.strip() == expected, done.stderr
