@@ -142,13 +142,17 @@ def _shapes() -> list[Case]:
     x = random.standard_normal((2, 3, 4)).astype(np.float32)
     mask = np.array([[True, False, True], [False, True, True]])
     one = np.float32(3)
-    shape_of = helper.make_node("Shape", ["y"], ["s"])
-    add = helper.make_node("my_add", ["x", "x"], ["y"], domain="mylib")
     float_type, int_type = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+    nodes = [
+        helper.make_node("Reshape", ["flat", "sizes"], ["x"]),
+        helper.make_node("my_add", ["x", "x"], ["y"], domain="mylib"),
+        helper.make_node("Shape", ["y"], ["s"]),
+    ]
+    inputs = {"flat": (float_type, ["n"]), "sizes": (int_type, ["r"])}
     unknown_rank = Case(
         "an input of unknown rank",
-        model_of([add, shape_of], {"x": (float_type, None)}, {"y": float_type, "s": int_type}),
-        {"x": x},
+        model_of(nodes, inputs, {"y": float_type, "s": int_type}),
+        {"flat": x.reshape(-1), "sizes": np.array([2, 3, 4])},
         (3 * x, np.array([2, 3, 4])),
     )
     found = [unknown_rank]
@@ -194,7 +198,8 @@ def _signatures() -> list[Case]:
         node_case("optional output left out", "statistics", [x, weights], both[:1], outputs=["m", ""], tolerance=1e-6),
         node_case("another variant", "statistics", [x, weights.astype(np.float32)], both, tolerance=1e-6),
         node_case("first output unwanted", "largest", [x], [x.argmax(-1)], outputs=["", "i"]),
-        node_case("last output unwanted", "largest", [x], [x.max(-1)], outputs=["v", ""]),
+        node_case("last output unwanted", "largest", [x], [x.max(-1)], outputs=["v", ""], static=True),
+        node_case("last output missing", "largest", [x], [x.max(-1)], static=True),
         node_case("ints", "roll", [x], [np.roll(x, (1, -5), (0, 1))], shifts=[1, -5], axes=[0, 1]),
         node_case("ints by default", "roll", [x], [np.roll(x, 1, 0)], shifts=[1]),
         node_case("ints, none", "roll", [x], [x], shifts=[], axes=[]),
@@ -204,7 +209,7 @@ def _signatures() -> list[Case]:
 
 
 def _attributes() -> list[Case]:
-    x = np.zeros(1, np.float32)
+    x = np.zeros(1)
     names = numpy_helper.from_array(np.array(["é", ""], object))
     table = numpy_helper.from_array(np.array([[0.5], [1.5]], np.float32))
     given = {
@@ -262,7 +267,13 @@ def _errors() -> list[Case]:
         "a string": ("roll", [x], {"shifts": "far"}, "a list of ints"),
         "a list of floats": ("largest", [x], {"axis": [0.5]}, "an int"),
         "a float": ("faults", [x], {"how": 0.5}, "a string"),
+        "a tensor": ("my_add", [x, x], {"alpha": numpy_helper.from_array(x)}, "a float"),
+        "a list of ints": ("faults", [x], {"how": [1]}, "a string"),
     }
+    text = "a list of strings must be given as a tensor of strings"
+    doubles = [x[0].astype(np.float64)]
+    found.append(node_case("a list of strings", "attributes", doubles, error=text, n=1, names=["one", "two"]))
+    found.append(node_case("a list of other things", "roll", [x], error="is a list of floats, but", shifts=[0.5]))
     for kind, (operator, arrays, attributes, takes) in wrong.items():
         name = next(iter(attributes))
         text = f"mylib::{operator}: attribute '{name}' is {kind}, but the kernel takes {takes}"

@@ -452,13 +452,29 @@ def test_a_new_declaration_has_no_kernel(library: Path, monkeypatch: pytest.Monk
     def first(a: Tensor, b: Tensor) -> Tensor:
         return 2 * a + b
 
-    def second(a: Tensor) -> Tensor:
-        return a + 1
+    def second(a: Tensor, b: Tensor) -> Tensor:
+        return 3 * a + b
 
-    earlier = declare(first)
-    torch_adapter.attach(earlier.target, library, "test_torch_kernel::twice_plus")
-    later = declare(second)
-    torch.testing.assert_close(later(torch.ones(3)), torch.full((3,), 2.0))
+    def third(a: Tensor) -> Tensor:
+        return 4 * a
+
+    for function, arguments, expected in ((first, 2, 3.0), (second, 2, 4.0), (third, 1, 4.0)):
+        declared = declare(function)
+        torch.testing.assert_close(declared(*[torch.ones(3)] * arguments), torch.full((3,), expected))
+        if arguments == 2:
+            torch_adapter.attach(declared.target, library, "test_torch_kernel::twice_plus")
+
+
+def test_declared_again_behind_opbridges_back(library: Path) -> None:
+    for schema in ("again(Tensor a, Tensor b) -> Tensor", "again(Tensor a) -> Tensor"):
+        owner = torch.library.Library("test_torch_kernel_foreign", "FRAGMENT")
+        owner.define(schema)
+        if "Tensor b" in schema:
+            torch_adapter.attach("test_torch_kernel_foreign::again", library, "test_torch_kernel::twice_plus")
+            owner._destroy()
+    with pytest.raises(RuntimeError, match="again: declared again since its kernel was attached"):
+        torch.ops.test_torch_kernel_foreign.again(torch.ones(3))
+    torch_adapter.detach("test_torch_kernel_foreign::again")
 
 
 def test_a_kernel_under_another_name(library: Path) -> None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import pkgutil
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+import opbridge.passes
 from opbridge.engines.base import Engine
 from opbridge.passes.adaptation import Adaptation
-from opbridge.passes.cast_around_missing_types import CastAroundMissingTypesPass
-from opbridge.passes.inline_functions import InlineFunctionsPass
-from opbridge.passes.serve_uncovered_by_body import ServeUncoveredByBodyPass
-from opbridge.probe import probe
 
 if TYPE_CHECKING:
     from onnx_ir import Model
 
     from opbridge.kernels.library import KernelOperator
 
-__all__ = ["Adaptation", "adapt"]
+__all__ = ["Adaptation", "adapt", "adapting_passes"]
+
+
+@functools.cache
+def adapting_passes() -> tuple[ModuleType, ...]:
+    """The files of ``passes/`` that adapt a model to an engine, in their ``ORDER``: found by looking.
+
+    Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None where there is nothing to do.
+    """
+    names = sorted(info.name for info in pkgutil.iter_modules(opbridge.passes.__path__))
+    modules = [importlib.import_module(f"opbridge.passes.{name}") for name in names]
+    return tuple(sorted((m for m in modules if hasattr(m, "for_engine")), key=lambda module: module.ORDER))
 
 
 def adapt(model: Model, engine: Engine, kernels: Sequence[KernelOperator] = ()) -> tuple[Model, tuple[Adaptation, ...]]:
@@ -31,16 +43,12 @@ def adapt(model: Model, engine: Engine, kernels: Sequence[KernelOperator] = ()) 
     Returns:
         ``model`` itself and no adaptations where the engine takes it as it is, or where nothing here helps.
     """
-    adapted, adaptations = model, ()
-    if kernels:
-        served = ServeUncoveredByBodyPass(kernels)(model.clone())
-        if served.modified:
-            adapted, adaptations = served.model, served.adaptations
-    if model.functions and not engine.takes_functions:
-        inlined = InlineFunctionsPass()(adapted.clone())
-        adapted, adaptations = inlined.model, (*adaptations, *inlined.adaptations)
-    if probe(adapted, engine, [kernel.target for kernel in kernels]):
-        cast = CastAroundMissingTypesPass(engine)(adapted.clone())
-        if cast.modified:
-            adapted, adaptations = cast.model, (*adaptations, *cast.adaptations)
+    adapted: Model = model
+    adaptations: tuple[Adaptation, ...] = ()
+    for module in adapting_passes():
+        transform = module.for_engine(adapted, engine, kernels)
+        if transform is not None:
+            result = transform(adapted.clone())
+            if result.modified:
+                adapted, adaptations = result.model, (*adaptations, *result.adaptations)
     return adapted, adaptations

@@ -43,8 +43,8 @@ class Built:
 
     @property
     def file(self) -> str:
-        """The library's path in a bundle."""
-        return f"kernels/{self.engine}{self.library.path.suffix}"
+        """The library's path in a bundle; not the bare name of the engine, which is a Python module."""
+        return f"kernels/{self.engine}_kernels{self.library.path.suffix}"
 
     def write(self, folder: Path) -> None:
         """Put the library, its sources and a CMakeLists.txt that builds it elsewhere into a bundle."""
@@ -59,7 +59,7 @@ class Built:
             (sources / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, sources / inside)
         shutil.copyfile(self.library.path, folder / self.file)
-        (place / "CMakeLists.txt").write_text(_cmake(self.engine, headers, self.adapter))
+        (place / "CMakeLists.txt").write_text(_cmake(f"{self.engine}_kernels", headers, self.adapter))
 
     def to_dict(self) -> dict[str, Any]:
         """What a manifest says of the library."""

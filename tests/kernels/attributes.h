@@ -19,5 +19,5 @@ void attributes(opbridge::Call& call) {
 }
 
 OPBRIDGE_OPERATOR(attributes, attributes_shape,
-                  "mylib::attributes(float32 x, int n, float factor=-2.5e-1, string mode='ab', int[] axes=[7, -8], "
+                  "mylib::attributes(float64 x, int n, float factor=-2.5e-1, string mode='ab', int[] axes=[7, -8], "
                   "float[] scales=[], string[] names=['one', 'three'], tensor table=none) -> float64 y")

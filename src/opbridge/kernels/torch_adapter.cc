@@ -42,6 +42,7 @@ class CpuImplementation : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const size_t count = binding_->destinations.size();
+    if (op.schema().arguments().size() != count) fail(*binding_, "declared again since its kernel was attached");
     Invocation invocation(*binding_);
     if (!invocation.take(stack->data() + (stack->size() - count))) {
       if (!binding_->has_body) fail(*binding_, "the kernel does not take " + describe(*stack, count));

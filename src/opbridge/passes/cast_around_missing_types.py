@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -14,9 +14,12 @@ from opbridge.engines.base import Engine
 from opbridge.engines.refusals import describe_node
 from opbridge.infer import fill_types
 from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.probe import probe
 
 if TYPE_CHECKING:
     from onnx_ir import DataType, Model, Node, Value
+
+    from opbridge.kernels.library import KernelOperator
 
 __all__ = ["CastAroundMissingTypesPass"]
 
@@ -38,6 +41,15 @@ _WIDER: dict[DataType, tuple[DataType, ...]] = {
 _WIDTH_MATTERS = frozenset(
     {"BitCast", "Cast", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"}
 )
+
+
+ORDER = 30
+
+
+def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> CastAroundMissingTypesPass | None:
+    """For a model that the engine refuses something of."""
+    refused = probe(model, engine, [kernel.target for kernel in kernels])
+    return CastAroundMissingTypesPass(engine) if refused else None
 
 
 class CastAroundMissingTypesPass(ir.passes.InPlacePass):

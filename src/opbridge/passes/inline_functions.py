@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -13,7 +14,18 @@ from opbridge.passes.adaptation import Adaptation, AdaptationResult
 if TYPE_CHECKING:
     from onnx_ir import Model
 
+    from opbridge.engines.base import Engine
+    from opbridge.kernels.library import KernelOperator
+
 __all__ = ["InlineFunctionsPass"]
+
+
+ORDER = 20
+
+
+def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> InlineFunctionsPass | None:
+    """For engines that take no functions."""
+    return InlineFunctionsPass() if model.functions and not engine.takes_functions else None
 
 
 class InlineFunctionsPass(ir.passes.InPlacePass):

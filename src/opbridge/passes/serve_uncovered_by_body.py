@@ -11,12 +11,21 @@ from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.passes.adaptation import Adaptation, AdaptationResult
 
 if TYPE_CHECKING:
+    from opbridge.engines.base import Engine
     from opbridge.kernels.library import KernelOperator
 
 __all__ = ["BODY_DOMAIN", "ServeUncoveredByBodyPass"]
 
 BODY_DOMAIN = "opbridge.body"
 """A domain that no library registers: a node of it runs its function body."""
+
+
+ORDER = 10
+
+
+def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> ServeUncoveredByBodyPass | None:
+    """For every engine that loads kernels."""
+    return ServeUncoveredByBodyPass(kernels) if kernels else None
 
 
 class ServeUncoveredByBodyPass(ir.passes.InPlacePass):

@@ -25,9 +25,16 @@ struct CustomOp : OrtCustomOp {
 
 const CustomOp& of(const OrtCustomOp* self) { return *static_cast<const CustomOp*>(self); }
 
-int characteristic(const opbridge_argument& argument) {
-  if (argument.flags & OPBRIDGE_VARIADIC) return 2;
-  return argument.flags & OPBRIDGE_OPTIONAL ? 1 : 0;
+constexpr int required = 0, optional = 1, variadic = 2;
+
+int input_characteristic(const opbridge_argument& argument) {
+  if (argument.flags & OPBRIDGE_VARIADIC) return variadic;
+  return argument.flags & OPBRIDGE_OPTIONAL ? optional : required;
+}
+
+// A node may leave out any output that nobody wants, whether the kernel knows how to leave it out or not.
+int output_characteristic(const opbridge_argument& argument) {
+  return argument.flags & OPBRIDGE_VARIADIC ? variadic : optional;
 }
 
 OrtStatus* create_kernel(const OrtCustomOp* self, const OrtApi* api, const OrtKernelInfo* info, void** kernel) {
@@ -60,8 +67,8 @@ CustomOp make_custom_op(const OrtApi* api, const opbridge_operator* op, const op
   result.GetOutputType = [](Self self, size_t i) -> int {
     return opbridge_argument_dtype(&of(self).op->outputs[i], of(self).variant);
   };
-  result.GetInputCharacteristic = [](Self self, size_t i) { return characteristic(of(self).op->inputs[i]); };
-  result.GetOutputCharacteristic = [](Self self, size_t i) { return characteristic(of(self).op->outputs[i]); };
+  result.GetInputCharacteristic = [](Self self, size_t i) { return input_characteristic(of(self).op->inputs[i]); };
+  result.GetOutputCharacteristic = [](Self self, size_t i) { return output_characteristic(of(self).op->outputs[i]); };
   result.GetInputMemoryType = [](Self, size_t) { return 0; };
   result.GetVariadicInputMinArity = [](Self) { return 0; };
   result.GetVariadicInputHomogeneity = [](Self) { return 1; };

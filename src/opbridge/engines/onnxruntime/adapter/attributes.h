@@ -79,21 +79,31 @@ class AttributeReader {
     Attributes result;
     for (int32_t i = 0; i < op.attribute_count; ++i) {
       const opbridge_attribute& attribute = op.attributes[i];
-      if (read_as(attribute.kind, attribute.name, result)) continue;
-      refuse_other_kind(op, attribute);
-      result.set_default(op, attribute);
+      const bool found = read_as(attribute.kind, attribute.name, result);
+      if (found && !is_empty_list(result.values.back())) continue;
+      refuse_other_kind(op, attribute, found);
+      if (!found) result.set_default(op, attribute);
     }
     return result;
   }
 
  private:
-  // ONNX Runtime gives no status of its own for a missing attribute, so all kinds are tried.
-  void refuse_other_kind(const opbridge_operator& op, const opbridge_attribute& attribute) const {
-    Attributes unused;
+  static bool is_empty_list(const opbridge_value& value) {
+    return value.count == 0 && (value.kind == OPBRIDGE_KIND_INTS || value.kind == OPBRIDGE_KIND_FLOATS);
+  }
+
+  // ONNX Runtime gives no status of its own for a missing attribute, and an empty list for one of another kind: so all
+  // kinds are tried.
+  void refuse_other_kind(const opbridge_operator& op, const opbridge_attribute& attribute, bool found) const {
+    Attributes tried;
     for (int32_t kind = OPBRIDGE_KIND_INT; kind <= OPBRIDGE_KIND_TENSOR; ++kind)
-      if (kind != attribute.kind && read_as(kind, attribute.name, unused))
+      if (kind != attribute.kind && read_as(kind, attribute.name, tried) && !is_empty_list(tried.values.back()))
         throw Error(op.domain, "::", op.name, ": attribute '", attribute.name, "' is ", kind_name(kind),
                     ", but the kernel takes ", kind_name(attribute.kind));
+    size_t size = 0;
+    if (!found && ok(KernelInfoGetAttributeArray_int64(api_, info_, attribute.name, nullptr, &size)))
+      throw Error(op.domain, "::", op.name, ": attribute '", attribute.name, "' is of a kind that ONNX Runtime does not hand ",
+                  "to kernels; a list of strings must be given as a tensor of strings");
   }
 
   bool read_as(int32_t kind, const char* name, Attributes& result) const {

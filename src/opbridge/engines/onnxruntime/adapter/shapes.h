@@ -12,13 +12,12 @@
 
 namespace opbridge::onnxruntime {
 
-// Whether shapes can be inferred for this operator at all. The context names neither absent inputs (older versions crash on
-// them) nor how many outputs a node has, and hands out no tensor attributes.
+// Whether shapes can be inferred for this operator at all. The context does not tell which inputs and outputs a node
+// leaves out, on which version 1.17 ends the process, and hands out no tensor attributes.
 inline bool can_infer_shapes(const opbridge_operator& op) {
+  if (op.output_count != 1 || op.outputs[0].flags != 0) return false;
   for (int32_t i = 0; i < op.input_count; ++i)
     if (op.inputs[i].flags & OPBRIDGE_OPTIONAL) return false;
-  for (int32_t i = 0; i < op.output_count; ++i)
-    if (op.outputs[i].flags != 0) return false;
   for (int32_t i = 0; i < op.attribute_count; ++i)
     if (op.attributes[i].kind == OPBRIDGE_KIND_STRINGS || op.attributes[i].kind == OPBRIDGE_KIND_TENSOR) return false;
   return true;
@@ -29,34 +28,29 @@ class ShapeInference {
   ShapeInference(const OrtApi* api, const OrtShapeInferContext* context, const opbridge_operator& op)
       : api_(api), context_(context), op_(op) {}
 
-  // Sets the sizes of the outputs, all or none. Without them, the model's own value_info holds.
+  // Sets the sizes of the output, all or none. Without them, the model's own value_info holds.
   void run() {
     if (!read_inputs()) return;
     const Attributes attributes = read_attributes();
     const opbridge_variant* variant =
         opbridge_find_variant(&op_, inputs_.data(), static_cast<int32_t>(inputs_.size()));
     if (variant == nullptr) return;
-    const size_t count = static_cast<size_t>(op_.output_count);
-    std::vector<int64_t> sizes(count * OPBRIDGE_MAX_RANK);
-    std::vector<opbridge_tensor> outputs;
-    for (size_t i = 0; i < count; ++i)
-      outputs.push_back(
-          {nullptr, &sizes[i * OPBRIDGE_MAX_RANK], nullptr, 0, opbridge_argument_dtype(&op_.outputs[i], variant)});
+    int64_t sizes[OPBRIDGE_MAX_RANK];
+    opbridge_tensor output{nullptr, sizes, nullptr, 0, opbridge_argument_dtype(&op_.outputs[0], variant)};
     opbridge_call call;
     call.op = &op_;
     call.inputs = inputs_.data();
-    call.outputs = outputs.data();
+    call.outputs = &output;
     call.attributes = attributes.values.data();
     call.host = nullptr;
     call.host_data = nullptr;
     call.input_count = static_cast<int32_t>(inputs_.size());
-    call.output_count = op_.output_count;
+    call.output_count = 1;
     // What is wrong here is wrong in the run too, and is reported there.
     if (op_.shape(&call) != 0) return;
-    for (const opbridge_tensor& output : outputs)
-      for (int32_t axis = 0; axis < output.rank; ++axis)
-        if (output.sizes[axis] < 0) return;
-    for (size_t i = 0; i < count; ++i) set_output(i, outputs[i]);
+    for (int32_t axis = 0; axis < output.rank; ++axis)
+      if (sizes[axis] < 0) return;
+    set_output(output);
   }
 
  private:
@@ -129,7 +123,7 @@ class ShapeInference {
     return value;
   }
 
-  void set_output(size_t index, const opbridge_tensor& output) const {
+  void set_output(const opbridge_tensor& output) const {
     OrtTensorTypeAndShapeInfo* info = nullptr;
     check(api_, CreateTensorTypeAndShapeInfo(api_, &info));
     OrtStatus* status = SetTensorElementType(api_, info, output.dtype);
@@ -137,7 +131,7 @@ class ShapeInference {
     // Version 1.17 wants as many names as sizes; an empty name says that the size is a number.
     std::vector<const char*> names(static_cast<size_t>(output.rank), "");
     if (status == nullptr) status = SetSymbolicDimensions(api_, info, names.data(), names.size());
-    if (status == nullptr) status = ShapeInferContext_SetOutputTypeShape(api_, context_, index, info);
+    if (status == nullptr) status = ShapeInferContext_SetOutputTypeShape(api_, context_, 0, info);
     ReleaseTensorTypeAndShapeInfo(api_, info);
     check(api_, status);
   }
