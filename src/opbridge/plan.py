@@ -17,7 +17,7 @@ from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import Bodies, capture_bodies
 from opbridge.graph.checks import CHECKS, remove_checks
 from opbridge.graph.custom_calls import CustomCall, keep_custom_nodes
-from opbridge.graph.targets import calls_in, display_name, target_key
+from opbridge.graph.targets import calls_in, display_name, overload_of, target_key
 from opbridge.silence import silenced
 from opbridge.spec import LOWEST_OPSET, OpSpec
 from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
@@ -160,12 +160,6 @@ def _choose(program: torch.export.ExportedProgram, catalog: Catalog, refused: fr
     return chosen
 
 
-def _overload(key: str) -> torch._ops.OpOverload:
-    name, _, overload = key.partition(".")
-    namespace, _, operator_name = name.partition("::")
-    return getattr(getattr(getattr(torch.ops, namespace), operator_name), overload)
-
-
 class _Recorder:
     """Which decompositions were taken, and the first that failed."""
 
@@ -195,7 +189,7 @@ def _decompose(
     table = torch_internals.decomposition_table(native | kept)
     for key, spec in chosen.items():
         if spec.rung == "decompose":
-            table[_overload(key)] = recorder.wrap(key, spec)
+            table[overload_of(key)] = recorder.wrap(key, spec)
     try:
         with silenced(), torch_internals.decomposing(program), torch.no_grad():
             return program.run_decompositions(table)

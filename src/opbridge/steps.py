@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from opbridge import torch_internals
 from opbridge.catalog import Catalog
-from opbridge.graph.targets import calls_in, display_name, functional_target, target_key
+from opbridge.graph.targets import calls_in, display_name, functional_target, overload_of, target_key
 from opbridge.sources import source_of_stack_trace
 from opbridge.spec import OpSpec
 
@@ -184,7 +185,7 @@ def list_steps(
     for name, key in keys.items():
         gap = lost.get(printed[name])
         rung, provider, detail = _rung(key, catalog, chosen.get(name), mapped, floor, gap)
-        overrides = chosen[name].overrides if name in chosen else ""
+        overrides = _overrides(name, chosen[name]) if name in chosen else ""
         yield Step(display_name(key), rung, counts[name], uses.sources(name), provider, detail, overrides)
     for name in mended_inside:
         if name not in keys:
@@ -196,8 +197,13 @@ def list_steps(
                 mended_inside.sources(name),
                 catalog.provider(spec),
                 spec.overrides or spec.summary,
-                spec.overrides,
+                _overrides(name, spec),
             )
+
+
+def _overrides(key: str, spec: OpSpec) -> str:
+    """Why torch's mapping of this very overload is replaced; empty if torch has none."""
+    return spec.overrides if spec.overrides and torch_internals.has_way(overload_of(key)) else ""
 
 
 def _counts(captured: torch.export.ExportedProgram) -> dict[str, int]:

@@ -4,8 +4,8 @@
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: which torch operators torch.onnx maps,
   from which opset on. There is no public list.
-* ``torch._decomp.decomposition_table``: the decompositions beyond ``torch.export.default_decompositions()`` that
-  torch.onnx uses as well.
+* ``torch._decomp.decomposition_table``, ``OpOverload._can_decompose``: the decompositions beyond
+  ``torch.export.default_decompositions()`` that torch.onnx uses as well.
 * ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: the settings under which
   torch.onnx captures and decomposes a model, so that opbridge's one decomposition gives the same graph.
 * ``ShapeEnv.ignore_fresh_unbacked_symbols``: torch.onnx runs the shape functions of operators with sizes that depend on
@@ -39,6 +39,7 @@ __all__ = [
     "decomposing",
     "decomposition_table",
     "exclusively",
+    "has_way",
     "mapped_targets",
     "reusing_registry",
     "takes",
@@ -92,6 +93,15 @@ def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
         if isinstance(overload, torch._ops.OpOverload) and overload not in table and target_key(overload) not in keep:
             table[overload] = function
     return table
+
+
+def has_way(overload: torch._ops.OpOverload) -> bool:
+    """Whether torch brings an operator to ONNX by itself, rightly or not: by a mapping or by a decomposition."""
+    return (
+        target_key(overload) in mapped_targets()
+        or overload in torch._decomp.decomposition_table
+        or overload._can_decompose()
+    )
 
 
 @contextlib.contextmanager

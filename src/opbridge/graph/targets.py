@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["calls_in", "display_name", "functional_target", "graph_modules", "target_key"]
+__all__ = ["calls_in", "display_name", "functional_target", "graph_modules", "overload_of", "target_key"]
 
 
 def target_key(target: Any) -> Any:
@@ -45,3 +45,10 @@ def calls_in(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
         for node in module.graph.nodes:
             if node.op == "call_function":
                 yield node
+
+
+def overload_of(key: str) -> torch._ops.OpOverload:
+    """The operator of a target key such as ``"aten::add.Tensor"``."""
+    name, _, overload = key.partition(".")
+    namespace, _, operator_name = name.partition("::")
+    return getattr(getattr(getattr(torch.ops, namespace), operator_name), overload)

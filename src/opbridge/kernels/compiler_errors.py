@@ -8,7 +8,6 @@ from pathlib import Path
 
 __all__ = ["error_lines"]
 
-_MOST_LINES = 10
 _LOCATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)?\s*(?P<rest>.*)$")
 _ERROR = re.compile(r"^(?:fatal )?error: (?P<text>.*)$")
 _LINKER = re.compile(
@@ -20,14 +19,15 @@ _SYSTEM = ("/usr/", "/opt/", "/Library/", "/Applications/")
 _ORIGIN = re.compile(r"required from|in expansion of macro|in instantiation of|instantiated from|requested here")
 
 
-def error_lines(output: str, headers: Path) -> list[str]:
-    """The errors in a compiler's or linker's output as ``file:line: text``, each once, ten at most.
+def error_lines(output: str, headers: Path, *, most: int = 10) -> list[str]:
+    """The errors in a compiler's or linker's output as ``file:line: text``, each once.
 
     An error inside opbridge's own or the system's headers is given the place in the author's file that led there.
 
     Args:
         output: All that the compiler printed.
         headers: The folder of opbridge's headers.
+        most: How many of them; a last line says how many more there are.
     """
     lines = output.splitlines()
     errors: dict[str, None] = {}
@@ -42,8 +42,8 @@ def error_lines(output: str, headers: Path) -> list[str]:
         elif _LINKER.search(line):
             errors[_LINKER_PLACE.sub("", line, count=1).strip()] = None
     found = list(errors)
-    more = len(found) - _MOST_LINES
-    return found if more <= 0 else [*found[:_MOST_LINES], f"and {more} more"]
+    more = len(found) - most
+    return found if more <= 0 else [*found[:most], f"and {more} more"]
 
 
 def _origin(lines: list[str], index: int, headers: Path) -> tuple[str, str] | None:

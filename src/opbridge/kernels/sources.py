@@ -66,13 +66,16 @@ def include_folders(sources: Sequence[Path]) -> tuple[Path, ...]:
 
 def _find(source: Path, name: str) -> Path:
     header, places, fix = _DEPENDENCIES[name]
-    site = Path(sysconfig.get_paths()["purelib"])
-    prefixes = [site / "cmeel.prefix", Path(sys.prefix), Path("/usr"), Path("/usr/local"), Path("/opt/homebrew")]
-    for prefix in prefixes:
+    for prefix in _prefixes():
         for place in places:
             if (prefix / place / header).is_file():
                 return prefix / place
     raise BuildError(f"{source.name} requires {name}, which is not installed.", fix=fix)
+
+
+def _prefixes() -> list[Path]:
+    site = Path(sysconfig.get_paths()["purelib"])
+    return [site / "cmeel.prefix", Path(sys.prefix), Path("/usr"), Path("/usr/local"), Path("/opt/homebrew")]
 
 
 # A header that tells the folder, the folders under a prefix it may be in, and how to install it.
