@@ -1,7 +1,8 @@
 """Keep a formula as one node: x.clamp(min=0) / (1 + exp(-x)).
 
-Written inline it would become four ONNX nodes. As an operator it stays one node of the domain ``mylib``, which an
-engine can replace by a fast kernel; until it has one, the node's function body runs.
+Written inline it would become four ONNX nodes, each a pass over the tensor. As an operator it stays one node of the
+domain ``mylib``, with a kernel (``clamp_swish.h``) that needs one pass. Where a program does not load the kernel, the
+node's function body runs.
 
     opbridge export examples/clamp_swish.py:model -o build/clamp_swish
 """
@@ -16,6 +17,9 @@ import opbridge
 def clamp_swish(x: Tensor) -> Tensor:
     """Return x sigmoid(x) where x is positive and 0 elsewhere."""
     return x.clamp(min=0) / (1 + torch.exp(-x))
+
+
+clamp_swish.kernel("clamp_swish.h")
 
 
 class ClampSwish(torch.nn.Module):

@@ -139,7 +139,7 @@ def export(
     from opbridge.capture import capture
     from opbridge.catalog import Catalog
     from opbridge.climb import climb
-    from opbridge.operator import check_fakes
+    from opbridge.operator import check_fakes, without_kernels
 
     check_destination(path, overwrite=overwrite)
     _check_opset(opset)
@@ -156,7 +156,8 @@ def export(
         output_names=source.output_names,
         rewrites=catalog.rewrites(),
     )
-    check_fakes(captured.program)
+    with without_kernels():
+        check_fakes(captured.program)
     with _weights_hash_beside(captured.program) as weights:
         climbed = climb(
             captured.program,
