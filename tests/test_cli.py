@@ -224,7 +224,7 @@ def test_export(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     assert kwargs == {
         "path": "b", "engines": ("onnxruntime",), "dynamic_shapes": None, "opset": 19, "input_names": None,
         "output_names": None, "verify": True, "ops": (), "overwrite": False, "with_reference": True,
-        "external_data": True, "seed": 7, "entry": "net.py:model",
+        "external_data": True, "ir_version": None, "seed": 7, "entry": "net.py:model",
     }  # fmt: skip
 
 

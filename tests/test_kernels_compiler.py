@@ -15,7 +15,7 @@ from kernel_cases import FOLDER
 
 from opbridge.engines.onnxruntime import adapter_source
 from opbridge.errors import BuildError
-from opbridge.kernels import toolchain
+from opbridge.kernels import abi, toolchain
 from opbridge.kernels.cache import cache_folder
 from opbridge.kernels.compiler import HEADERS, build
 from opbridge.kernels.compiler_errors import error_lines
@@ -76,9 +76,8 @@ def test_two_processes_at_once(cache, tmp_path):
     compiler = toolchain.find_compiler().command[0]
     counting.write_text(f'#!/bin/sh\ncase "$*" in *plain.h*) echo "$$" >> {log};; esac\nexec {compiler} "$@"\n')
     counting.chmod(0o755)
-    program = (
-        f"from pathlib import Path; from opbridge.kernels.compiler import build; print(build([Path({str(source)!r})]))"
-    )
+    imports = "from pathlib import Path; from opbridge.kernels.compiler import build"
+    program = f"{imports}; print(build([Path({str(source)!r})]))"
     environment = {**os.environ, "CXX": str(counting)}
     processes = [
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
@@ -161,9 +160,8 @@ def test_every_mistake_in_a_schema_has_its_words(cache, tmp_path):
     kernels = "\n".join(
         f'OPBRIDGE_OPERATOR(f, opbridge::shape_of_first, "{schema}", opbridge::types<float>)' for schema in SCHEMAS
     )
-    source = write(
-        tmp_path / "f.h", f'#include "opbridge.h"\ntemplate <class T>\nvoid f(opbridge::Call&) {{}}\n{kernels}\n'
-    )
+    head = '#include "opbridge.h"\ntemplate <class T>\nvoid f(opbridge::Call&) {}\n'
+    source = write(tmp_path / "f.h", f"{head}{kernels}\n")
     with pytest.raises(BuildError) as caught:
         build([source])
     found = dict(
@@ -171,11 +169,8 @@ def test_every_mistake_in_a_schema_has_its_words(cache, tmp_path):
         for line in error_lines(caught.value.details, HEADERS, most=100)
         if "opbridge schema" in line
     )
-    missing = {
-        schema: found.get(str(line))
-        for line, schema in enumerate(SCHEMAS, 4)
-        if SCHEMAS[schema] not in found.get(str(line), "")
-    }
+    said = {schema: found.get(str(line), "nothing") for line, schema in enumerate(SCHEMAS, 4)}
+    missing = {schema: text for schema, text in said.items() if SCHEMAS[schema] not in text}
     assert not missing
 
 
@@ -184,7 +179,7 @@ def test_no_compiler(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError) as caught:
         build([write(tmp_path / "plain.h")])
-    assert caught.value.message == "Kernels need a C++ compiler, and there is no g++ or clang++ on the path."
+    assert caught.value.message == "A kernel needs a C++ compiler, and there is no g++ or clang++ on the path."
     for line in ("apt install g++", "brew install gcc", "conda install -c conda-forge cxx-compiler", "CXX"):
         assert line in caught.value.fix
 
@@ -278,9 +273,7 @@ for path in ({str(one)!r}, {str(two)!r}):
 
 def test_the_c_interface_is_c(tmp_path):
     """Hosts may be written in C: the ABI's header compiles as C, and its layout is the one that Python uses."""
-    from opbridge.kernels import abi
-
-    names = {
+    kinds = {
         "tensor": abi.Tensor,
         "value": abi.Value,
         "call": abi.Call,
@@ -288,7 +281,7 @@ def test_the_c_interface_is_c(tmp_path):
         "library": abi.Library,
     }
     checks = "\n".join(
-        f"int {name}[sizeof(opbridge_{name}) == {ctypes.sizeof(kind)} ? 1 : -1];" for name, kind in names.items()
+        f"int {name}[sizeof(opbridge_{name}) == {ctypes.sizeof(kind)} ? 1 : -1];" for name, kind in kinds.items()
     )
     source = tmp_path / "host.c"
     source.write_text(f'#include "opbridge/abi.h"\n{checks}\n')

@@ -324,3 +324,17 @@ def test_the_order_of_a_process_sets_leaves_no_trace(tmp_path: Path) -> None:
         subprocess.run([*command, "-o", str(tmp_path / seed)], cwd=root, env=environment, check=True)
     for name in ("model.onnx", "bundle.json"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"opset": 11}, "Opset 11 is older than 18"),
+        ({"opset": 99}, r"Opset 99 is newer than \d+, the newest that onnxruntime"),
+        ({"ir_version": 3}, "There is no ONNX IR version 3 to write"),
+    ],
+)
+def test_versions_that_can_not_be_written(tmp_path: Path, options: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        opbridge.export(nn.ReLU(), (torch.ones(2),), path=tmp_path / "b", **options)
+    assert not (tmp_path / "b").exists()

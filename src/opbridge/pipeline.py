@@ -71,12 +71,13 @@ def diagnose(
     from opbridge.diagnose import diagnose_model
 
     entry = _entry(model, args, kwargs, dynamic_shapes)
-    _check_opset(opset)
+    chosen = _engines(engines)
+    _check_versions(chosen, opset)
     return diagnose_model(
         entry.model,
         entry.args,
         entry.kwargs,
-        engines=_engines(engines),
+        engines=chosen,
         catalog=Catalog.load(ops),
         dynamic_shapes=entry.dynamic_shapes,
         opset=opset,
@@ -142,8 +143,8 @@ def export(
     from opbridge.operator import check_fakes, without_kernels
 
     check_destination(path, overwrite=overwrite)
-    _check_opset(opset)
     chosen = _engines(engines)
+    _check_versions(chosen, opset, ir_version)
     source = _entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=entry)
     catalog = Catalog.load(ops)
     progress("capturing")
@@ -254,7 +255,7 @@ def _engines(names: Sequence[str]) -> list[Engine]:
     return engines
 
 
-def _check_opset(opset: int | None) -> None:
+def _check_versions(engines: Sequence[Engine], opset: int | None, ir_version: int | None = None) -> None:
     from opbridge.spec import LOWEST_OPSET
 
     if opset is not None and opset < LOWEST_OPSET:
@@ -262,6 +263,21 @@ def _check_opset(opset: int | None) -> None:
             f"Opset {opset} is older than {LOWEST_OPSET}, the oldest that PyTorch's mappings are written for.",
             fix=f"ask for opset {LOWEST_OPSET} or newer, or leave it out for the lowest that serves the model.",
         )
+    for engine in engines:
+        if opset is not None and opset > engine.newest_opset:
+            raise InputError(
+                f"Opset {opset} is newer than {engine.newest_opset}, the newest that {engine.name} {engine.version} "
+                "takes.",
+                fix=f"ask for opset {engine.newest_opset} or older, or install a newer {engine.name}.",
+            )
+    if ir_version is not None and ir_version not in _IR_VERSIONS:
+        raise InputError(
+            f"There is no ONNX IR version {ir_version} to write: opset {LOWEST_OPSET} needs {_IR_VERSIONS[0]} at least.",
+            fix=f"ask for one from {_IR_VERSIONS[0]} to {_IR_VERSIONS[-1]}, or leave it out.",
+        )
+
+
+_IR_VERSIONS = range(8, 14)
 
 
 def _entry(

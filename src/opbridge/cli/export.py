@@ -25,6 +25,9 @@ def register(commands: Commands) -> None:
         const=True,
         help="store the weights in a file beside the model (default: only above 2 GB)",
     )
+    parser.add_argument(
+        "--ir-version", type=int, metavar="N", help="the ONNX IR version (default: 10; below, overloads become names)"
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs that it is verified on")
 
 
@@ -52,6 +55,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         overwrite=arguments.overwrite,
         with_reference=arguments.with_reference,
         external_data=arguments.external_data,
+        ir_version=arguments.ir_version,
         seed=arguments.seed,
         entry=entry.text,
         progress=progress,

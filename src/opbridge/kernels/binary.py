@@ -7,7 +7,7 @@ import struct
 import sys
 from pathlib import Path
 
-__all__ = ["binary_platform", "own_platform"]
+__all__ = ["binary_platform", "missing_bytes", "own_platform"]
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv64", 0x03: "x86", 0x28: "arm"}
 _MACHO_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
@@ -43,3 +43,25 @@ def binary_platform(path: Path) -> str | None:
             (machine,) = struct.unpack_from("<H", head, offset + 4)
             return f"windows-{_PE_MACHINES.get(machine, hex(machine))}"
     return None
+
+
+def missing_bytes(path: Path) -> int:
+    """How many bytes an ELF file lacks of what its own header says: loading such a file ends the process.
+
+    Raises:
+        OSError: The file can't be read.
+    """
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if head[:5] != b"\x7fELF\x02" or len(head) < 64:
+            return 0
+        order = "<" if head[5] == 1 else ">"
+        (start,) = struct.unpack_from(f"{order}Q", head, 32)
+        size, count = struct.unpack_from(f"{order}HH", head, 54)
+        file.seek(start)
+        table = file.read(size * count)
+        end = start + size * count
+        for offset in range(0, len(table) - size + 1, size):
+            where, _, _, length = struct.unpack_from(f"{order}QQQQ", table, offset + 8)
+            end = max(end, where + length)
+        return max(0, end - file.seek(0, 2))

@@ -12,7 +12,7 @@ import numpy as np
 
 from opbridge.errors import InputError
 from opbridge.kernels import abi
-from opbridge.kernels.binary import binary_platform, own_platform
+from opbridge.kernels.binary import binary_platform, missing_bytes, own_platform
 
 __all__ = ["KernelArgument", "KernelAttribute", "KernelLibrary", "KernelOperator", "check_file"]
 
@@ -217,6 +217,8 @@ def check_file(path: Path) -> None:
         raise InputError(
             f"{path.name} is no shared library.", fix="pass what opbridge built: a .so, .dylib or .dll file."
         )
+    if missing_bytes(path):
+        raise InputError(f"{path.name} is truncated: {missing_bytes(path)} bytes are missing.", fix="copy it again.")
     if built_for != own:
         raise InputError(f"{path.name} was built for {built_for}, and this is {own}.", fix=_REBUILD)
 

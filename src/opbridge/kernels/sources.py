@@ -32,10 +32,12 @@ def source_files(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path
             continue
         found[file] = None
         text = file.read_text(encoding="utf-8", errors="replace")
+        included = []
         for quoted, angled in _INCLUDE.findall(text):
             places = [file.parent, *folders] if quoted else folders
             paths = [Path(place) / (quoted or angled) for place in places]
-            waiting += [path.absolute() for path in paths if path.is_file()][:1]
+            included += [path.absolute() for path in paths if path.is_file()][:1]
+        waiting += reversed(included)
     return tuple(found)
 
 
