@@ -272,7 +272,7 @@ def _check_versions(engines: Sequence[Engine], opset: int | None, ir_version: in
             )
     if ir_version is not None and ir_version not in _IR_VERSIONS:
         raise InputError(
-            f"There is no ONNX IR version {ir_version} to write: opset {LOWEST_OPSET} needs {_IR_VERSIONS[0]} at least.",
+            f"ONNX IR version {ir_version} can't be written: opset {LOWEST_OPSET} needs at least {_IR_VERSIONS[0]}.",
             fix=f"ask for one from {_IR_VERSIONS[0]} to {_IR_VERSIONS[-1]}, or leave it out.",
         )
 
