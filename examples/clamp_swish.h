@@ -1,6 +1,4 @@
 // max(x, 0) / (1 + exp(-x)), in one pass over the tensor.
-#include <cmath>
-
 #include "opbridge.h"
 
 template <class T>
@@ -8,7 +6,7 @@ void clamp_swish(opbridge::Call& call) {
   using Real = opbridge::compute_t<T>;  // float for half
   const auto function = [](Real x) {
     const Real clamped = x < 0 ? Real(0) : x;  // a NaN stays one
-    return clamped / (1 + std::exp(-x));
+    return clamped / (1 + opbridge::exp(-x));
   };
   opbridge::elementwise(call, call.output<T>(0), function, call.input<T>(0));
 }

@@ -2,8 +2,8 @@
 
 The decorated function is a torch.library operator from then on. opbridge finds its output's shape by tracing it, keeps
 it as one node ``mylib::my_add`` in the ONNX graph, and gives that node a function body by exporting the function, so
-that any engine runs it. ``my_add.h`` is a kernel for it, which is optional: the same C++ code runs in ONNX Runtime and in
-PyTorch on the CPU.
+that any engine runs it. ``my_add.h`` is a kernel for it, which is optional: the same C++ code runs in ONNX Runtime and
+in PyTorch on the CPU.
 
     opbridge export examples/my_add.py:model -o build/my_add
 """

@@ -69,7 +69,7 @@ bool overlap(const Box<T>& a, const Box<T>& b, T threshold) {
 }
 
 void shape(opbridge::ShapeCall& call) {
-  call.check(call.rank(0) == 2 && call.size(0, 1) == 5, "boxes must have sizes [n, 5], not ", call.sizes(0));
+  call.check(call.rank(0) == 2 && call.size(0, 1) == 5, "boxes must have sizes (n, 5), not ", call.sizes(0));
   call.check(call.rank(1) == 1 && call.size(1, 0) == call.size(0, 0), "there are ", call.size(0, 0),
              " boxes, but scores of sizes ", call.sizes(1));
   call.set_output(0, {opbridge::data_dependent});

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ NAMES = (
     "statistics",
     "where_true",
 )
+SANITIZE = os.environ.get("OPBRIDGE_TEST_SANITIZE") == "1"
+LARGE = os.environ.get("OPBRIDGE_TEST_LARGE") == "1"
 SOURCES = [FOLDER / f"{name}.h" for name in NAMES]
 
 

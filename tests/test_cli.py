@@ -140,7 +140,7 @@ def test_help_names_every_subcommand() -> None:
     done = subprocess_run("--help")
     assert done.returncode == 0
     for module in pkgutil.iter_modules(opbridge.cli.__path__):
-        assert module.name.startswith("_") or f"\n    {module.name} " in done.stdout
+        assert module.name.startswith("_") or f"\n    {module.name.replace('_', '-')} " in done.stdout
     assert "Exit codes: 0 fine" in done.stdout
 
 

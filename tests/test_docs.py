@@ -22,7 +22,10 @@ from opbridge.cli import main
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "opbridge"
-DOCUMENTS = ["README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md", "docs/verification.md"]
+DOCUMENTS = [
+    *("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *("docs/design.md", "docs/kernels.md", "docs/verification.md"),
+]
 GUIDES = ["README.md", "README.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
 NEEDS = {"examples/deform_conv.py": "torchvision"}
@@ -30,6 +33,11 @@ NEEDS = {"examples/deform_conv.py": "torchvision"}
 
 def text(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
+
+
+def prose(document: str) -> str:
+    """The text without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text(document), flags=re.MULTILINE | re.DOTALL)
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -63,10 +71,15 @@ def table_rows(output: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_link_leads_to_a_file(document: str) -> None:
-    links = re.findall(r"\]\(([^)]+)\)", text(document))
+    links = re.findall(r"\]\(([^)]+)\)", prose(document))
     for link in links:
         if not link.startswith("https://"):
-            assert (ROOT / document).parent.joinpath(link).exists(), f"{document} links to {link}"
+            file, _, heading = link.partition("#")
+            target = (ROOT / document).parent / file
+            assert target.exists(), f"{document} links to {link}"
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if heading else []
+            anchors = ["", *(words.lower().replace(" ", "-") for words in headings)]
+            assert heading in anchors, f"{document} links to {link}"
 
 
 def test_every_document_is_checked() -> None:
@@ -86,7 +99,7 @@ def test_every_example_is_listed() -> None:
 
 
 def test_every_subcommand_is_shown() -> None:
-    names = {file.stem for file in (PACKAGE / "cli").glob("[a-z]*.py")}
+    names = {file.stem.replace("_", "-") for file in (PACKAGE / "cli").glob("[a-z]*.py")}
     for guide in GUIDES:
         assert {command.split()[1] for command in commands(guide) if command.startswith("opbridge ")} == names
 
@@ -101,8 +114,7 @@ def test_the_architecture_names_every_module_and_no_other() -> None:
 
 @pytest.mark.parametrize("document", ["docs/verification.md", "CONTRIBUTING.md"])
 def test_files_named_in_text_exist(document: str) -> None:
-    prose = re.sub(r"^```.*?^```$", "", text(document), flags=re.MULTILINE | re.DOTALL)
-    for name in set(re.findall(r"`((?:src/|tests/)?[\w/]+\.py)`", prose)) - {"utils.py"}:
+    for name in set(re.findall(r"`((?:src/|tests/)?[\w/]+\.py)`", prose(document))) - {"utils.py"}:
         assert (ROOT / name).exists() or any(PACKAGE.rglob(name)), f"{document} names {name}"
 
 
@@ -195,6 +207,29 @@ def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_kernels_of_the_guide_compile_and_run(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from opbridge.kernels.compiler import build
+    from opbridge.kernels.library import KernelLibrary
+
+    headers = {}
+    for block in blocks("docs/kernels.md", "cpp"):
+        if name := re.match(r"// (\w+\.h)\n", block):
+            headers[name[1]] = tmp_path / name[1]
+            headers[name[1]].write_text(block, encoding="utf-8")
+    declared = KernelLibrary(build(list(headers.values()))).operators
+    assert sorted(operator.name for operator in declared) == ["choose", "rms_norm", "total"]
+    program = tmp_path / "rms_norm.py"
+    program.write_text("\n".join(blocks("docs/kernels.md", "python")), encoding="utf-8")
+    command = [sys.executable, program.name]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
 
 
 # The examples in CONTRIBUTING.md, one per kind of thing that can be added.

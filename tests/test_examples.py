@@ -15,15 +15,23 @@ pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
 from opbridge.entry import Entry, load_entry  # noqa: E402
+from opbridge.errors import BuildError  # noqa: E402
+from opbridge.kernels.toolchain import find_compiler  # noqa: E402
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.py"))
 NEEDS = {"deform_conv": "torchvision"}
+KERNELS = {file.stem for file in EXAMPLES.glob("*.h")}
 
 
 def _entry(name: str) -> Entry:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
+    if name in KERNELS:
+        try:
+            find_compiler()
+        except BuildError as error:
+            pytest.skip(error.message)
     return load_entry(f"{EXAMPLES / name}.py:model")
 
 
@@ -97,12 +105,95 @@ def test_deform_conv_raises_the_opset_and_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "node", "count"), [("my_add", "mylib::my_add", 1), ("clamp_swish", "mylib::clamp_swish", 2)]
 )
-def test_an_own_operator_stays_one_node_with_one_body(name: str, node: str, count: int, tmp_path: Path) -> None:
+def test_an_own_operator_stays_one_node_with_a_kernel_and_a_body(
+    name: str, node: str, count: int, tmp_path: Path
+) -> None:
     _, bundle = _export(name, tmp_path, verify=False)
-    assert _rungs(bundle)[node] == ("function", "user")
+    assert _rungs(bundle)[node] == ("kernel", "user")
+    assert [(kernels["operators"], kernels["optional"]) for kernels in bundle.manifest["kernels"]] == [([node], True)]
     assert _operators(bundle)[node] == count
     functions = onnx.load(bundle.path / "model.onnx").functions
     assert [f"{function.domain}::{function.name}" for function in functions] == [node]
+
+
+def _shared_area(one: np.ndarray, other: np.ndarray) -> float:
+    """By clipping one polygon with each side of the other in turn, in float64."""
+
+    def corners(box: np.ndarray) -> np.ndarray:
+        x, y, width, height, angle = box
+        along = np.array([np.cos(angle), np.sin(angle)]) * width / 2
+        across = np.array([-np.sin(angle), np.cos(angle)]) * height / 2
+        return np.array([x, y]) + np.array([along + across, across - along, -along - across, along - across])
+
+    polygon, clip = list(corners(one)), corners(other)
+    for start, end in zip(clip, np.roll(clip, -1, 0), strict=True):
+        normal = np.array([start[1] - end[1], end[0] - start[0]])
+        inside = [float(normal @ (point - start)) for point in polygon]
+        clipped = []
+        for i, point in enumerate(polygon):
+            if (inside[i] >= 0) != (inside[i - 1] >= 0):
+                clipped.append(point + (polygon[i - 1] - point) * inside[i] / (inside[i] - inside[i - 1]))
+            if inside[i] >= 0:
+                clipped.append(point)
+        polygon = clipped
+    points = np.array(polygon).reshape(-1, 2)
+    x, y = points[:, 0], points[:, 1]
+    return float(abs(x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2)
+
+
+def _boxes(count: int, seed: int) -> np.ndarray:
+    """Rotated boxes, some of them equal, upright, inside another, empty, or far from the origin."""
+    random = np.random.default_rng(seed)
+    boxes = random.uniform([0, 0, 5, 5, -4], [100, 100, 50, 50, 4], (count, 5))
+    boxes[1::7] = boxes[::7][: len(boxes[1::7])]
+    boxes[2::7, 4] = 0
+    boxes[3::7, :2], boxes[3::7, 4] = boxes[2::7, :2][: len(boxes[3::7])], np.pi / 2
+    boxes[5::14, 2] = 0
+    boxes[:: count // 2 + 1, :2] += 1e4
+    return boxes
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rotated_nms_is_right(dtype: torch.dtype) -> None:
+    _entry("rotated_nms")
+    rotated_nms = torch.ops.mylib.rotated_nms
+    boxes = torch.from_numpy(_boxes(60, seed=3)).to(dtype)
+    scores = torch.from_numpy(np.random.default_rng(4).permutation(60) // 2 / 30).to(dtype)
+    wide = boxes.double().numpy()
+    areas = wide[:, 2] * wide[:, 3]
+    kept: list[int] = []
+    for i in torch.sort(scores, descending=True, stable=True).indices.tolist():
+        shared = [_shared_area(wide[i], wide[j]) for j in kept]
+        if all(area <= 0.3 * (areas[i] + areas[j] - area) for area, j in zip(shared, kept, strict=True)):
+            kept.append(i)
+    assert 10 < len(kept) < 55
+    assert rotated_nms(boxes, scores, 0.3).tolist() == kept
+
+
+def test_rotated_nms_by_kernel_and_by_body(tmp_path: Path) -> None:
+    _, bundle = _export("rotated_nms", tmp_path, verify=False)
+    assert _rungs(bundle)["mylib::rotated_nms"] == ("kernel", "user")
+    fast, slow = opbridge.load(bundle.path), opbridge.load(bundle.path, kernels=False)
+    random = np.random.default_rng(0)
+    for count in (2, 3, 100):
+        head = random.standard_normal((count, 5)).astype(np.float32)
+        scores = (random.integers(0, count, count) / count).astype(np.float32)
+        for one, other in zip(fast(head, scores), slow(head, scores), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_rotated_nms_refuses_what_are_no_boxes() -> None:
+    _entry("rotated_nms")
+    rotated_nms = torch.ops.mylib.rotated_nms
+    assert rotated_nms(torch.zeros(0, 5), torch.zeros(0), 0.5).tolist() == []
+    assert rotated_nms(torch.ones(1, 5), torch.ones(1), 0.5).tolist() == [0]
+    assert rotated_nms(torch.zeros(3, 5), torch.tensor([0.5, torch.nan, 0.7]), 0.5).tolist() == [1, 2, 0]
+    with pytest.raises(RuntimeError, match=r"rotated_nms.*boxes must have sizes \(n, 5\), not \(2, 4\)"):
+        rotated_nms(torch.ones(2, 4), torch.ones(2), 0.5)
+    with pytest.raises(RuntimeError, match="there are 2 boxes, but scores of sizes"):
+        rotated_nms(torch.ones(2, 5), torch.ones(3), 0.5)
+    with pytest.raises(RuntimeError, match="must not be negative"):
+        rotated_nms(torch.ones(2, 5), torch.ones(2), -0.5)
 
 
 def test_super_resolution_takes_other_factors_and_sizes(tmp_path: Path) -> None:

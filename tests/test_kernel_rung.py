@@ -216,3 +216,19 @@ def test_declarations_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has two kernels: scale\d+\.h .* and second\.h"):
         scale.kernel(tmp_path / "second.h")
     assert find_operator(scale.target) is scale
+
+
+def test_kernel_functions_of_one_name_in_two_files_are_refused(tmp_path: Path) -> None:
+    """The linker would keep one of them, and both operators would compute the same."""
+    from opbridge.kernels.compiler import build
+    from opbridge.kernels.library import KernelLibrary
+
+    files = [tmp_path / "first.h", tmp_path / "second.h"]
+    for file, formula in zip(files, ("by * a", "by + a"), strict=True):
+        file.write_text(SCALE.replace("NAME", file.stem).replace("FORMULA", formula))
+    with pytest.raises(InputError, match="the kernel functions of rungtest::first and rungtest::second have one name"):
+        KernelLibrary(build(files))
+    files[1].write_text(files[1].read_text().replace("void scale(", "static void scale("))
+    library = KernelLibrary(build(files))
+    x = np.full(2, 5, np.float32)
+    assert [library.run(f"rungtest::{file.stem}", [x])[0][0] for file in files] == [10, 7]

@@ -11,7 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_cases import SOURCES
+from kernel_cases import LARGE, SANITIZE, SOURCES
 
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels import abi
@@ -24,7 +24,7 @@ F32 = np.float32
 
 @pytest.fixture(scope="module")
 def library() -> KernelLibrary:
-    return KernelLibrary(build(SOURCES))
+    return KernelLibrary(build(SOURCES, sanitize=SANITIZE))
 
 
 def test_what_a_library_says_of_itself(library):
@@ -105,14 +105,15 @@ def test_broadcasting(library, shapes):
 def test_every_number_of_16_bits(library, dtype):
     numbers = np.arange(2**16, dtype=np.uint16).view(dtype)
     (same,) = library.run("mylib::my_add", [numbers, np.full((), -0.0, dtype)], {"alpha": 1.0})
-    both_nan = np.isnan(numbers) & np.isnan(same)
+    with np.errstate(invalid="ignore"):
+        both_nan = np.isnan(numbers) & np.isnan(same)
     np.testing.assert_array_equal(same.view(np.uint16)[~both_nan], numbers.view(np.uint16)[~both_nan])
     # Rounding: the halves between neighbours, and a bit beside them.
     random = np.random.default_rng(0)
     values = random.standard_normal(100_000).astype(F32) * F32(10.0) ** random.integers(-9, 6, 100_000)
-    values = values.astype(dtype)
-    others = values[::-1].copy()
     with np.errstate(over="ignore", invalid="ignore"):
+        values = values.astype(dtype)
+        others = values[::-1].copy()
         expected = (2 * values.astype(F32) + others.astype(F32)).astype(dtype)
     np.testing.assert_array_equal(library.run("mylib::my_add", [values, others])[0], expected)
 
@@ -203,6 +204,15 @@ def test_a_kernel_that_goes_wrong(library, how):
     assert FAULTS[how] in caught.value.message
     assert len(caught.value.message) < abi.ERROR_SIZE
     assert caught.value.fix
+
+
+@pytest.mark.skipif(not LARGE, reason="OPBRIDGE_TEST_LARGE=1 is not set: it takes 5 GB and a minute")
+def test_more_elements_than_an_int32_counts(library):
+    x = np.arange(2**31 + 16, dtype=np.uint8)
+    (found,) = library.run("mylib::my_add", [x, np.array([1], np.uint8)], {"alpha": 3.0})
+    assert found.shape == x.shape
+    for part in (slice(0, 300), slice(2**31 - 300, None)):
+        np.testing.assert_array_equal(found[part], x[part] * np.uint8(3) + np.uint8(1))
 
 
 def test_calls_from_several_threads(library):
@@ -319,3 +329,21 @@ def test_the_c_function_itself(library):
     assert ctypes.addressof(first) == ctypes.addressof(second)
     assert first.platform.decode() == own_platform()
     assert first.struct_size == ctypes.sizeof(abi.Library)
+
+
+def test_the_exponential_is_exact_to_two_units(library):
+    x = np.concatenate(
+        [
+            np.linspace(-104, 88.72, 400_001, dtype=F32),
+            np.array([0, -0.0, 1e-30, -1e-30, 89, 1e30, np.inf, -200, -1e30, -np.inf, np.nan], F32),
+        ]
+    )
+    (found,) = library.run("mylib::exponential", [x])
+    with np.errstate(over="ignore", under="ignore"):
+        exact = np.exp(x.astype(np.float64))
+        rounded = exact.astype(F32)
+    normal = np.isfinite(rounded)
+    units = np.abs(found[normal] - exact[normal]) / np.spacing(rounded[normal]).astype(np.float64)
+    assert units.max() < 2
+    np.testing.assert_array_equal(found[~normal], rounded[~normal])
+    assert found[-4:-1].tolist() == [0, 0, 0]

@@ -24,7 +24,7 @@ from opbridge.bundle import Bundle
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.sources import source_of_error
 
-__all__ = ["Entry", "entry_file", "find_entry", "load_entry", "portable_entry"]
+__all__ = ["Entry", "entry_file", "find_entry", "load_entry", "load_file", "portable_entry"]
 
 _FORMS = "file.py:function, package.module:function or model.pt2"
 _RETURNS = "(module, args), (module, args, kwargs) or a dict with 'model' and 'args'"
@@ -72,11 +72,21 @@ def load_entry(text: str) -> Entry:
     is_file = _is_file(place)
     folder = Path(place).resolve().parent if is_file else Path.cwd()
     with _importable(folder):
-        module = _import_file(text, place) if is_file else _import_module(text, place)
+        module = _import_file(f"Entry {text}", place) if is_file else _import_module(text, place)
         function = _function(text, module, function_name)
         returned = _call(text, function)
     file = getattr(module, "__file__", None)
     return _entry(text, returned, Path(file) if file else None)
+
+
+def load_file(place: str) -> types.ModuleType:
+    """Import a file as that of an entry is: once per process, its folder importable meanwhile.
+
+    Raises:
+        InputError: There is no such file, or it raises.
+    """
+    with _importable(Path(place).resolve().parent):
+        return _import_file(place, place)
 
 
 def portable_entry(text: str) -> str:
@@ -147,25 +157,25 @@ def _importable(folder: Path) -> Iterator[None]:
             sys.path.remove(str(folder))
 
 
-def _import_file(text: str, place: str) -> types.ModuleType:
+def _import_file(what: str, place: str) -> types.ModuleType:
     file = Path(place).resolve()
     if file in _loaded_files:
         return _loaded_files[file]
     if not file.is_file():
-        raise InputError(f"Entry {text}: there is no file {place}.", fix=_existing_files(Path(place)))
+        raise InputError(f"{what}: there is no file {place}.", fix=_existing_files(Path(place)))
     name = _module_name(file)
     if name in sys.modules:
         return sys.modules[name]
     specification = importlib.util.spec_from_file_location(name, file)
     if specification is None or specification.loader is None:
-        raise InputError(f"Entry {text}: {place} is no Python file.", fix=f"name an entry as {_FORMS}.")
+        raise InputError(f"{what}: {place} is no Python file.", fix=f"name an entry as {_FORMS}.")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
         specification.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        _reraise(f"Entry {text}: importing {place}", error)
+        _reraise(f"{what}: importing {place}", error)
     _loaded_files[file] = module
     return module
 

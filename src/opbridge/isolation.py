@@ -22,7 +22,7 @@ from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.frames import read_frame, write_frame
 from opbridge.errors import EngineError, InputError, OpbridgeError
 
-__all__ = ["IsolatedSession"]
+__all__ = ["IsolatedSession", "child_environment", "describe_death"]
 
 _LOG_LINES = 30
 
@@ -70,7 +70,7 @@ class IsolatedSession(Session):
             stdout=subprocess.PIPE,
             stderr=self._log,
             bufsize=0,
-            env=_environment(),
+            env=child_environment(),
         )
         request = {
             "verb": "load",
@@ -197,7 +197,7 @@ class IsolatedSession(Session):
                 fix="give it more time, smaller inputs, or more threads.",
                 details=tail,
             )
-        cause, fix = _cause_of_death(code)
+        cause, fix = describe_death(code)
         last_words = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
         said = f" The last line it printed: {last_words[:300]}" if last_words else ""
         return EngineError(f"{self._engine} {cause} while {doing}.{said}", fix=fix, details=tail)
@@ -226,8 +226,8 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _environment() -> dict[str, str]:
-    """The environment in which the child finds this very opbridge."""
+def child_environment() -> dict[str, str]:
+    """The environment in which a child process finds this very opbridge."""
     environment = dict(os.environ)
     folder = str(Path(opbridge.errors.__file__).parent.parent)
     # site-packages must not come before the standard library, and the child finds it anyway.
@@ -238,7 +238,8 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _cause_of_death(code: int) -> tuple[str, str]:
+def describe_death(code: int) -> tuple[str, str]:
+    """How a child process ended, and what is done about an engine that ends so."""
     if code < 0:
         try:
             name = signal.Signals(-code).name

@@ -48,21 +48,20 @@ def make_manifest(
         "outputs": [_tensor_spec(value).to_dict() for value in first.graph.outputs],
         "operators": [step.to_dict() for step in climbed.plan.steps],
         "adaptations": {name: [item.to_dict() for item in items] for name, items in climbed.adaptations.items()},
-        "kernels": [_kernels(name, built, climbed) for name, built in climbed.built.items()],
+        "kernels": [
+            _kernels(engine, climbed.built[engine.name], climbed) for engine in engines if engine.name in climbed.built
+        ],
         "opset_reason": climbed.plan.opset_reason,
         "dynamic": _dynamic(captured),
         "weights": weights,
     }
 
 
-def _kernels(engine: str, built: Built, climbed: Climbed) -> dict[str, Any]:
-    """What is said of a library of kernels; it is optional where every node that it serves has a function body."""
-    from opbridge.translate import all_nodes
+def _kernels(engine: Engine, built: Built, climbed: Climbed) -> dict[str, Any]:
+    """What is said of a library of kernels; it is optional where the engine runs the function bodies instead."""
+    from opbridge.probe import probe
 
-    model = climbed.models[engine]
-    functions = set(model.functions)
-    served = [node for node in all_nodes(model) if f"{node.domain}::{node.op_type}" in built.targets]
-    return {**built.to_dict(), "optional": all(node.op_identifier() in functions for node in served)}
+    return {**built.to_dict(), "optional": not probe(climbed.models[engine.name], engine)}
 
 
 def _tensor_spec(value: ir.Value) -> TensorSpec:

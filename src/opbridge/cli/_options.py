@@ -27,9 +27,11 @@ def add_command(
     return parser
 
 
-def add_engine(parser: argparse.ArgumentParser, *, default: str | None, several: bool = True) -> None:
+def add_engine(
+    parser: argparse.ArgumentParser, *, default: str | None, several: bool = True, shown: str = "the bundle's"
+) -> None:
     """Add ``--engine``: one name, or several separated by commas."""
-    shown = default or "the bundle's"
+    shown = default or shown
     if several:
         parser.add_argument(
             "--engine",

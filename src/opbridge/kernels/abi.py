@@ -180,7 +180,7 @@ def tensor_of(array: np.ndarray | None, keep: list[Any]) -> Tensor:
         return Tensor()
     whole = all(stride % array.itemsize == 0 for stride in array.strides)
     if not (whole and array.flags.aligned):
-        array = np.ascontiguousarray(array)
+        array = array.copy()
     sizes = (c_int64 * max(array.ndim, 1))(*array.shape)
     strides = None
     if not array.flags.c_contiguous:

@@ -248,7 +248,10 @@ def _table(path: Path, library: ctypes.CDLL) -> abi.Library:
             fix=_REBUILD,
         )
     if table.error:
-        raise InputError(f"{path.name}: {table.error.decode()}.", fix="name each operator once, and build it again.")
+        raise InputError(
+            f"{path.name}: {table.error.decode()}.",
+            fix="give each operator, and each kernel function that is not static, a name of its own; then build again.",
+        )
     if table.operator_count == 0:
         raise InputError(
             f"{path.name} has no operators.", fix="declare one with OPBRIDGE_OPERATOR, and build it again."

@@ -47,9 +47,8 @@ ORDER = 30
 
 
 def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> CastAroundMissingTypesPass | None:
-    """For a model that the engine refuses something of."""
-    refused = probe(model, engine, [kernel.target for kernel in kernels])
-    return CastAroundMissingTypesPass(engine) if refused else None
+    """For a model that the engine refuses something of; the bodies beside the kernels are to run as well."""
+    return CastAroundMissingTypesPass(engine) if probe(model, engine) else None
 
 
 class CastAroundMissingTypesPass(ir.passes.InPlacePass):

@@ -11,7 +11,7 @@ from rich.text import Text
 
 __all__ = ["number", "paragraph", "place", "plural", "table"]
 
-_LONG = ("file", "provided by", "summary", "where")
+_LONG = ("detail", "file", "provided by", "summary", "where")
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:

@@ -9,6 +9,7 @@
 
 #include "opbridge/abi.h"
 #include "opbridge/error.h"
+#include "opbridge/processor.h"
 #include "opbridge/tensor.h"
 #include "opbridge/types.h"
 
@@ -198,7 +199,7 @@ class Call : public Arguments {
     if (total <= 0) return;
     if (grain < 1) grain = 1;
     if (total <= grain) {
-      body(int64_t{0}, total);
+      detail::run_body(body, 0, total);
       return;
     }
     Loop<Body> loop{&body, {false}, nullptr};
@@ -217,7 +218,7 @@ class Call : public Arguments {
       Loop& loop = *static_cast<Loop*>(self);
       if (loop.failed.load(std::memory_order_relaxed)) return;
       try {
-        (*loop.body)(begin, end);
+        detail::run_body(*loop.body, begin, end);
       } catch (...) {
         if (!loop.failed.exchange(true)) loop.error = std::current_exception();
       }

@@ -136,6 +136,7 @@ struct Combinations<Operator, TypeList<Chosen...>> {
   static void append(opbridge_variant*& next) {
     *next++ = {dtypes, &guarded<Call, &Operator::template run<Chosen...>>};
   }
+  static const void* address() { return Operator::template address<Chosen...>(); }
 };
 
 template <class Operator, class... Chosen, class... T, class... Rest>
@@ -144,13 +145,24 @@ struct Combinations<Operator, TypeList<Chosen...>, TypeList<T...>, Rest...> {
   static void append(opbridge_variant*& next) {
     (Combinations<Operator, TypeList<Chosen..., T>, Rest...>::append(next), ...);
   }
+  static const void* address() {
+    const void* found = nullptr;
+    ((found = found ? found : Combinations<Operator, TypeList<Chosen..., T>, Rest...>::address()), ...);
+    return found;
+  }
 };
 
 // The library's operators, the one registered last first. They are statics, complete before anybody can ask for them.
 struct Registered {
   opbridge_operator op;
   Registered* next;
+  const void* kernel;  // the address of its first variant
+  const void* file;    // something that every compiled file has one of
 };
+
+namespace {
+[[maybe_unused]] char this_file;
+}
 
 inline Registered*& registered() {
   static Registered* first = nullptr;
@@ -158,7 +170,7 @@ inline Registered*& registered() {
 }
 
 template <class Operator, class... Lists>
-bool register_operator(const char* text, const Lists&...) {
+bool register_operator_of(const void* file, const char* text, const Lists&...) {
   constexpr bool fits = sizeof...(Lists) == Operator::schema.type_variable_count;
   static_assert(fits || Operator::schema.error != SchemaError::none,
                 "opbridge: one opbridge::types<...> per type variable of the schema, in the order it names them");
@@ -175,7 +187,7 @@ bool register_operator(const char* text, const Lists&...) {
               Entry::parts.outputs, Entry::parts.attributes, Entry::parts.type_variables, variants, schema.input_count,
               schema.output_count, schema.attribute_count, schema.type_variable_count, All::count,
               &guarded<ShapeCall, &Operator::shape>},
-             registered()};
+             registered(), All::address(), file};
     registered() = &entry;
   }
   return fits;
@@ -189,6 +201,10 @@ inline opbridge_library make_library() {
     for (const Registered* other = entry->next; other; other = other->next)
       if (std::string_view(entry->op.name) == other->op.name && std::string_view(entry->op.domain) == other->op.domain)
         std::snprintf(error, sizeof error, "the operator %s::%s is declared twice", entry->op.domain, entry->op.name);
+      else if (entry->kernel == other->kernel && entry->file != other->file)
+        // The linker keeps one of two functions of one name, so one operator would compute what the other should.
+        std::snprintf(error, sizeof error, "the kernel functions of %s::%s and %s::%s have one name: make them static",
+                      other->op.domain, other->op.name, entry->op.domain, entry->op.name);
   }
   static const auto operators = new const opbridge_operator*[static_cast<size_t>(count) + 1]();
   int32_t left = count;
@@ -246,7 +262,13 @@ extern "C" OPBRIDGE_EXPORT inline const opbridge_library* opbridge_get_library(v
     static void run(::opbridge::Call& call) {                                                                          \
       kernel OPBRIDGE_DETAIL_CALL(__VA_ARGS__)(call);                                                                  \
     }                                                                                                                  \
+    template <class... Types>                                                                                          \
+    static const void* address() {                                                                                     \
+      void (*const function)(::opbridge::Call&) = kernel OPBRIDGE_DETAIL_CALL(__VA_ARGS__);                            \
+      return reinterpret_cast<const void*>(function);                                                                  \
+    }                                                                                                                  \
   };                                                                                                                   \
   [[maybe_unused]] const bool OPBRIDGE_DETAIL_NAME(opbridge_registered_, __LINE__) =                                   \
-      ::opbridge::detail::register_operator<OPBRIDGE_DETAIL_NAME(opbridge_operator_, __LINE__)>(__VA_ARGS__);          \
+      ::opbridge::detail::register_operator_of<OPBRIDGE_DETAIL_NAME(opbridge_operator_, __LINE__)>(                    \
+          &::opbridge::detail::this_file, __VA_ARGS__);                                                                \
   }

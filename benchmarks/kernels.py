@@ -1,0 +1,289 @@
+"""What a kernel costs beside native operators of the same arithmetic: side by side in one run.
+
+    python benchmarks/kernels.py [--runs 41] [--json FILE]
+
+Each number with the target it must hold; the exit code is 1 if one does not:
+
+* node: what a node of one's own takes more than a native one, in a chain of 200 in ONNX Runtime, on 16 elements.
+* large: its time on a million elements over the native node's.
+* threads: the native node's gain from a second thread over its own, on a million elements.
+* call: what a call takes more than a native operator's in PyTorch, on 16 elements.
+* build: seconds from a new kernel's source to its first result in ONNX Runtime, the adapter being in the cache.
+
+Rows without a target are for comparison: Gelu, whose native operator chooses among instruction sets when it runs,
+compiled for any processor and for this one; a build with nothing cached.
+
+The sides take turns (A B, then B A), in batches that are long enough for the clock. Times are medians; a difference
+or a ratio is the median of those of neighbouring batches, so that a machine that becomes slower does so for both. With
+other work on the machine single batches are off by half and more, medians over 41 by some 3%. Two threads need two free
+cores at the same time, so there the quickest tenth of the batches counts; on a busy machine it is still 20% off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from onnx import TensorProto, helper
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+import opbridge
+from opbridge.engines.onnxruntime import adapter_source
+from opbridge.kernels.compiler import build
+from opbridge.kernels.torch_adapter import build_adapter
+
+NODE_MICROSECONDS, LARGE_RATIO, THREADS_RATIO, CALL_MICROSECONDS, BUILD_SECONDS = 5.0, 1.05, 1.1, 5.0, 3.0
+SMALL, LARGE, CHAIN, SETUPS = 16, 1_000_000, 200, 9
+KERNELS = Path(__file__).with_name("kernels.h")
+# The native operator, the kernel of the same arithmetic, and how many inputs they have.
+PAIRS = {"Add": ("add", 2), "HardSigmoid": ("hard_sigmoid", 1), "Gelu": ("gelu", 1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One measured number. ``kernel`` and ``native`` are in ``unit``, ``value`` and ``target`` in ``of``."""
+
+    what: str
+    operator: str
+    kernel: float
+    native: float | None
+    unit: str
+    value: float
+    of: str
+    target: float | None
+
+    @property
+    def holds(self) -> bool:
+        return self.target is None or self.value <= self.target
+
+
+def in_turns(sides: Sequence[Callable[[], object]], runs: int, batch_seconds: float = 0.005) -> list[list[float]]:
+    """The seconds that each side takes once, in each of ``runs`` batches."""
+    repeats = []
+    for work in sides:
+        work()
+        start = time.perf_counter()
+        work()
+        repeats.append(max(1, round(batch_seconds / (time.perf_counter() - start))))
+    times: list[list[float]] = [[] for _ in sides]
+    gc.disable()
+    for number in range(runs):
+        for side in range(len(sides))[:: 1 if number % 2 == 0 else -1]:
+            work, count = sides[side], range(repeats[side])
+            start = time.perf_counter()
+            for _ in count:
+                work()
+            times[side].append((time.perf_counter() - start) / len(count))
+    gc.enable()
+    return times
+
+
+def pooled(make: Callable[[], Sequence[Callable[[], object]]], runs: int) -> list[list[float]]:
+    """The batches of several sessions and pieces of memory: where those lie decides 5% on large tensors."""
+    found = [in_turns(make(), max(2, runs // 3)) for _ in range(SETUPS)]
+    return [[seconds for times in found for seconds in times[side]] for side in range(len(found[0]))]
+
+
+def compared(times: Sequence[Sequence[float]], function: Callable[..., float]) -> float:
+    return statistics.median(function(*batch) for batch in zip(*times, strict=True))
+
+
+def model_of(operator: str, domain: str, inputs: int, length: int) -> bytes:
+    """A chain: the first input is what the node before gave, the second the same for all."""
+    nodes = []
+    for number in range(length):
+        names = ["x" if number == 0 else f"y{number - 1}", "b"][:inputs]
+        nodes.append(helper.make_node(operator, names, [f"y{number}"], domain=domain))
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "b")[:inputs]]
+    result = helper.make_tensor_value_info(f"y{length - 1}", TensorProto.FLOAT, ["n"])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("benchmark", 1)]
+    graph = helper.make_graph(nodes, "chain", values, [result])
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+
+
+def values_of(count: int, inputs: int) -> list[onnxruntime.OrtValue]:
+    """The inputs, and memory for the output: the same for both sides, and aligned as it is inside a model."""
+    random = np.random.default_rng(0)
+    values = []
+    for _ in range(inputs + 1):
+        memory = np.empty(4 * count + 64, np.uint8)
+        start = -memory.ctypes.data % 64
+        array = memory[start : start + 4 * count].view(np.float32)
+        array[:] = random.standard_normal(count, np.float32)
+        values.append(onnxruntime.OrtValue.ortvalue_from_numpy(array))
+    return values
+
+
+def prepared(
+    model: bytes, threads: int, values: Sequence[onnxruntime.OrtValue], library: Path | None = None
+) -> Callable[[], object]:
+    """A run of the model on these values; it has been run once."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    if library is not None:
+        options.register_custom_ops_library(str(library))
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for argument, value in zip(session.get_inputs(), values, strict=False):
+        binding.bind_ortvalue_input(argument.name, value)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, values[-1])
+    session.run_with_iobinding(binding)
+    return lambda: session.run_with_iobinding(binding)
+
+
+def both(native: str, length: int, threads: int, count: int, library: Path) -> list[Callable[[], object]]:
+    """Runs of the chain made of the kernel and of the native operator, which give the same."""
+    kernel, inputs = PAIRS[native]
+    values = values_of(count, inputs)
+    ours = prepared(model_of(kernel, "benchmark", inputs, length), threads, values, library)
+    found = values[-1].numpy().copy()
+    theirs = prepared(model_of(native, "", inputs, length), threads, values)
+    np.testing.assert_allclose(found, values[-1].numpy(), rtol=1e-4, atol=1e-5)
+    return [ours, theirs]
+
+
+def measure_node(native: str, runs: int, library: Path) -> Row:
+    times = in_turns(both(native, CHAIN, 1, SMALL, library), runs)
+    ours, theirs = (1e6 * statistics.median(side) / CHAIN for side in times)
+    more = 1e6 * compared(times, lambda a, b: a - b) / CHAIN
+    return Row("node", native, ours, theirs, "us", more, "us more", NODE_MICROSECONDS)
+
+
+def measure_large(native: str, runs: int, library: Path, name: str, target: float | None) -> Row:
+    times = pooled(lambda: both(native, 1, 1, LARGE, library), runs)
+    ours, theirs = (1e3 * statistics.median(side) for side in times)
+    return Row("large", name, ours, theirs, "ms", compared(times, lambda a, b: a / b), "x", target)
+
+
+def measure_threads(native: str, runs: int, library: Path) -> Row:
+    """One thread and two of each side, all four in turns; of each the quickest tenth, when both cores were free."""
+
+    def make() -> list[Callable[[], object]]:
+        one, two = both(native, 1, 1, LARGE, library), both(native, 1, 2, LARGE, library)
+        return [one[0], two[0], one[1], two[1]]
+
+    times = pooled(make, runs)
+    quickest = [statistics.quantiles(side, n=10)[0] for side in times]
+    ours, theirs = quickest[0] / quickest[1], quickest[2] / quickest[3]
+    return Row("threads", native, ours, theirs, "x", theirs / ours, "x", THREADS_RATIO)
+
+
+@opbridge.operator("benchmark::add")
+def add(a: Tensor, b: Tensor) -> Tensor:
+    return a + b
+
+
+add.kernel("kernels.h")
+
+
+def measure_calls(runs: int) -> list[Row]:
+    """What a user writes, and the operator below it, over the native one called in the same way."""
+    a, b = torch.randn(SMALL), torch.randn(SMALL)
+    pairs = {
+        "add(a, b)": (lambda: add(a, b), lambda: torch.add(a, b)),
+        "torch.ops": (lambda: torch.ops.benchmark.add(a, b), lambda: torch.ops.aten.add(a, b)),
+    }
+    rows = []
+    with torch.no_grad():
+        assert torch.equal(add(a, b), a + b)
+        for name, works in pairs.items():
+            times = in_turns(works, runs)
+            ours, theirs = (1e6 * statistics.median(side) for side in times)
+            more = 1e6 * compared(times, lambda a, b: a - b)
+            rows.append(Row("call", name, ours, theirs, "us", more, "us more", CALL_MICROSECONDS))
+    return rows
+
+
+def first_result(folder: Path, number: int) -> float:
+    """Seconds from the source of a kernel that nobody has compiled before to its first result."""
+    source = folder / f"kernel{number}.h"
+    source.write_text(f"// {number}\n{KERNELS.read_text()}")
+    model, values = model_of("add", "benchmark", 2, 1), values_of(SMALL, 2)
+    start = time.perf_counter()
+    prepared(model, 1, values, build([source], adapters=[adapter_source()]))
+    return time.perf_counter() - start
+
+
+def measure_build() -> list[Row]:
+    earlier = os.environ.get("OPBRIDGE_CACHE")
+    with tempfile.TemporaryDirectory() as temporary:
+        os.environ["OPBRIDGE_CACHE"] = str(Path(temporary) / "cache")
+        try:
+            nothing = first_result(Path(temporary), 0)
+            times = [first_result(Path(temporary), number) for number in range(1, 4)]
+            start = time.perf_counter()
+            build_adapter()
+            for_torch = time.perf_counter() - start
+        finally:
+            del os.environ["OPBRIDGE_CACHE"]
+            if earlier is not None:
+                os.environ["OPBRIDGE_CACHE"] = earlier
+    found = statistics.median(times)
+    return [
+        Row("build", "new kernel", found, None, "s", found, "s", BUILD_SECONDS),
+        Row("build", "nothing cached", nothing, None, "s", nothing, "s", None),
+        Row("build", "PyTorch's adapter", for_torch, None, "s", for_torch, "s", None),
+    ]
+
+
+def measure(runs: int) -> list[Row]:
+    portable = build([KERNELS], adapters=[adapter_source()])
+    native = build([KERNELS], adapters=[adapter_source()], native=True)
+    rows = [measure_node(operator, runs, portable) for operator in PAIRS]
+    rows += [measure_large(operator, runs, portable, operator, LARGE_RATIO) for operator in ("Add", "HardSigmoid")]
+    rows.append(measure_large("Gelu", runs, portable, "Gelu, any processor", None))
+    rows.append(measure_large("Gelu", runs, native, "Gelu, this processor", None))
+    rows += [measure_threads(operator, runs, portable) for operator in PAIRS]
+    return [*rows, *measure_calls(runs), *measure_build()]
+
+
+def machine() -> dict[str, Any]:
+    packages = {name: importlib.metadata.version(name) for name in ("torch", "onnxruntime")}
+    processor = platform.processor() or platform.machine()
+    return {"cores": os.cpu_count(), "processor": processor, "python": platform.python_version(), **packages}
+
+
+def show(rows: Sequence[Row]) -> None:
+    table = Table("what", "operator", "kernel", "native", "value", "target", "holds")
+    for row in rows:
+        numbers = ["" if number is None else f"{number:.2f} {row.unit}" for number in (row.kernel, row.native)]
+        target = "" if row.target is None else f"{row.target:.2f} {row.of}"
+        verdict = "" if row.target is None else "yes" if row.holds else "[bold red]no"
+        table.add_row(row.what, row.operator, *numbers, f"{row.value:.2f} {row.of}", target, verdict)
+    console = Console(width=110)
+    console.print(table)
+    console.print(", ".join(f"{key} {value}" for key, value in machine().items()))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=41, help="batches of each side (default 41)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers as JSON too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = measure(options.runs)
+    show(rows)
+    if options.json:
+        found = [{**dataclasses.asdict(row), "holds": row.holds} for row in rows]
+        options.json.write_text(json.dumps({"machine": machine(), "runs": options.runs, "rows": found}, indent=2))
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

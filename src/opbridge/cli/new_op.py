@@ -1,0 +1,27 @@
+"""``opbridge new-op``: write the files of a new operator."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "new-op", _run, help="write an operator of your own, ready to be changed")
+    parser.add_argument("name", metavar="NAME", help="the operator: namespace::name")
+    parser.add_argument("--kernel", action="store_true", help="write a compiled kernel too")
+    parser.add_argument("-o", "--output", default=".", metavar="DIR", help="the folder (default: this one)")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.report.scaffold import scaffold_view
+    from opbridge.scaffold import new_operator
+
+    scaffold = new_operator(arguments.name, arguments.output, kernel=arguments.kernel)
+    return Outcome(scaffold.to_dict(), scaffold_view)

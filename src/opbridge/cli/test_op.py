@@ -1,0 +1,27 @@
+"""``opbridge test-op``: check the operators of a file in PyTorch and in every engine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command, add_engine
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "test-op", _run, help="check the operators of a file on their samples")
+    parser.add_argument("file", metavar="FILE", help="the Python file that declares them")
+    add_engine(parser, default=None, shown="all that opbridge knows")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.operator_check import check_operators
+    from opbridge.report.operator_check import operator_check_view
+
+    found = check_operators(arguments.file, engines=arguments.engines, progress=progress)
+    logs = [f"{r.target} {r.sample} {r.check}\n{r.log}" for r in found.results if r.log and r.status == "failed"]
+    return Outcome(found.to_dict(), operator_check_view, exit_code=0 if found.passed else 1, details="\n\n".join(logs))

@@ -1,0 +1,168 @@
+"""Checks the operators and mappings that a file declares, in PyTorch and in every engine.
+
+The work is done in a child process (:mod:`opbridge.operator_checks.child`), since a kernel that is being written may
+well write where it must not: its crash is a result too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import opbridge.errors
+from opbridge import engines as known_engines
+from opbridge.errors import InputError, OpbridgeError
+from opbridge.isolation import child_environment, describe_death
+
+__all__ = ["CheckResult", "OperatorCheck", "check_operators"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckResult:
+    """One check of one operator.
+
+    Attributes:
+        target: The operator, or the target of a mapping.
+        sample: The sample's name; empty for a check of the operator as a whole.
+        check: What was checked.
+        status: ``"passed"``, ``"failed"``, ``"not applicable"`` or ``"not run"``.
+        detail: How close it came, or why it failed, does not apply or was not run.
+        log: The long story.
+    """
+
+    target: str
+    sample: str
+    check: str
+    status: str
+    detail: str = ""
+    log: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON data."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorCheck:
+    """What was found of the operators of a file.
+
+    Attributes:
+        file: The file, as it was named.
+        results: In the order in which they were found.
+    """
+
+    file: str
+    results: tuple[CheckResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed, and one was made at all."""
+        return self.count("passed") > 0 and self.count("failed") == 0
+
+    def count(self, status: str) -> int:
+        """How many results have this status."""
+        return sum(result.status == status for result in self.results)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The results as JSON data."""
+        return {
+            "file": self.file,
+            "passed": self.passed,
+            "counts": {name: self.count(name) for name in ("passed", "failed", "not applicable", "not run")},
+            "results": [result.to_dict() for result in self.results],
+        }
+
+
+def check_operators(
+    file: str | Path,
+    *,
+    engines: Sequence[str] | None = None,
+    progress: Callable[[str], None] = lambda doing: None,
+) -> OperatorCheck:
+    """Check each operator and mapping that a file declares, on its samples.
+
+    In PyTorch: ``torch.library.opcheck``, the shape function against the operator, the kernel against the Python
+    function, the gradients. In each engine: every sample exported and verified, with its kernel and with its body.
+
+    Args:
+        file: A Python file with ``@opbridge.operator``, ``@opbridge.decomposition`` or ``@opbridge.translation``.
+        engines: By default every engine that opbridge knows; one that is not installed is not run, and said to be.
+        progress: Told what is being checked.
+
+    Raises:
+        InputError: The file is missing, fails when it is imported, or declares nothing; an engine is unknown.
+    """
+    for name in engines or ():
+        known_engines.get(name)
+    path = Path(file)
+    if path.suffix != ".py" or not path.is_file():
+        raise InputError(
+            f"There is no Python file {str(file)!r}.",
+            fix="name the file that declares the operator; opbridge new-op writes one to begin with.",
+        )
+    results: list[CheckResult] = []
+    doing: dict[str, str] = {}
+    progress(_described(doing))
+    request = {"file": str(path), "engines": list(engines or known_engines.names())}
+    with _child(request) as (process, log):
+        assert process.stdout is not None
+        for line in process.stdout:
+            message = json.loads(line)
+            if "raised" in message:
+                raise _raised(message["raised"])
+            if "result" in message:
+                results.append(CheckResult(**message["result"]))
+            else:
+                earlier, doing = doing, message["doing"]
+                if _described(doing) != _described(earlier):
+                    progress(_described(doing))
+        code = process.wait()
+        if code != 0:
+            results.append(_crash(code, doing, log))
+    return OperatorCheck(str(file), tuple(results))
+
+
+@contextlib.contextmanager
+def _child(request: Mapping[str, Any]) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """The child process at work; ended when the block is left, whatever the reason."""
+    with tempfile.TemporaryFile() as log:
+        command = [sys.executable, "-P", "-m", "opbridge.operator_checks.child", json.dumps(request)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=child_environment()
+        )
+        try:
+            yield process, log
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _described(doing: Mapping[str, str]) -> str:
+    place = ", ".join(filter(None, (doing.get("target"), doing.get("sample"))))
+    return f"checking {place}" if place else "importing"
+
+
+def _crash(code: int, doing: Mapping[str, str], log: Any) -> CheckResult:
+    """The result of the check in which the child ended."""
+    size = log.seek(0, 2)
+    log.seek(max(0, size - 16384))
+    place = {"target": "", "sample": "", "check": "import", **doing}
+    detail = f"the process {describe_death(code)[0]}; the checks after this one were not made"
+    return CheckResult(**place, status="failed", detail=detail, log=log.read().decode(errors="replace"))
+
+
+def _raised(raised: Mapping[str, Any]) -> Exception:
+    """The child's error as one of this process."""
+    if raised["fix"] is None:
+        return RuntimeError(f"{raised['error']}: {raised['message']}\n{raised['details']}")
+    kind: type[OpbridgeError] = getattr(opbridge.errors, raised["error"])
+    return kind(raised["message"], fix=raised["fix"], details=raised["details"])

@@ -1,0 +1,100 @@
+"""The tests of kernels once more, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernel_cases import SANITIZE, SOURCES
+
+from opbridge.engines.onnxruntime import adapter_source
+from opbridge.kernels.compiler import build
+from opbridge.kernels.toolchain import find_compiler
+
+# A kernel that writes one element too many, and one that overflows an int.
+FAULTY = """#include "opbridge.h"
+void beyond(opbridge::Call& call) {
+  const auto y = call.output<float>(0);
+  y[y.count()] = 1;
+}
+void overflow(opbridge::Call& call) {
+  const auto x = call.input<int32_t>(0);
+  call.output<int32_t>(0)[0] = x[0] + x[0];
+}
+OPBRIDGE_OPERATOR(beyond, opbridge::shape_of_first, "mylib::beyond(float32 x) -> float32 y")
+OPBRIDGE_OPERATOR(overflow, opbridge::shape_of_first, "mylib::overflow(int32 x) -> int32 y")
+"""
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy
+from opbridge.kernels.library import KernelLibrary
+dtype = {"mylib::beyond": "float32", "mylib::overflow": "int32"}[sys.argv[2]]
+KernelLibrary(Path(sys.argv[1])).run(sys.argv[2], [numpy.full(1000, 2**31 - 1, dtype)])
+print("not noticed")
+"""
+
+
+def _runtime(name: str) -> str:
+    """The sanitizer's library, which has to be in the process before all others."""
+    answer = subprocess.run(
+        [*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    )
+    return answer.stdout.strip()
+
+
+RUNTIMES = [_runtime("libasan.so"), _runtime("libubsan.so")] if sys.platform == "linux" else []
+ENVIRONMENT = {
+    **os.environ,
+    "LD_PRELOAD": ":".join(RUNTIMES),
+    # Python itself leaks on purpose, and a request for too much memory is to fail, not to end the process.
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "OPBRIDGE_TEST_SANITIZE": "1",
+}
+
+pytestmark = pytest.mark.skipif(
+    SANITIZE or not RUNTIMES or not all(Path(runtime).is_absolute() for runtime in RUNTIMES),
+    reason="this compiler has no libasan.so and libubsan.so to preload, or they are already",
+)
+
+
+@pytest.mark.parametrize(
+    ("operator", "finding"),
+    [("mylib::beyond", "AddressSanitizer: heap-buffer-overflow"), ("mylib::overflow", "signed integer overflow")],
+)
+def test_the_sanitizers_notice(operator, finding, tmp_path):
+    source = tmp_path / "faulty.h"
+    source.write_text(FAULTY)
+    library = build([source], sanitize=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(library), operator],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finding in done.stderr
+    assert "faulty.h" in done.stderr
+    assert done.returncode != 0
+    assert "not noticed" not in done.stdout
+
+
+def test_the_tests_of_kernels_are_clean():
+    # Compiled here, since the compiler would run slowly under the sanitizer.
+    build(SOURCES, sanitize=True)
+    build(SOURCES, adapters=[adapter_source()], sanitize=True)
+    files = [str(Path(__file__).with_name(f"test_kernels_{name}.py")) for name in ("library", "onnxruntime")]
+    # Files that no loader takes, and builds, are no business of the sanitizers.
+    apart = ("declared_twice", "can_not_be_used", "without_the_adapter", "child_process", "older_onnxruntime")
+    chosen = " and ".join(f"not {name}" for name in apart)
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-k", chosen, *files]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
+    printed = done.stdout + done.stderr
+    # A report's first lines say what happened and where; its end is Python's own stack.
+    at = max(printed.find("ERROR: AddressSanitizer"), printed.find("runtime error"), 0)
+    assert done.returncode == 0, printed[at : at + 3000]
+    assert "runtime error" not in printed
