@@ -14,9 +14,12 @@ Rows without a target are for comparison: Gelu, whose native operator chooses am
 compiled for any processor and for this one; a build with nothing cached.
 
 The sides take turns (A B, then B A), in batches that are long enough for the clock. Times are medians; a difference
-or a ratio is the median of those of neighbouring batches, so that a machine that becomes slower does so for both. With
-other work on the machine single batches are off by half and more, medians over 41 by some 3%. Two threads need two free
-cores at the same time, so there the quickest tenth of the batches counts; on a busy machine it is still 20% off.
+or a ratio is the median of those of neighbouring batches, so that a machine that becomes slower does so for both.
+
+Noise: with other work on the machine single batches are off by half and more. On a million elements the place of the
+memory decides some 5%, so nine sessions with memory of their own are pooled; the ratio of Add, which only waits for
+memory, still differs by 10% from run to run on a shared machine. Two threads need two free cores at the same time, so
+there the quickest tenth of the batches counts; on a busy machine that row says nothing.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from opbridge.kernels.compiler_errors import error_lines
 from opbridge.kernels.sources import include_folders, source_files
 from opbridge.kernels.toolchain import Compiler, find_compiler, native_instructions
 
-__all__ = ["HEADERS", "build", "compile_flags", "link_flags"]
+__all__ = ["HEADERS", "build", "compile_adapter", "compile_flags", "link_flags"]
 
 HEADERS = Path(__file__).parent
 """The folder of opbridge.h, to be given to a compiler with -I."""
@@ -79,6 +79,21 @@ def build(
         _run([*compiler.command, *objects, *linking, "-o", str(target)], compiler, sources)
 
     return made_once(folder / f"{sources[0].stem if sources else 'kernels'}-{key[:32]}{_suffix()}", link)
+
+
+def compile_adapter(adapter: Path) -> Path:
+    """Compile an engine's adapter alone into the cache, so that the first kernel need not wait for it.
+
+    Returns:
+        The object file, which :func:`build` then finds.
+
+    Raises:
+        BuildError: There is no compiler, or the adapter does not compile.
+    """
+    compiler = find_compiler()
+    folders, flags = include_folders([adapter]), compile_flags()
+    key = _key(compiler, [*flags, ""], folders, adapter)
+    return _object(compiler, flags, folders, adapter, key, cache_folder())
 
 
 def compile_flags(*, native: bool = False, sanitize: bool = False) -> list[str]:
