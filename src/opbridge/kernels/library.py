@@ -250,7 +250,7 @@ def _table(path: Path, library: ctypes.CDLL) -> abi.Library:
     if table.error:
         raise InputError(
             f"{path.name}: {table.error.decode()}.",
-            fix="give each operator, and each kernel function that is not static, a name of its own, and build it again.",
+            fix="give each operator, and each kernel function that is not static, its own name, and build it again.",
         )
     if table.operator_count == 0:
         raise InputError(
