@@ -333,3 +333,13 @@ def test_codes_are_unique() -> None:
     codes = [module.CODE for module in findings.modules()]
     assert len(codes) == len(set(codes))
     assert len(codes) >= 27
+
+
+@pytest.mark.parametrize(("dropout", "codes"), [(0.0, []), (0.5, ["random-operator"])])
+def test_attention_is_random_only_with_dropout(dropout: float, codes: list[str]) -> None:
+    class Attention(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=dropout)
+
+    program = program_of(Attention(), torch.randn(1, 2, 4, 8))
+    assert [found.code for found in findings.in_program(program)] == codes

@@ -32,10 +32,21 @@ def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
 
     nodes: dict[str, list[torch.fx.Node]] = {}
     for node in program.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and in_training(node) is not False:
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if random and in_training(node) is not False and not _drops_nothing(node):
             nodes.setdefault(node.target.name(), []).append(node)
     for target, found in nodes.items():
         yield finding(target, source_names(*map(source_of_node, found)))
+
+
+def _drops_nothing(node: torch.fx.Node) -> bool:
+    """Whether it is random by its dropout alone, and that is zero: attention in evaluation mode."""
+    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+    if "dropout_p" not in names:
+        return False
+    position = names.index("dropout_p")
+    given = node.args[position] if len(node.args) > position else node.kwargs.get("dropout_p", 0.0)
+    return isinstance(given, float) and given == 0.0
 
 
 def finding(target: str, sources: tuple[str, ...] = ()) -> Finding:
