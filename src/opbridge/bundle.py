@@ -12,21 +12,19 @@ A bundle appears whole, by renaming a temporary sibling folder. Nothing here imp
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import errno
 import hashlib
 import json
 import math
 import os
 import secrets
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
+from opbridge.whole_folder import replace_folder, reported, sync, sync_tree, temporary_sibling
 
 __all__ = [
     "FORMAT",
@@ -179,18 +177,18 @@ def write_bundle(
     """
     check_destination(path, overwrite=overwrite)
     target = Path(os.path.realpath(path))
-    with _temporary_sibling(path, target) as folder:
-        with _reported(path):
+    with temporary_sibling(path, target) as folder:
+        with reported(path):
             write(folder)
             complete = _complete(manifest, folder)
             _write_json(folder / MANIFEST, complete)
         proof = verification(folder) if verification is not None else None
-        with _reported(path):
+        with reported(path):
             for name, data in ((SOURCES, sources), (VERIFICATION, proof)):
                 if data is not None:
                     _write_json(folder / name, data)
-            _sync_tree(folder)
-            _replace(folder, target)
+            sync_tree(folder)
+            replace_folder(folder, target)
     return Bundle(Path(path), complete)
 
 
@@ -199,10 +197,10 @@ def write_side_file(bundle: Bundle, name: str, data: Mapping[str, Any]) -> None:
     if name not in SIDE_FILES:
         raise ValueError(f"{name!r} is not one of {SIDE_FILES}")
     temporary = bundle.path / f".{name}.{secrets.token_hex(4)}"
-    with _reported(bundle.path / name):
+    with reported(bundle.path / name):
         try:
             _write_json(temporary, data)
-            _sync(temporary)
+            sync(temporary)
             os.replace(temporary, bundle.path / name)
         finally:
             temporary.unlink(missing_ok=True)
@@ -377,61 +375,3 @@ def _strangers(folder: Path) -> list[str]:
     own = {MANIFEST, *SIDE_FILES, *json.loads((folder / MANIFEST).read_bytes())["files"]}
     files = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if not file.is_dir())
     return sorted(file for file in files if file not in own)
-
-
-@contextlib.contextmanager
-def _reported(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an OSError inside into an InputError about ``path``."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"Can't write {path}: {reason}. Nothing was left there.",
-            fix="free some disk space, or choose another disk with -o." if full else "choose another folder with -o.",
-        ) from error
-
-
-@contextlib.contextmanager
-def _temporary_sibling(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
-    """A new folder beside ``target``, on the same disk; whatever is still there in the end is deleted."""
-    folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    with _reported(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _replace(folder: Path, target: Path) -> None:
-    """Rename ``folder`` to ``target``; a bundle that was there is back in place if that fails."""
-    if not target.exists():
-        os.rename(folder, target)
-    else:
-        older = folder.with_name(folder.name + ".old")
-        os.rename(target, older)
-        try:
-            os.rename(folder, target)
-        except BaseException:
-            os.rename(older, target)
-            raise
-        shutil.rmtree(older, ignore_errors=True)
-    _sync(target.parent)
-
-
-def _sync_tree(folder: Path) -> None:
-    for entry in (*folder.rglob("*"), folder):
-        _sync(entry)
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():
-        return  # Windows can't open a folder, and orders renames by its own journal.
-    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
