@@ -133,20 +133,20 @@ def test_a_kernel_for_somebody_elses_node(tmp_path: Path) -> None:
     (tmp_path / "double.h").write_text(SCALE.replace("NAME", "Double").replace("FORMULA", "by * a"))
     declared.declare_kernel("rungtest::Double", "double.h", tmp_path / "here.py", "here.py:1")
 
-    @opbridge.translation("aten::asinh")
-    def asinh(self):  # type: ignore[no-untyped-def]
+    @opbridge.translation("aten::atanh")
+    def atanh(self):  # type: ignore[no-untyped-def]
         return opbridge.custom_node("rungtest::Double", self, by=2.0)
 
-    class Asinh(nn.Module):
+    class Atanh(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return torch.asinh(x)
+            return torch.atanh(x)
 
     from opbridge import spec
 
     try:
-        bundle = opbridge.export(Asinh(), (torch.ones(3),), path=tmp_path / "b", verify=False, ops=(asinh,))
+        bundle = opbridge.export(Atanh(), (torch.ones(3),), path=tmp_path / "b", verify=False, ops=(atanh,))
     finally:
-        spec._declared[:] = [item for item in spec._declared if item.function is not asinh]
+        spec._declared[:] = [item for item in spec._declared if item.function is not atanh]
     assert bundle.manifest["kernels"][0]["optional"] is False
     (result,) = opbridge.load(bundle.path)(np.ones(3, np.float32))
     np.testing.assert_array_equal(result, np.full(3, 2, np.float32))

@@ -154,7 +154,6 @@ BAD_CALLS = {
     "another dtype": (("scale", [np.zeros(1)] * 2, {}), "mylib::scale has no kernel for x: float64, factor: float64"),
     "mixed dtypes": (("my_add", [np.zeros(1), np.zeros(1, F32)], {}), "no kernel for a: float64, b: float32"),
     "no such dtype": (("my_add", [np.zeros(1, complex)] * 2, {}), "mylib::my_add: input 'a' is complex128 of rank 1"),
-    "rank 33": (("my_add", [np.zeros((1,) * 33, F32)] * 2, {}), "of rank 33"),
     "no such attribute": (("my_add", [np.zeros(1, F32)] * 2, {"beta": 1.0}), "mylib::my_add has no attribute 'beta'"),
     "an int for a float": (
         ("my_add", [np.zeros(1, F32)] * 2, {"alpha": 1}),
@@ -167,6 +166,8 @@ BAD_CALLS = {
     "a required attribute": (("roll", [np.zeros(1, F32)], {}), "mylib::roll: attribute 'shifts' is required"),
     "how many outputs": (("unstack", [np.zeros((1, 1), F32)], {}), "mylib::unstack has any number of outputs"),
 }
+if np.lib.NumpyVersion(np.__version__) >= "2.0.0":  # NumPy 1 has no array of rank 33.
+    BAD_CALLS["rank 33"] = (("my_add", [np.zeros((1,) * 33, F32)] * 2, {}), "of rank 33")
 
 
 @pytest.mark.parametrize("name", BAD_CALLS)
