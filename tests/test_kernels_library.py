@@ -86,7 +86,7 @@ def test_arrays_of_any_layout(library, layout):
     x = np.arange(20, dtype=F32).reshape(4, 5)
     view = np.asarray(LAYOUTS[layout](x))
     found, values = library.run("mylib::my_add", [view, view]), view.astype(F32)
-    np.testing.assert_array_equal(found[0], 3 * values, strict=True)
+    np.testing.assert_array_equal(found[0], np.asarray(3 * values, F32), strict=True)
     if view.ndim:
         (rolled,) = library.run("mylib::roll", [view], {"shifts": [1], "axes": [-1]})
         np.testing.assert_array_equal(rolled, np.roll(values, 1, -1))
