@@ -19,11 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import importlib.metadata
 import io
-import json
-import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -36,8 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
+from _table import finish, verdict
 from torch import nn
 
 import opbridge
@@ -192,30 +187,20 @@ def measure_memory(runs: int) -> Row:
     return Row("1 GB of weights", "memory", ours, theirs, ours / theirs, MEMORY_RATIO, "MB")
 
 
-def machine() -> dict[str, Any]:
-    packages = {name: importlib.metadata.version(name) for name in ("torch", "torchvision", "onnx", "onnxruntime")}
-    processor = platform.processor() or platform.machine()
-    return {"cores": os.cpu_count(), "processor": processor, "python": platform.python_version(), **packages}
+def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    def number(row: Row, value: float) -> str:
+        return f"{value:.{0 if row.unit == 'MB' else 2}f} {row.unit}"
 
-
-def show(rows: Sequence[Row]) -> None:
-    table = Table("model", "what", "measured", "beside", "value", "target", "holds")
-    for row in rows:
-        digits = 0 if row.unit == "MB" else 2
-        numbers = [f"{number:.{digits}f} {row.unit}" for number in (row.measured, row.beside)]
-        suffix = " s" if row.what == "verify" else "x"
-        table.add_row(
-            row.model,
-            row.what,
-            *numbers,
-            f"{row.value:.2f}{suffix}",
-            f"{row.target:.2f}{suffix}",
-            "yes" if row.holds else "[bold red]no",
-        )
-    console = Console(width=110)
-    console.print(table)
-    console.print("beside: torch.onnx.export; for verify, the runs of PyTorch and of the engine that it contains")
-    console.print(", ".join(f"{key} {value}" for key, value in machine().items()))
+    suffix = [" s" if row.what == "verify" else "x" for row in rows]
+    return [
+        ("model", [row.model for row in rows]),
+        ("what", [row.what for row in rows]),
+        ("measured", [number(row, row.measured) for row in rows]),
+        ("beside", [number(row, row.beside) for row in rows]),
+        ("value", [f"{row.value:.2f}{unit}" for row, unit in zip(rows, suffix, strict=True)]),
+        ("target", [f"{row.target:.2f}{unit}" for row, unit in zip(rows, suffix, strict=True)]),
+        ("holds", [verdict(row) for row in rows]),
+    ]
 
 
 def main() -> int:
@@ -236,11 +221,14 @@ def main() -> int:
     rows = [row for name in chosen for row in measure(name, options.runs)]
     if not options.skip_memory:
         rows.append(measure_memory(options.runs))
-    show(rows)
-    if options.json:
-        found = [{**dataclasses.asdict(row), "holds": row.holds} for row in rows]
-        options.json.write_text(json.dumps({"machine": machine(), "runs": options.runs, "rows": found}, indent=2))
-    return 0 if all(row.holds for row in rows) else 1
+    return finish(
+        rows,
+        columns(rows),
+        packages=("torch", "torchvision", "onnx", "onnxruntime"),
+        runs=options.runs,
+        json_file=options.json,
+        note="beside: torch.onnx.export; for verify, the runs of PyTorch and of the engine that it contains",
+    )
 
 
 if __name__ == "__main__":

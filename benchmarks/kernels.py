@@ -13,13 +13,12 @@ Each number with the target it must hold; the exit code is 1 if one does not:
 Rows without a target are for comparison: Gelu, whose native operator chooses among instruction sets when it runs,
 compiled for any processor and for this one; a build with nothing cached.
 
-The sides take turns (A B, then B A), in batches that are long enough for the clock. Times are medians; a difference
-or a ratio is the median of those of neighbouring batches, so that a machine that becomes slower does so for both.
+The sides take turns (A B, then B A), in batches that are long enough for the clock. Times are medians (but see below),
+and a difference is the median of those of neighbouring batches, so that a machine that becomes slower does so for both.
 
 Noise: with other work on the machine single batches are off by half and more. On a million elements the place of the
-memory decides some 5%, so nine sessions with memory of their own are pooled; the ratio of Add, which only waits for
-memory, still differs by 10% from run to run on a shared machine. Two threads need two free cores at the same time, so
-there the quickest tenth of the batches counts; on a busy machine that row says nothing.
+memory decides some 5%, so both sides work on the same memory, and nine such places are pooled; two threads need two
+free cores at the same time, so batches are of half a millisecond, and the quickest hundredth of them counts.
 """
 
 from __future__ import annotations
@@ -27,23 +26,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import importlib.metadata
-import json
 import os
-import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import torch
+from _table import finish, verdict
 from onnx import TensorProto, helper
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 import opbridge
@@ -76,8 +70,18 @@ class Row:
         return self.target is None or self.value <= self.target
 
 
-def in_turns(sides: Sequence[Callable[[], object]], runs: int, batch_seconds: float = 0.005) -> list[list[float]]:
-    """The seconds that each side takes once, in each of ``runs`` batches."""
+def in_turns(
+    sides: Sequence[Callable[[], object]], runs: int, *, batch_seconds: float = 0.005, rest: float = 0.0
+) -> list[list[float]]:
+    """The seconds that each side takes once, in each of ``runs`` batches.
+
+    Args:
+        sides: What to run.
+        runs: How many batches of each.
+        batch_seconds: How long a batch is.
+        rest: Seconds of sleep before each batch, and a run that does not count after it: the threads of a side go on
+            looking for work for a while, on the cores of the next one, and one that sleeps must be woken.
+    """
     repeats = []
     for work in sides:
         work()
@@ -89,6 +93,9 @@ def in_turns(sides: Sequence[Callable[[], object]], runs: int, batch_seconds: fl
     for number in range(runs):
         for side in range(len(sides))[:: 1 if number % 2 == 0 else -1]:
             work, count = sides[side], range(repeats[side])
+            if rest:
+                time.sleep(rest)
+                work()
             start = time.perf_counter()
             for _ in count:
                 work()
@@ -99,7 +106,7 @@ def in_turns(sides: Sequence[Callable[[], object]], runs: int, batch_seconds: fl
 
 def pooled(make: Callable[[], Sequence[Callable[[], object]]], runs: int) -> list[list[float]]:
     """The batches of several sessions and pieces of memory: where those lie decides 5% on large tensors."""
-    found = [in_turns(make(), max(2, runs // 3)) for _ in range(SETUPS)]
+    found = [in_turns(make(), max(12, runs), batch_seconds=0.0005, rest=0.002) for _ in range(SETUPS)]
     return [[seconds for times in found for seconds in times[side]] for side in range(len(found[0]))]
 
 
@@ -150,41 +157,40 @@ def prepared(
     return lambda: session.run_with_iobinding(binding)
 
 
-def both(native: str, length: int, threads: int, count: int, library: Path) -> list[Callable[[], object]]:
-    """Runs of the chain made of the kernel and of the native operator, which give the same."""
+def both(
+    native: str, length: int, count: int, library: Path, threads: Sequence[int] = (1,)
+) -> list[Callable[[], object]]:
+    """Runs of the chain made of the kernel and of the native operator, which give the same; for each number of threads.
+
+    All work on the same memory, since its place counts.
+    """
     kernel, inputs = PAIRS[native]
     values = values_of(count, inputs)
-    ours = prepared(model_of(kernel, "benchmark", inputs, length), threads, values, library)
-    found = values[-1].numpy().copy()
-    theirs = prepared(model_of(native, "", inputs, length), threads, values)
-    np.testing.assert_allclose(found, values[-1].numpy(), rtol=1e-4, atol=1e-5)
-    return [ours, theirs]
+    sides = []
+    for number in threads:
+        sides.append(prepared(model_of(kernel, "benchmark", inputs, length), number, values, library))
+        found = values[-1].numpy().copy()
+        sides.append(prepared(model_of(native, "", inputs, length), number, values))
+        np.testing.assert_allclose(found, values[-1].numpy(), rtol=1e-4, atol=1e-5)
+    return sides
 
 
 def measure_node(native: str, runs: int, library: Path) -> Row:
-    times = in_turns(both(native, CHAIN, 1, SMALL, library), runs)
+    times = in_turns(both(native, CHAIN, SMALL, library), runs)
     ours, theirs = (1e6 * statistics.median(side) / CHAIN for side in times)
     more = 1e6 * compared(times, lambda a, b: a - b) / CHAIN
     return Row("node", native, ours, theirs, "us", more, "us more", NODE_MICROSECONDS)
 
 
-def measure_large(native: str, runs: int, library: Path, name: str, target: float | None) -> Row:
-    times = pooled(lambda: both(native, 1, 1, LARGE, library), runs)
-    ours, theirs = (1e3 * statistics.median(side) for side in times)
-    return Row("large", name, ours, theirs, "ms", compared(times, lambda a, b: a / b), "x", target)
-
-
-def measure_threads(native: str, runs: int, library: Path) -> Row:
-    """One thread and two of each side, all four in turns; of each the quickest tenth, when both cores were free."""
-
-    def make() -> list[Callable[[], object]]:
-        one, two = both(native, 1, 1, LARGE, library), both(native, 1, 2, LARGE, library)
-        return [one[0], two[0], one[1], two[1]]
-
-    times = pooled(make, runs)
-    quickest = [statistics.quantiles(side, n=10)[0] for side in times]
-    ours, theirs = quickest[0] / quickest[1], quickest[2] / quickest[3]
-    return Row("threads", native, ours, theirs, "x", theirs / ours, "x", THREADS_RATIO)
+def measure_large(native: str, runs: int, library: Path, name: str, target: float | None) -> list[Row]:
+    """One thread and two of each side, all four in turns; of each the quickest hundredth, when both cores were free."""
+    times = pooled(lambda: both(native, 1, LARGE, library, (1, 2)), runs)
+    one, native_one, two, native_two = (1e3 * statistics.quantiles(side, n=100)[0] for side in times)
+    ours, theirs = one / two, native_one / native_two
+    return [
+        Row("large", name, one, native_one, "ms", one / native_one, "x", target),
+        Row("threads", name, ours, theirs, "x", theirs / ours, "x", THREADS_RATIO),
+    ]
 
 
 @opbridge.operator("benchmark::add")
@@ -249,29 +255,26 @@ def measure(runs: int) -> list[Row]:
     portable = build([KERNELS], adapters=[adapter_source()])
     native = build([KERNELS], adapters=[adapter_source()], native=True)
     rows = [measure_node(operator, runs, portable) for operator in PAIRS]
-    rows += [measure_large(operator, runs, portable, operator, LARGE_RATIO) for operator in ("Add", "HardSigmoid")]
-    rows.append(measure_large("Gelu", runs, portable, "Gelu, any processor", None))
-    rows.append(measure_large("Gelu", runs, native, "Gelu, this processor", None))
-    rows += [measure_threads(operator, runs, portable) for operator in PAIRS]
+    for operator in ("Add", "HardSigmoid"):
+        rows += measure_large(operator, runs, portable, operator, LARGE_RATIO)
+    rows += measure_large("Gelu", runs, portable, "Gelu, any processor", None)
+    rows += measure_large("Gelu", runs, native, "Gelu, this processor", None)
     return [*rows, *measure_calls(runs), *measure_build()]
 
 
-def machine() -> dict[str, Any]:
-    packages = {name: importlib.metadata.version(name) for name in ("torch", "onnxruntime")}
-    processor = platform.processor() or platform.machine()
-    return {"cores": os.cpu_count(), "processor": processor, "python": platform.python_version(), **packages}
+def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    def number(value: float | None, unit: str) -> str:
+        return "" if value is None else f"{value:.2f} {unit}"
 
-
-def show(rows: Sequence[Row]) -> None:
-    table = Table("what", "operator", "kernel", "native", "value", "target", "holds")
-    for row in rows:
-        numbers = ["" if number is None else f"{number:.2f} {row.unit}" for number in (row.kernel, row.native)]
-        target = "" if row.target is None else f"{row.target:.2f} {row.of}"
-        verdict = "" if row.target is None else "yes" if row.holds else "[bold red]no"
-        table.add_row(row.what, row.operator, *numbers, f"{row.value:.2f} {row.of}", target, verdict)
-    console = Console(width=110)
-    console.print(table)
-    console.print(", ".join(f"{key} {value}" for key, value in machine().items()))
+    return [
+        ("what", [row.what for row in rows]),
+        ("operator", [row.operator for row in rows]),
+        ("kernel", [number(row.kernel, row.unit) for row in rows]),
+        ("native", [number(row.native, row.unit) for row in rows]),
+        ("value", [number(row.value, row.of) for row in rows]),
+        ("target", [number(row.target, row.of) for row in rows]),
+        ("holds", ["" if row.target is None else verdict(row) for row in rows]),
+    ]
 
 
 def main() -> int:
@@ -281,11 +284,8 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = measure(options.runs)
-    show(rows)
-    if options.json:
-        found = [{**dataclasses.asdict(row), "holds": row.holds} for row in rows]
-        options.json.write_text(json.dumps({"machine": machine(), "runs": options.runs, "rows": found}, indent=2))
-    return 0 if all(row.holds for row in rows) else 1
+    packages = ("torch", "onnxruntime")
+    return finish(rows, columns(rows), packages=packages, runs=options.runs, json_file=options.json)
 
 
 if __name__ == "__main__":

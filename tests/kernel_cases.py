@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
+from opbridge.kernels.toolchain import find_compiler
 
 FOLDER = Path(__file__).parent / "kernels"
 NAMES = (
@@ -20,6 +25,7 @@ NAMES = (
     "largest",
     "lists",
     "my_add",
+    "pieces",
     "roll",
     "scale",
     "sized",
@@ -111,6 +117,28 @@ def cast_case(name: str, operator: str, arrays: Sequence[np.ndarray], expected: 
     return Case(name, model, dict(zip(names, arrays, strict=True)), (expected,))
 
 
+def sanitizer_runtimes() -> list[str]:
+    """The libraries of the sanitizers, which have to be in the process before all others; none on other systems."""
+    if sys.platform != "linux":
+        return []
+    compiler = find_compiler()
+    names = [f"libclang_rt.asan-{platform.machine()}.so"] if compiler.is_clang else ["libasan.so", "libubsan.so"]
+    answers = [
+        subprocess.run([*compiler.command, f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+        for name in names
+    ]
+    return [answer.stdout.strip() for answer in answers]
+
+
+def check_pieces(begins: np.ndarray, total: int, grain: int) -> None:
+    """What ``pieces.h`` writes: the whole is covered in order, and no piece but the last is smaller than the grain."""
+    starts, sizes = np.unique(begins, return_counts=True)
+    assert begins.shape == (total,)
+    np.testing.assert_array_equal(np.repeat(starts, sizes), begins)
+    np.testing.assert_array_equal(np.cumsum([0, *sizes[:-1]]), starts)
+    assert all(size >= grain for size in sizes[:-1])
+
+
 def _swish(x: np.ndarray) -> np.ndarray:
     return (np.maximum(x, 0) / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)
 
@@ -194,6 +222,10 @@ def _signatures() -> list[Case]:
         node_case("one of many", "sum_all", [x], [x]),
         node_case("three of many", "sum_all", [x, x, factor * x], [2 * x + factor * x], static=True),
         node_case("many int64", "sum_all", [weights.astype(np.int64)] * 9, [9 * weights.astype(np.int64)]),
+        node_case("none of many", "count_more", [weights.astype(np.int64)], [np.zeros(2, np.int64)]),
+        node_case("none of many, known", "count_more", [x], [np.zeros(2, np.float32)], static=True),
+        node_case("two of many", "count_more", [x, x, x[0]], [np.array([2, 9], np.float32)]),
+        _no_inputs(),
         node_case("many outputs", "unstack", [x], list(x)),
         node_case("an output of many unwanted", "unstack", [x], [x[1]], outputs=["", "y"]),
         node_case("optional output wanted", "statistics", [x, weights], both, tolerance=1e-6),
@@ -209,6 +241,18 @@ def _signatures() -> list[Case]:
         node_case("bool", "roll", [x > 2], [np.roll(x > 2, 1, 0)], shifts=[1]),
         node_case("int64", "roll", [weights.astype(np.int64)], [np.roll(weights, 1, 0).astype(np.int64)], shifts=[3]),
     ]
+
+
+def _no_inputs() -> Case:
+    """A node without any input, beside one that gives the model its own."""
+    x = np.arange(3, dtype=np.float32)
+    nodes = [
+        helper.make_node("how_many", [], ["n"], domain="mylib"),
+        helper.make_node("Identity", ["x"], ["y"]),
+    ]
+    types = {"n": onnx.TensorProto.INT64, "y": onnx.TensorProto.FLOAT}
+    model = model_of(nodes, {"x": (onnx.TensorProto.FLOAT, ["k"])}, types)
+    return Case("no inputs at all", model, {"x": x}, (np.array(0), x))
 
 
 def _attributes() -> list[Case]:

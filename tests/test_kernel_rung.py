@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import opbridge
+from opbridge import spec
 from opbridge.errors import BuildError, EngineError, InputError
 from opbridge.kernels import declared
 from opbridge.operator import Operator, find_operator, without_kernels
@@ -128,10 +132,11 @@ def test_pytorch_calls_the_kernel_and_the_reference_is_the_function(tmp_path: Pa
     assert scale(x, 3.0).item() == 13
 
 
-@pytest.mark.usefixtures("kernels")
-def test_a_kernel_for_somebody_elses_node(tmp_path: Path) -> None:
-    (tmp_path / "double.h").write_text(SCALE.replace("NAME", "Double").replace("FORMULA", "by * a"))
-    declared.declare_kernel("rungtest::Double", "double.h", tmp_path / "here.py", "here.py:1")
+@contextlib.contextmanager
+def double_node(folder: Path) -> Iterator[tuple[nn.Module, tuple[object, ...]]]:
+    """A model that becomes a node with a kernel and without a body, and the mapping that it needs."""
+    (folder / "double.h").write_text(SCALE.replace("NAME", "Double").replace("FORMULA", "by * a"))
+    declared.declare_kernel("rungtest::Double", "double.h", folder / "here.py", "here.py:1")
 
     @opbridge.translation("aten::atanh")
     def atanh(self):  # type: ignore[no-untyped-def]
@@ -141,12 +146,16 @@ def test_a_kernel_for_somebody_elses_node(tmp_path: Path) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.atanh(x)
 
-    from opbridge import spec
-
     try:
-        bundle = opbridge.export(Atanh(), (torch.ones(3),), path=tmp_path / "b", verify=False, ops=(atanh,))
+        yield Atanh(), (atanh,)
     finally:
         spec._declared[:] = [item for item in spec._declared if item.function is not atanh]
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_kernel_for_somebody_elses_node(tmp_path: Path) -> None:
+    with double_node(tmp_path) as (model, ops):
+        bundle = opbridge.export(model, (torch.ones(3),), path=tmp_path / "b", verify=False, ops=ops)
     assert bundle.manifest["kernels"][0]["optional"] is False
     (result,) = opbridge.load(bundle.path)(np.ones(3, np.float32))
     np.testing.assert_array_equal(result, np.full(3, 2, np.float32))
@@ -180,20 +189,48 @@ def test_cmake_builds_the_library_of_a_bundle_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(floats, 3 * x)
 
 
-@pytest.mark.usefixtures("kernels")
-def test_without_a_compiler_an_export_says_so_and_pytorch_runs_the_function(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scale = scale_operator(tmp_path)
+@pytest.fixture
+def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("OPBRIDGE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(BuildError, match="compiler") as raised:
-        exported(tmp_path, scale)
-    assert "install" in raised.value.fix
-    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.usefixtures("kernels", "no_compiler")
+def test_without_a_compiler_the_bodies_run_and_a_finding_says_so(tmp_path: Path) -> None:
+    scale = scale_operator(tmp_path)
+    with pytest.warns(UserWarning, match="the slower function body runs instead of the kernel.*no g.. or clang"):
+        bundle = exported(tmp_path, scale)
+    assert bundle.verified
+    assert bundle.manifest["kernels"] == []
+    (step,) = (step for step in bundle.manifest["operators"] if step["target"] == scale.target)
+    assert step["rung"] == "function"
+    (finding,) = (item for item in bundle.to_dict()["sources"]["findings"] if item["code"] == "no-compiler")
+    assert (finding["severity"], finding["target"], finding["mended"]) == ("warning", scale.target, True)
+    assert "there is no g++ or clang++ on the path" in finding["message"]
+    assert "apt install g++" in finding["fix"]
+    x = np.ones((2, 5), np.float32)
+    np.testing.assert_array_equal(opbridge.load(bundle.path)(x)[0], 3 * x)
     with pytest.warns(UserWarning, match="runs its Python function, because its kernel can't be built"):
         assert scale(torch.tensor([10.0]), 3.0).item() == 30
+
+
+@pytest.mark.usefixtures("kernels", "no_compiler")
+def test_without_a_compiler_diagnose_says_so(tmp_path: Path) -> None:
+    found = opbridge.diagnose(Scaled(scale_operator(tmp_path)), (torch.randn(4, 5),))
+    (finding,) = (item for item in found.findings if item.code == "no-compiler")
+    assert (finding.severity, finding.rung) == ("warning", "function")
+
+
+@pytest.mark.usefixtures("kernels", "no_compiler")
+def test_without_a_compiler_a_kernel_without_a_body_is_an_error(tmp_path: Path) -> None:
+    with double_node(tmp_path) as (model, ops):
+        with pytest.raises(BuildError, match="Without one rungtest::Double can't run: there is no function body"):
+            opbridge.export(model, (torch.ones(3),), path=tmp_path / "bundle", ops=ops)
+        assert not (tmp_path / "bundle").exists()
+        found = opbridge.diagnose(model, (torch.ones(3),), ops=ops)
+    (finding,) = (item for item in found.findings if item.code == "no-compiler")
+    assert (finding.severity, finding.target, finding.mended) == ("error", "rungtest::Double", False)
 
 
 @pytest.mark.usefixtures("kernels")
@@ -232,3 +269,138 @@ def test_kernel_functions_of_one_name_in_two_files_are_refused(tmp_path: Path) -
     library = KernelLibrary(build(files))
     x = np.full(2, 5, np.float32)
     assert [library.run(f"rungtest::{file.stem}", [x])[0][0] for file in files] == [10, 7]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(
+    ("sizes", "types", "says"),
+    [
+        ("{call.size(0, 1), call.size(0, 0)}", "T x) -> T y", r"float32 of shape \(5, 4\)"),
+        ("{call.size(0, 0)}", "T x) -> T y", r"float32 of shape \(4\)"),
+        ("call.sizes(0)", "T x) -> float64 y", r"float64 of shape \(4, 5\)"),
+    ],
+)
+def test_a_shape_function_that_disagrees_with_the_fake(tmp_path: Path, sizes: str, types: str, says: str) -> None:
+    name = f"shaped{next(_count)}"
+    (tmp_path / "shaped.h").write_text(f"""#include "opbridge.h"
+static void sizes(opbridge::ShapeCall& call) {{ call.set_output(0, {sizes}); }}
+template <class T>
+static void shaped(opbridge::Call&) {{}}
+OPBRIDGE_OPERATOR(shaped, sizes, "rungtest::{name}({types}", opbridge::types<float>)
+""")
+
+    @opbridge.operator(f"rungtest::{name}")
+    def shaped(x: Tensor) -> Tensor:
+        return 2 * x
+
+    shaped.kernel(tmp_path / "shaped.h")
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return shaped(x)
+
+    expected = (
+        f"The shape function of the kernel of {shaped.target} disagrees with the operator's fake: of float32 of shape "
+        rf"\(4, 5\) it makes output 0 {says}, and the fake float32 of shape \(4, 5\)"
+    )
+    with pytest.raises(InputError, match=expected):
+        opbridge.export(Net(), (torch.randn(4, 5),), path=tmp_path / "b", dynamic_shapes={"x": {0: "n"}})
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_shape_function_that_is_wrong_at_other_sizes_is_found_by_the_verification(tmp_path: Path) -> None:
+    scale = scale_operator(tmp_path)
+    header = declared.declared_kernels()[0].header
+    wrong = "static void wrong(opbridge::ShapeCall& call) { call.set_output(0, {4, call.size(0, 1)}); }\n"
+    text = header.read_text().replace("opbridge::shape_of_first", "wrong")
+    header.write_text(text.replace("OPBRIDGE_OPERATOR", f"{wrong}OPBRIDGE_OPERATOR"))
+    bundle = exported(tmp_path, scale)
+    assert bundle.verified is False
+    errors = [case["error"] or "" for case in bundle.verification["cases"]]
+    assert re.search(rf"{scale.target}: sizes \(\d, 5\) can't be broadcast to the output's \(4, 5\)", " ".join(errors))
+
+
+GATHERED = """\
+#include "opbridge.h"
+
+void gathered_shape(opbridge::ShapeCall& call) {
+  int64_t count = 0;
+  for (int k = 0; k < call.input_count(); ++k) count += call.size(k, 0);
+  call.set_output(0, {count});
+}
+
+template <class T>
+void gathered(opbridge::Call& call) {
+  T* next = call.output<T>(0).data();
+  for (int k = 0; k < call.input_count(); ++k)
+    for (T value : call.input<T>(k)) *next++ = value;
+}
+
+OPBRIDGE_OPERATOR(gathered, gathered_shape, "rungtest::gathered(T... parts) -> T y", opbridge::types<float, int64_t>)
+"""
+
+
+@pytest.mark.usefixtures("kernels")
+def test_any_number_of_inputs_none_included(tmp_path: Path) -> None:
+    """Without an input nothing tells the kernel its type, so that node runs its body."""
+    (tmp_path / "gathered.h").write_text(GATHERED)
+
+    @opbridge.operator("rungtest::gathered")
+    def gathered(parts: list[Tensor]) -> Tensor:
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+
+    gathered.kernel(tmp_path / "gathered.h")
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return gathered([x, x]), gathered([x]), gathered([])
+
+    bundle = opbridge.export(Net(), (torch.randn(4),), path=tmp_path / "b", dynamic_shapes={"x": {0: "n"}})
+    assert bundle.verified
+    domains = [node.domain for node in onnx.load(bundle.path / "model.onnx").graph.node if node.domain]
+    assert domains == ["rungtest", "rungtest", "opbridge.body"]
+    x = torch.randn(3)
+    assert torch.equal(gathered([x, x]), torch.cat([x, x]))
+    assert gathered([]).dtype == torch.int64
+
+
+TAGS = """\
+#include "opbridge.h"
+
+// The size of each tag, after x.
+void tags_shape(opbridge::ShapeCall& call) { call.set_output(0, {opbridge::data_dependent}); }
+void tags(opbridge::Call& call) {
+  const auto x = call.input<float>(0);
+  const auto names = call.attribute_strings("names");
+  const auto y = call.allocate_output<float>(0, {x.count() + names.size()});
+  for (int64_t i = 0; i < x.count(); ++i) y[i] = x[i];
+  for (int64_t i = 0; i < names.size(); ++i) y[x.count() + i] = static_cast<float>(names[i].size);
+}
+
+OPBRIDGE_OPERATOR(tags, tags_shape, "rungtest::Tags(float32 x, string[] names) -> float32 y")
+"""
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("names", [["é", "", "three"], []])
+def test_a_list_of_strings_reaches_the_kernel_of_a_bundle(tmp_path: Path, names: list[str]) -> None:
+    (tmp_path / "tags.h").write_text(TAGS)
+    declared.declare_kernel("rungtest::Tags", "tags.h", tmp_path / "here.py", "here.py:1")
+
+    @opbridge.translation("aten::atanh")
+    def atanh(self):  # type: ignore[no-untyped-def]
+        return opbridge.custom_node("rungtest::Tags", self, names=names)
+
+    class Atanh(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.atanh(x)
+
+    try:
+        bundle = opbridge.export(Atanh(), (torch.ones(2),), path=tmp_path / "b", verify=False, ops=(atanh,))
+    finally:
+        spec._declared[:] = [item for item in spec._declared if item.function is not atanh]
+    (adaptation,) = bundle.manifest["adaptations"]["onnxruntime"]
+    assert adaptation["what"] == "rungtest::Tags gets its list of strings as a tensor of strings"
+    (result,) = opbridge.load(bundle.path)(np.ones(2, np.float32))
+    assert result.tolist() == [1, 1, *(len(name.encode()) for name in names)]

@@ -103,9 +103,17 @@ def test_a_small_kernel_is_usable_soon(cache, tmp_path):
 ERRORS = {
     "a wrong name": (
         PLAIN.replace("VALUE", "nonsense"),
-        ["plain.h:2: 'nonsense' was not declared in this scope"],
+        [
+            (
+                "plain.h:2: 'nonsense' was not declared in this scope",
+                "plain.h:2: use of undeclared identifier 'nonsense'",
+            )
+        ],
     ),
-    "a missing header": ('#include "absent.h"\n', ["plain.h:1: absent.h: No such file or directory"]),
+    "a missing header": (
+        '#include "absent.h"\n',
+        [("plain.h:1: absent.h: No such file or directory", "plain.h:1: 'absent.h' file not found")],
+    ),
     "an unknown element type": (
         PLAIN.replace("input<float>", "input<char*>").replace("VALUE", "1"),
         ["plain.h:2:", "opbridge: tensors have no such element type; use float, double, opbridge::half"],
@@ -132,11 +140,29 @@ def test_the_author_reads_the_error_and_its_line(mistake, cache, tmp_path, monke
     error = caught.value
     assert error.message.startswith("plain.h does not compile:\n  ")
     assert len(error.message.splitlines()) <= 12
-    for part in expected:
-        assert part.replace("'", "") in error.message.replace("‘", "").replace("’", "").replace("'", "")
+    said = error.message.translate({ord(quote): None for quote in "'‘’"})
+    for words in expected:
+        # GCC's or clang's.
+        either = (words,) if isinstance(words, str) else words
+        assert any(part.replace("'", "") in said for part in either), error.message
     assert "correct these lines" in error.fix
     assert str(source) in error.details
     assert not list(cache.glob("**/*.o")) + list(cache.glob("**/*.so"))
+
+
+def test_clang_repeats_the_condition_of_an_assertion(tmp_path):
+    """What clang 14 and 16 write; only the words of opbridge's own assertions stand for themselves."""
+    output = """\
+k.h:3:1: error: static_assert failed due to requirement '(Error)1 != Error::name' "opbridge schema: a domain"
+k.h:4:1: error: static assertion failed due to requirement '(Error)1 != Error::name': opbridge schema: a type
+k.h:3:1: error: static_assert failed due to requirement '::opbridge::detail::require_valid_schema()'
+k.h:5:1: error: static_assert failed due to requirement 'N == 3'
+"""
+    assert error_lines(output, tmp_path) == [
+        "k.h:3: static assertion failed: opbridge schema: a domain",
+        "k.h:4: static assertion failed: opbridge schema: a type",
+        "k.h:5: static_assert failed due to requirement 'N == 3'",
+    ]
 
 
 SCHEMAS = {
@@ -155,10 +181,12 @@ SCHEMAS = {
 }
 
 
-def test_every_mistake_in_a_schema_has_its_words(cache, tmp_path):
-    """One file with all of them, since each compiler start costs."""
+@pytest.mark.parametrize("half", [0, 1])
+def test_every_mistake_in_a_schema_has_its_words(half, cache, tmp_path):
+    """Several in one file, since each compiler start costs; not all, since clang stops after 20 errors."""
+    schemas = list(SCHEMAS)[half::2]
     kernels = "\n".join(
-        f'OPBRIDGE_OPERATOR(f, opbridge::shape_of_first, "{schema}", opbridge::types<float>)' for schema in SCHEMAS
+        f'OPBRIDGE_OPERATOR(f, opbridge::shape_of_first, "{schema}", opbridge::types<float>)' for schema in schemas
     )
     head = '#include "opbridge.h"\ntemplate <class T>\nvoid f(opbridge::Call&) {}\n'
     source = write(tmp_path / "f.h", f"{head}{kernels}\n")
@@ -169,7 +197,7 @@ def test_every_mistake_in_a_schema_has_its_words(cache, tmp_path):
         for line in error_lines(caught.value.details, HEADERS, most=100)
         if "opbridge schema" in line
     )
-    said = {schema: found.get(str(line), "nothing") for line, schema in enumerate(SCHEMAS, 4)}
+    said = {schema: found.get(str(line), "nothing") for line, schema in enumerate(schemas, 4)}
     missing = {schema: text for schema, text in said.items() if SCHEMAS[schema] not in text}
     assert not missing
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_cases import LARGE, SANITIZE, SOURCES, Case, cases, model_of, node_case
+from kernel_cases import LARGE, SANITIZE, SOURCES, Case, cases, check_pieces, model_of, node_case
 from one_node import save
 from onnx import TensorProto, helper
 
@@ -138,6 +138,17 @@ def test_operators_of_two_sessions_at_once(library, tmp_path):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pieces_of_a_parallel_loop(library, tmp_path, threads):
+    node = helper.make_node("pieces", ["x"], ["y"], domain="mylib", grain=10)
+    model = model_of([node], {"x": (TensorProto.INT64, ["n"])}, {"y": TensorProto.INT64})
+    session = ENGINE.load(save(model, tmp_path / "model.onnx"), threads=threads, libraries=[library])
+    for total in (1, 10, 19, 101, 100_003):
+        found = session.run({"x": np.zeros(total, np.int64)})["y"]
+        check_pieces(found, total, 10)
+        assert len(np.unique(found)) > (total >= 20)
 
 
 def test_a_chain_of_nodes_reuses_memory(library, tmp_path):

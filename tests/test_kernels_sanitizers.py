@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernel_cases import SANITIZE, SOURCES
+from kernel_cases import SANITIZE, SOURCES, sanitizer_runtimes
 
 from opbridge.engines.onnxruntime import adapter_source
 from opbridge.kernels.compiler import build
-from opbridge.kernels.toolchain import find_compiler
 
 # A kernel that writes one element too many, and one that overflows an int.
 FAULTY = """#include "opbridge.h"
@@ -38,15 +37,7 @@ print("not noticed")
 """
 
 
-def _runtime(name: str) -> str:
-    """The sanitizer's library, which has to be in the process before all others."""
-    answer = subprocess.run(
-        [*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True, check=True
-    )
-    return answer.stdout.strip()
-
-
-RUNTIMES = [_runtime("libasan.so"), _runtime("libubsan.so")] if sys.platform == "linux" else []
+RUNTIMES = sanitizer_runtimes()
 ENVIRONMENT = {
     **os.environ,
     "LD_PRELOAD": ":".join(RUNTIMES),
@@ -58,7 +49,7 @@ ENVIRONMENT = {
 
 pytestmark = pytest.mark.skipif(
     SANITIZE or not RUNTIMES or not all(Path(runtime).is_absolute() for runtime in RUNTIMES),
-    reason="this compiler has no libasan.so and libubsan.so to preload, or they are already",
+    reason="this compiler has no libraries of the sanitizers to preload, or they are already",
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import pytest
 import torch
+from kernel_cases import sanitizer_runtimes
 from torch import Tensor
 
 import opbridge
@@ -73,6 +74,12 @@ def total(parts: list[Tensor], weight: float) -> Tensor:
     return torch.stack(parts).sum(0) * weight
 
 
+@opbridge.operator("test_torch_kernel::counted")
+def counted(parts: list[Tensor]) -> Tensor:
+    ran("counted", *parts)
+    return torch.tensor(len(parts))
+
+
 @opbridge.operator("test_torch_kernel::positives")
 def positives(x: Tensor) -> Tensor:
     ran("positives", x)
@@ -106,7 +113,19 @@ def refuses_negative(x: Tensor) -> Tensor:
     return x.clone()
 
 
-OPERATORS = [twice_plus, attributes, largest, masked, total, positives, careless, padded, pieces, refuses_negative]
+OPERATORS = [
+    twice_plus,
+    attributes,
+    largest,
+    masked,
+    total,
+    counted,
+    positives,
+    careless,
+    padded,
+    pieces,
+    refuses_negative,
+]
 
 
 # Set in the process that test_under_the_sanitizers starts.
@@ -398,6 +417,27 @@ def test_the_threads_are_torchs(count: int) -> None:
     assert begins == [0, 500][:count]
 
 
+def test_no_tensor_at_all() -> None:
+    """Nothing tells torch the device, so it does not ask the CPU's implementation."""
+    check(counted, [torch.ones(3), torch.ones(2)])
+    check(counted, [], served_by="function")
+    with pytest.raises(RuntimeError, match="non-empty"):
+        total([], 2.0)
+    assert bodies == ["counted", "total"]
+
+
+@pytest.mark.parametrize("total", [25, 39, 49, 1003])
+def test_no_piece_but_the_last_is_smaller_than_the_grain(total: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        sizes = pieces(torch.zeros(total, dtype=torch.int64)).unique(return_counts=True)[1].tolist()
+    finally:
+        torch.set_num_threads(before)
+    assert len(sizes) > 1
+    assert min(sizes[:-1]) >= 10
+
+
 def test_an_error_in_a_thread_of_the_kernel() -> None:
     with pytest.raises(RuntimeError, match=r"^test_torch_kernel::refuses_negative: element 7 is negative$"):
         refuses_negative(torch.tensor([1.0] * 7 + [-1.0] + [1.0] * 100))
@@ -598,12 +638,9 @@ def test_sparse_tensors_keep_the_function() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers' libraries are preloaded as on Linux")
 def test_under_the_sanitizers() -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer end the process at the first fault of adapter or kernel."""
-    runtimes = [
-        subprocess.run(
-            [*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        for name in ("libasan.so", "libubsan.so", "libstdc++.so")
-    ]
+    compiler = find_compiler().command
+    standard = subprocess.run([*compiler, "-print-file-name=libstdc++.so"], capture_output=True, text=True, check=True)
+    runtimes = [*sanitizer_runtimes(), standard.stdout.strip()]
     environment = {
         **os.environ,
         "OPBRIDGE_TEST_SANITIZE": "1",

@@ -13,6 +13,25 @@ void sum_all(opbridge::Call& call) {
   }
 }
 
+// x and any number of tensors, none included: how many there are, and the sum of their counts.
+void count_more_shape(opbridge::ShapeCall& call) { call.set_output(0, {2}); }
+
+template <class T>
+void count_more(opbridge::Call& call) {
+  const auto y = call.output<T>(0);
+  y[0] = static_cast<T>(call.input_count() - 1);
+  y[1] = T(0);
+  for (int k = 1; k < call.input_count(); ++k) y[1] = y[1] + static_cast<T>(call.input<T>(k).count());
+}
+
+// How many tensors there are, none included.
+void how_many_shape(opbridge::ShapeCall& call) { call.set_output(0, {}); }
+
+template <class T>
+void how_many(opbridge::Call& call) {
+  call.output<int64_t>(0)[0] = call.input_count();
+}
+
 // The rows of a tensor, a tensor each.
 void unstack_shape(opbridge::ShapeCall& call) {
   call.check(call.size(0, 0) == call.output_count(), "x has ", call.size(0, 0), " rows for ", call.output_count(),
@@ -32,4 +51,7 @@ void unstack(opbridge::Call& call) {
 }
 
 OPBRIDGE_OPERATOR(sum_all, opbridge::shape_of_first, "mylib::sum_all(T... xs) -> T y", opbridge::types<float, int64_t>)
+OPBRIDGE_OPERATOR(count_more, count_more_shape, "mylib::count_more(T x, T... more) -> T y",
+                  opbridge::types<float, int64_t>)
+OPBRIDGE_OPERATOR(how_many, how_many_shape, "mylib::how_many(T... xs) -> int64 n", opbridge::types<float, int64_t>)
 OPBRIDGE_OPERATOR(unstack, unstack_shape, "mylib::unstack(T x) -> T... rows", opbridge::types<float>)

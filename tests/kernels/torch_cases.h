@@ -72,6 +72,13 @@ void total(opbridge::Call& call) {
   }
 }
 
+void shape_of_counted(opbridge::ShapeCall& call) { call.set_output(0, opbridge::Sizes()); }
+
+template <class T>
+void counted(opbridge::Call& call) {
+  call.output<int64_t>(0)[0] = call.input_count();
+}
+
 void shape_of_positives(opbridge::ShapeCall& call) { call.set_output(0, opbridge::Sizes{opbridge::data_dependent, 2}); }
 
 // Each positive element with its position, a row each.
@@ -145,6 +152,8 @@ OPBRIDGE_OPERATOR(torch_cases::masked, opbridge::shape_of_first,
                   "test_torch_kernel::masked(float32 x, bool? mask, float32? bias) -> float32 y")
 OPBRIDGE_OPERATOR(torch_cases::total, opbridge::shape_of_first,
                   "test_torch_kernel::total(T... parts, float weight) -> T y", opbridge::types<float, opbridge::half>)
+OPBRIDGE_OPERATOR(torch_cases::counted, torch_cases::shape_of_counted,
+                  "test_torch_kernel::counted(T... parts) -> int64 n", opbridge::types<float, opbridge::half>)
 OPBRIDGE_OPERATOR(torch_cases::positives, torch_cases::shape_of_positives,
                   "test_torch_kernel::positives(float32 x) -> float32 y")
 OPBRIDGE_OPERATOR(torch_cases::careless, torch_cases::shape_of_positives,

@@ -65,6 +65,9 @@ def build(
     folders = [*includes, *include_folders(files)]
     flags = [*compile_flags(native=native, sanitize=sanitize), *extra_compile_flags]
     linking = [*link_flags(sanitize=sanitize), *extra_link_flags]
+    if sanitize and compiler.is_clang:
+        # By default clang's runtime is linked into programs alone, and a library is left without.
+        linking.append("-shared-libasan")
     machine = native_instructions(compiler) if native else ""
     keys = {file: _key(compiler, [*flags, machine], folders, file) for file in files}
     key = _hash([*keys.values(), compiler.version, *linking])

@@ -15,6 +15,11 @@ _LINKER = re.compile(
 )
 _LINKER_PLACE = re.compile(r"^.*?(?=undefined|multiple|duplicate|cannot|library)")
 _SYSTEM = ("/usr/", "/opt/", "/Library/", "/Applications/")
+# Clang repeats the condition of a static assertion.
+_ASSERTED = re.compile(
+    r"static(?:_assert| assertion) failed due to requirement "
+    r"(?:'::opbridge::.*'|'.*'(?:: | \")(?P<words>opbridge.*?)\"?)"
+)
 # How GCC and clang say where in the user's file an error in a header comes from.
 _ORIGIN = re.compile(r"required from|in expansion of macro|in instantiation of|instantiated from|requested here")
 
@@ -38,12 +43,21 @@ def error_lines(output: str, headers: Path, *, most: int = 10) -> list[str]:
             file, number = located["file"], located["line"]
             if not _is_authors(file, headers):
                 file, number = _origin(lines, index, headers) or (file, number)
-            errors[f"{_short(file)}:{number}: {error['text']}"] = None
+            if text := _plain(error["text"]):
+                errors[f"{_short(file)}:{number}: {text}"] = None
         elif _LINKER.search(line):
             errors[_LINKER_PLACE.sub("", line, count=1).strip()] = None
     found = list(errors)
     more = len(found) - most
     return found if more <= 0 else [*found[:most], f"and {more} more"]
+
+
+def _plain(text: str) -> str:
+    """The text of an error; of one of opbridge's own assertions its words alone, empty if it has none."""
+    asserted = _ASSERTED.fullmatch(text)
+    if asserted is None:
+        return text
+    return f"static assertion failed: {asserted['words']}" if asserted["words"] else ""
 
 
 def _origin(lines: list[str], index: int, headers: Path) -> tuple[str, str] | None:

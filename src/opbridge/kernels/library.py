@@ -83,14 +83,21 @@ class KernelOperator:
         return f"{self.domain}::{self.name}"
 
     def find_variant(self, dtypes: Sequence[str | None]) -> tuple[str, ...] | None:
-        """The variant that takes inputs of these dtypes (None for an absent one), or None if no kernel does."""
-        for variant in self.variants:
+        """The first variant that takes inputs of these dtypes (None for an absent one).
+
+        Returns:
+            None if no kernel does, or if no input tells an output's dtype (a variadic one may stand for no tensor).
+        """
+        taking = [
+            variant
+            for variant in self.variants
             if all(
                 dtype is None or dtype == self._dtype(self.inputs[min(i, len(self.inputs) - 1)], variant)
                 for i, dtype in enumerate(dtypes)
-            ):
-                return variant
-        return None
+            )
+        ]
+        told = len({self.output_dtypes(variant) for variant in taking}) == 1
+        return taking[0] if told else None
 
     def output_dtypes(self, variant: tuple[str, ...]) -> tuple[str, ...]:
         """The dtype of each declared output in a variant."""

@@ -181,7 +181,7 @@ def _no_variant(operator: KernelOperator, dtypes: Sequence[str | None]) -> Input
         for variant in operator.variants
     )
     return InputError(
-        f"{operator.target} has no kernel for {got}.",
+        f"{operator.target} has no kernel for {got or 'no input at all, which tells no output type'}.",
         fix=f"convert the inputs; it has kernels for {has or operator.schema}.",
     )
 

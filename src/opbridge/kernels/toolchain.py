@@ -28,6 +28,11 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def is_clang(self) -> bool:
+        """Whether it is clang, and not GCC."""
+        return "clang" in self.version.lower()
+
 
 def find_compiler() -> Compiler:
     """The compiler that the environment variable ``CXX`` names, otherwise g++, clang++ or c++ from the path.

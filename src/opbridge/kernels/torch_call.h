@@ -6,6 +6,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/stable/c/shim.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <list>
 #include <string>
@@ -303,7 +304,9 @@ class Invocation {
       const auto& each = *static_cast<Piece*>(context);
       each.body(each.user, begin, end);
     };
-    if (torch_parallel_for(0, total, grain, run, &piece) != 0)
+    // Torch rounds the number of pieces up, and would make them smaller than the grain.
+    const int64_t most = std::max<int64_t>(1, total / grain);
+    if (torch_parallel_for(0, total, (total - 1) / most + 1, run, &piece) != 0)
       static_cast<Invocation*>(call->host_data)->pool_failed_ = true;
   }
 

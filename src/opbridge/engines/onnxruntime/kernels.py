@@ -1,4 +1,4 @@
-"""What the installed ONNX Runtime says of itself: its operator schemas and its kernels, matched with a node's types."""
+"""What a build of ONNX Runtime says of itself: its operator schemas and its kernels, matched with a node's types."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from opbridge.engines.onnxruntime import native
 
 __all__ = ["KernelList", "TypeMatch"]
 
@@ -31,14 +29,19 @@ class TypeMatch:
 
 
 class KernelList:
-    """The kernels and schemas of the installed build, by operator."""
+    """The kernels and schemas of a build, by operator.
 
-    def __init__(self) -> None:
+    Args:
+        schemas: Its operator schemas.
+        kernels: Its kernels, of which those of the CPU count.
+    """
+
+    def __init__(self, schemas: Sequence[Any], kernels: Sequence[Any]) -> None:
         self._schemas: dict[tuple[str, str], list[Any]] = defaultdict(list)
         self._kernels: dict[tuple[str, str], list[Any]] = defaultdict(list)
-        for schema in native.operator_schemas():
+        for schema in schemas:
             self._schemas[schema.domain, schema.name].append(schema)
-        for kernel in native.kernel_definitions():
+        for kernel in kernels:
             if kernel.provider == "CPUExecutionProvider":
                 self._kernels[kernel.domain, kernel.op_name].append(kernel)
 

@@ -246,18 +246,28 @@ OPBRIDGE_INLINE int32_t opbridge_argument_index(int32_t position, int32_t declar
   return position < declared ? position : declared - 1;
 }
 
-// The first variant that takes inputs of these types (absent ones fit any); NULL if there is none.
+// Whether a variant takes inputs of these types; absent ones fit any.
+OPBRIDGE_INLINE int32_t opbridge_variant_takes(
+    const opbridge_operator* op, const opbridge_variant* variant, const opbridge_tensor* inputs, int32_t input_count) {
+  for (int32_t i = 0; i < input_count; ++i) {
+    const opbridge_argument* argument = &op->inputs[opbridge_argument_index(i, op->input_count)];
+    if (inputs[i].dtype != OPBRIDGE_ABSENT && inputs[i].dtype != opbridge_argument_dtype(argument, variant)) return 0;
+  }
+  return 1;
+}
+
+// The first variant that takes inputs of these types; NULL if there is none, or if no input tells an output's type, as
+// where a variadic input stands for no tensor at all.
 OPBRIDGE_INLINE const opbridge_variant* opbridge_find_variant(
     const opbridge_operator* op, const opbridge_tensor* inputs, int32_t input_count) {
+  const opbridge_variant* found = NULL;
   for (int32_t v = 0; v < op->variant_count; ++v) {
-    int32_t i = 0;
-    while (i < input_count) {
-      const opbridge_argument* argument = &op->inputs[opbridge_argument_index(i, op->input_count)];
-      if (inputs[i].dtype != OPBRIDGE_ABSENT && inputs[i].dtype != opbridge_argument_dtype(argument, &op->variants[v]))
-        break;
-      ++i;
-    }
-    if (i == input_count) return &op->variants[v];
+    const opbridge_variant* variant = &op->variants[v];
+    if (!opbridge_variant_takes(op, variant, inputs, input_count)) continue;
+    if (found == NULL) found = variant;
+    for (int32_t i = 0; i < op->output_count; ++i)
+      if (opbridge_argument_dtype(&op->outputs[i], variant) != opbridge_argument_dtype(&op->outputs[i], found))
+        return NULL;
   }
-  return NULL;
+  return found;
 }

@@ -1,8 +1,10 @@
 // A node's kernel: it makes an opbridge_call of what ONNX Runtime hands it, and does the host's part.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "attributes.h"
@@ -215,12 +217,10 @@ class Kernel::Run {
     pieces.body(pieces.user, begin, end);
   }
   static void parallel_for(opbridge_call* call, int64_t total, int64_t grain, opbridge_body body, void* user) {
-    // More pieces than any machine has threads, but not so many that handing them out costs.
-    constexpr int64_t most = 256;
-    int64_t count = (total - 1) / grain + 1;
-    if (count > most) count = most;
-    Pieces pieces{body, user, total, (total - 1) / count + 1};
-    count = (total - 1) / pieces.size + 1;
+    // Enough pieces for threads that are not equally quick, but each costs a tenth of a microsecond.
+    static const int64_t most = 8 * static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+    Pieces pieces{body, user, total, std::max(grain, (total - 1) / most + 1)};
+    const int64_t count = (total - 1) / pieces.size + 1;
     const Run& run = of(call);
     const bool started = succeeded(run.api_, KernelContext_ParallelFor(run.api_, run.context_, &run_piece,
                                                                        static_cast<size_t>(count), 0, &pieces));

@@ -1,0 +1,79 @@
+"""The rung ``kernel`` of a model: which of its nodes have a declared kernel, and one library per engine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+
+from opbridge.build import Built, build
+from opbridge.climbed import NoCompiler
+from opbridge.engines.base import Engine
+from opbridge.errors import BuildError
+from opbridge.kernels.declared import KernelSpec, declared_kernels
+from opbridge.kernels.toolchain import find_compiler
+
+__all__ = ["build_kernels", "buildable", "kernels_in"]
+
+
+def kernels_in(model: ir.Model) -> list[KernelSpec]:
+    """The declared kernels of the model's nodes, those of subgraphs and function bodies included."""
+    present = {f"{node.domain}::{node.op_type}" for node in _nodes(model)}
+    return [kernel for kernel in declared_kernels() if kernel.target in present]
+
+
+def buildable(
+    kernels: Sequence[KernelSpec], model: ir.Model, engines: Sequence[Engine], *, dry: bool = False
+) -> tuple[list[KernelSpec], NoCompiler | None]:
+    """The kernels that can be built here, and what is missing for the others, whose nodes run their function bodies.
+
+    Args:
+        kernels: Those of the model.
+        model: With the function bodies.
+        engines: A compiler is looked for only if one of them takes kernels.
+        dry: Whether nothing stops, and nothing is built.
+
+    Raises:
+        BuildError: There is no compiler, and a kernel whose node has no function body (not in a dry run).
+    """
+    if not kernels or all(engine.kernel_adapter is None for engine in engines):
+        return list(kernels), None
+    try:
+        find_compiler()
+    except BuildError as error:
+        bodiless = {
+            f"{node.domain}::{node.op_type}" for node in _nodes(model) if node.op_identifier() not in model.functions
+        }
+        lost = [kernel for kernel in kernels if kernel.target in bodiless]
+        served = tuple(kernel.target for kernel in kernels if kernel not in lost)
+        missing = NoCompiler(error.message, error.fix, served, tuple(kernel.target for kernel in lost))
+        if dry:
+            return lost, missing
+        if lost:
+            raise BuildError(
+                f"{error.message} Without one {', '.join(missing.lost)} can't run: there is no function body for it.",
+                fix=f"{error.fix} Or give it a body: opbridge.body_for({missing.lost[0]!r}).",
+                details=error.details,
+            ) from error
+        warnings.warn(
+            f"{', '.join(served)}: the slower function body runs instead of the kernel. {error.message} {error.fix}",
+            stacklevel=4,
+        )
+        return [], missing
+    return list(kernels), None
+
+
+def _nodes(model: ir.Model) -> list[ir.Node]:
+    scopes = (model.graph, *model.functions.values())
+    return [node for scope in scopes for node in ir.traversal.RecursiveGraphIterator(scope)]
+
+
+def build_kernels(
+    kernels: Sequence[KernelSpec], engines: Sequence[Engine], report: Callable[[str], None]
+) -> dict[str, Built]:
+    """One library per engine that takes kernels; models without kernels never ask for a compiler."""
+    takers = [engine for engine in engines if engine.kernel_adapter is not None]
+    if kernels and takers:
+        report("building kernels")
+    return {engine.name: build(kernels, engine) for engine in takers} if kernels else {}

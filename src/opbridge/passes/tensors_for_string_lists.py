@@ -1,0 +1,80 @@
+"""For attributes that are lists of strings, which ONNX Runtime hands to no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from opbridge.engines.refusals import describe_node, describe_operator
+from opbridge.passes.adaptation import Adaptation, AdaptationResult
+
+if TYPE_CHECKING:
+    from opbridge.engines.base import Engine
+    from opbridge.kernels.library import KernelOperator
+
+__all__ = ["TensorsForStringListsPass"]
+
+
+ORDER = 11
+"""After the nodes that run their body have another name, which keep what they are called with."""
+
+
+def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> TensorsForStringListsPass | None:
+    """For every engine that loads a kernel with such an attribute."""
+    names = {
+        (kernel.domain, kernel.name): {attribute.name for attribute in kernel.attributes if attribute.kind == "strings"}
+        for kernel in kernels
+    }
+    wanted = {operator: attributes for operator, attributes in names.items() if attributes}
+    return TensorsForStringListsPass(wanted) if wanted else None
+
+
+class TensorsForStringListsPass(ir.passes.InPlacePass):
+    """Give each list of strings of a kernel's node as a tensor of strings of one dimension.
+
+    The C API of ONNX Runtime reads attributes of type int, float and string, lists of the first two, and tensors
+    (``KernelInfoGetAttribute_*``): of a list of strings it says that it is not there.
+
+    Args:
+        attributes: The names of such attributes by (domain, name) of the operator.
+    """
+
+    def __init__(self, attributes: dict[tuple[str, str], set[str]]) -> None:
+        super().__init__()
+        self._attributes = attributes
+
+    def call(self, model: ir.Model) -> AdaptationResult:
+        """Change ``model`` in place; the result says which nodes were changed."""
+        changed: dict[str, list[str]] = {}
+        scopes = (model.graph, *model.functions.values())
+        for node in (node for scope in scopes for node in ir.traversal.RecursiveGraphIterator(scope)):
+            function = model.functions.get(node.op_identifier())
+            for name in sorted(self._attributes.get((node.domain, node.op_type), ())):
+                given = node.attributes.get(name)
+                # A function that reads the attribute reads it as it was declared.
+                if given is None or not _is_string_list(given) or (function and name in function.attributes):
+                    continue
+                node.attributes[name] = ir.AttrTensor(name, _tensor(given))
+                changed.setdefault(describe_operator(node.domain, node.op_type), []).append(describe_node(node))
+        adaptations = tuple(
+            Adaptation(f"{name} gets its list of strings as a tensor of strings", tuple(nodes))
+            for name, nodes in changed.items()
+        )
+        return AdaptationResult(model, bool(changed), adaptations)
+
+
+def _is_string_list(attribute: ir.Attr) -> bool:
+    """Whether it is one, or a list without elements, whose type nothing tells."""
+    if attribute.is_ref():
+        return False
+    return attribute.type == ir.AttributeType.STRINGS or (
+        attribute.type in (ir.AttributeType.INTS, ir.AttributeType.FLOATS) and not attribute.value
+    )
+
+
+def _tensor(attribute: ir.Attr) -> ir.StringTensor:
+    texts = np.array([text.encode() for text in attribute.value], dtype=object)
+    return ir.StringTensor(texts, shape=ir.Shape([len(texts)]))
