@@ -12,7 +12,7 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from onnx_ir import Function, Graph, Model, Node
 
-__all__ = ["bind_body", "binding", "fill_types", "with_types"]
+__all__ = ["bind_body", "binding", "fill_types", "with_types", "without_weights"]
 
 _INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, ir.serde.SerdeError, ValueError)
 _SMALL = 64
@@ -23,9 +23,14 @@ def with_types(model: Model) -> Model:
     return model if _is_typed(model.graph.all_nodes()) else _infer_graph(model.clone())
 
 
-def fill_types(model: Model) -> None:
-    """Write down the types that can be inferred, in place: in the graph, and in functions all of whose calls agree."""
-    if not _is_typed(model.graph.all_nodes()):
+def fill_types(model: Model, *, shapes: bool = False) -> None:
+    """Write down the types that can be inferred, in place: in the graph, and in functions all of whose calls agree.
+
+    Args:
+        model: The model.
+        shapes: Look for shapes also where every value has a type.
+    """
+    if shapes or not _is_typed(model.graph.all_nodes()):
         _infer_graph(model)
     calls: dict[Any, list[Node]] = {identifier: [] for identifier in model.functions}
     callers: dict[Any, set[Any]] = {identifier: set() for identifier in model.functions}
@@ -80,14 +85,7 @@ def _is_complete(function: Function) -> bool:
 
 def _infer_graph(model: Model) -> Model:
     """Write the types that ONNX's shape inference finds on the values of the graph and its subgraphs."""
-    light = model.clone()
-    for name, value in list(light.graph.initializers.items()):
-        # Only small constants decide shapes, and a serialized model holds no more than 2 GB.
-        if value.const_value is None or value.const_value.size > _SMALL:
-            del light.graph.initializers[name]
-            value.const_value = None
-            if value not in light.graph.inputs:
-                light.graph.inputs.append(value)
+    light = without_weights(model)
     try:
         inferred = onnx.shape_inference.infer_shapes(ir.serde.serialize_model(light), data_prop=True)
         _copy_types(ir.serde.deserialize_model(inferred).graph, model.graph)
@@ -95,6 +93,19 @@ def _infer_graph(model: Model) -> Model:
         # What can't be inferred is asked with what is known.
         return model
     return model
+
+
+def without_weights(model: Model) -> Model:
+    """A copy in which large initializers are inputs: what decides shapes is left, and it serializes to little."""
+    light: Model = model.clone()
+    for name, value in list(light.graph.initializers.items()):
+        # Only small constants decide shapes, and a serialized model holds no more than 2 GB.
+        if value.const_value is None or value.const_value.size > _SMALL:
+            del light.graph.initializers[name]
+            value.const_value = None
+            if value not in light.graph.inputs:
+                light.graph.inputs.append(value)
+    return light
 
 
 def _inferred_body(model: Model, function: Function, call: Node) -> Graph:
@@ -155,6 +166,8 @@ def _copy_types(source: Graph | Function, target: Graph | Function) -> None:
     pairs = list(zip(source.inputs, target.inputs, strict=False)) if len(source.inputs) == len(target.inputs) else []
     for known, node in zip(source.all_nodes(), target.all_nodes(), strict=True):
         pairs += zip(known.outputs, node.outputs, strict=True)
+    for inner, other in zip(source.subgraphs(), target.subgraphs(), strict=True):
+        pairs += zip(inner.inputs, other.inputs, strict=True)
     for known, value in pairs:
         if value.type is None:
             value.type = known.type

@@ -23,6 +23,9 @@ __all__ = ["LARGEST_FILE", "save_model"]
 LARGEST_FILE = 2_000_000_000
 """Bytes of weights above which they go to a file of their own: a protocol buffer ends at 2 GiB."""
 
+_AT_ONCE = 1 << 24
+"""Bytes of a weight that are written at a time."""
+
 _SMALL = 1024
 """Weights of fewer bytes are serialised with the rest."""
 
@@ -130,12 +133,17 @@ def _described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
 
 
 def _chunks(tensor: ir.TensorProtocol) -> Iterator[memoryview | bytes]:
-    array = tensor.numpy()
     # Numbers of less than a byte are packed in the file, and not in memory.
-    if tensor.dtype.bitwidth < 8 or not array.flags.c_contiguous or sys.byteorder != "little":
+    if tensor.dtype.bitwidth < 8 or sys.byteorder != "little" or not tensor.numpy().flags.c_contiguous:
         yield tensor.tobytes()
-    else:
-        yield memoryview(array.reshape(-1).view(np.uint8))
+        return
+    array = tensor.numpy().reshape(-1).view(np.uint8)
+    release = getattr(tensor, "release", None)
+    for start in range(0, array.size, _AT_ONCE):
+        yield memoryview(array[start : start + _AT_ONCE])
+        if release is not None:
+            # A mapped weight would otherwise stay in memory when it is written.
+            release()
 
 
 def _varint(value: int) -> bytes:

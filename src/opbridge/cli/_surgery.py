@@ -1,0 +1,83 @@
+"""What the commands that change an ``.onnx`` file share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opbridge.cli._options import Commands, add_command
+from opbridge.cli._outcome import Outcome
+from opbridge.errors import InputError
+
+if TYPE_CHECKING:
+    from opbridge.surgery.edited import Edited
+
+__all__ = ["add_surgery", "names", "pairs", "plain", "written"]
+
+
+def add_surgery(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace, Callable[[str], None]], Outcome],
+    *,
+    help: str,
+    models: Sequence[str] = ("model",),
+) -> argparse.ArgumentParser:
+    """Add a command that reads models and writes one."""
+    parser = add_command(commands, name, run, help=help)
+    for model in models:
+        parser.add_argument(model, metavar=f"{model.upper()}.onnx", help="the model; it is not changed")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="the file to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace a file that is already there")
+    parser.add_argument(
+        "--external-data",
+        action="store_const",
+        const=True,
+        help="store the weights in a file beside the model (default: only above 2 GB)",
+    )
+    return parser
+
+
+def written(arguments: argparse.Namespace, progress: Callable[[str], None], change: Callable[[], Edited]) -> Outcome:
+    """Change a model, write the result, and say what was done."""
+    from opbridge.report.surgery import edited_view
+
+    output = Path(arguments.output)
+    if output.exists() and not arguments.overwrite:
+        raise InputError(f"{arguments.output!r} exists already.", fix="choose another name, or add --overwrite.")
+    progress("changing the model")
+    edited = change()
+    progress(f"writing {output.name}")
+    edited.save(output, external_data=arguments.external_data, overwrite=arguments.overwrite)
+    return Outcome({**edited.to_dict(), "path": str(output)}, edited_view)
+
+
+def names(text: str) -> list[str]:
+    """``a,b`` as a list, for argparse."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def pairs(items: Sequence[str], example: str) -> dict[str, str]:
+    """``["a=b"]`` as a mapping.
+
+    Raises:
+        InputError: One has no ``=``.
+    """
+    found = {}
+    for item in items:
+        key, separator, value = item.partition("=")
+        if not separator or not key:
+            raise InputError(f"{item!r} is not of the form {example}.", fix=f"write for example {example}.")
+        found[key] = value
+    return found
+
+
+def plain(text: str) -> Any:
+    """The value of an attribute: JSON where it is that, otherwise text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

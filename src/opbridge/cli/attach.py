@@ -1,0 +1,28 @@
+"""``opbridge attach``: give foreign custom nodes bodies and kernels."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_engine, add_ops
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(commands, "attach", _run, help="give custom nodes the bodies and kernels declared for them")
+    add_engine(parser, default=None, shown="none: bodies only")
+    add_ops(parser)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.surgery.attach import attach
+
+    engines = arguments.engines or ()
+    return written(
+        arguments, progress, lambda: attach(arguments.model, ops=tuple(arguments.ops), engines=tuple(engines))
+    )

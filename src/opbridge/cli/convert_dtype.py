@@ -1,0 +1,47 @@
+"""``opbridge convert-dtype``: compute in float16, but where float32 is needed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_engine
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(
+        commands, "convert-dtype", _run, help="compute in float16, but where running both shows that float32 is needed"
+    )
+    parser.add_argument("dtype", choices=("float16", "bfloat16"), help="the type")
+    parser.add_argument("--keep-io", action="store_true", help="leave inputs and outputs as they are")
+    parser.add_argument(
+        "--tolerance", type=float, default=0.01, metavar="X", help="how far outputs may be off (default: 0.01)"
+    )
+    parser.add_argument("--inputs", nargs="+", metavar="FILE.npz", help="inputs by name, one file per case")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of random inputs")
+    add_engine(parser, default="onnxruntime", several=False)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.cli._arrays import read_arrays
+    from opbridge.surgery.convert_dtype import convert_dtype
+
+    inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
+    return written(
+        arguments,
+        progress,
+        lambda: convert_dtype(
+            arguments.model,
+            arguments.dtype,
+            keep_io=arguments.keep_io,
+            tolerance=arguments.tolerance,
+            inputs=inputs,
+            engine=arguments.engine,
+            seed=arguments.seed,
+        ),
+    )

@@ -1,0 +1,33 @@
+"""``opbridge delete``: delete nodes, inputs and outputs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, names, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(commands, "delete", _run, help="delete nodes, outputs and unused inputs")
+    parser.add_argument("--nodes", type=names, default=[], metavar="A,B", help="nodes; their input stands for them")
+    parser.add_argument("--outputs", type=names, default=[], metavar="A,B", help="outputs, and what only they need")
+    parser.add_argument("--inputs", type=names, default=[], metavar="A,B", help="inputs that nothing reads")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.errors import InputError
+    from opbridge.surgery.delete import delete
+
+    if not (arguments.nodes or arguments.outputs or arguments.inputs):
+        raise InputError("Nothing to delete was named.", fix="name it with --nodes, --outputs or --inputs.")
+    return written(
+        arguments,
+        progress,
+        lambda: delete(arguments.model, nodes=arguments.nodes, outputs=arguments.outputs, inputs=arguments.inputs),
+    )

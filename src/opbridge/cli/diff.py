@@ -1,0 +1,27 @@
+"""``opbridge diff``: what is different between two models."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "diff", _run, help="say what is different between two models; 0 if nothing is")
+    parser.add_argument("first", metavar="A.onnx", help="a model")
+    parser.add_argument("second", metavar="B.onnx", help="another")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.report.surgery import difference_view
+    from opbridge.surgery.diff import diff
+
+    progress("comparing")
+    found = diff(arguments.first, arguments.second)
+    return Outcome(found.to_dict(), difference_view, 0 if found.same else 1)

@@ -1,0 +1,25 @@
+"""``opbridge extract``: cut a part out of a model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, names, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(commands, "extract", _run, help="cut out the part of a model between some values")
+    parser.add_argument("--inputs", type=names, metavar="A,B", help="the values to begin at (default: the inputs)")
+    parser.add_argument("--outputs", type=names, metavar="A,B", help="the values to end at (default: the outputs)")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.surgery.extract import extract
+
+    return written(arguments, progress, lambda: extract(arguments.model, arguments.inputs, arguments.outputs))

@@ -1,0 +1,41 @@
+"""``opbridge fuse``: put one custom node where several nodes compute the same."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_ops
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, names, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(commands, "fuse", _run, help="put a custom node wherever a model computes its body")
+    parser.add_argument("operator", metavar="OPERATOR", help="namespace::name, declared in a file given with --ops")
+    parser.add_argument("--at", type=names, metavar="A,B", help="fuse only the places that give these values")
+    parser.add_argument(
+        "--inputs", type=names, metavar="A,B", help="with --outputs: put the node between these values instead"
+    )
+    parser.add_argument("--outputs", type=names, metavar="A,B", help="see --inputs")
+    add_ops(parser)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.errors import InputError
+
+    def change():  # type: ignore[no-untyped-def]
+        if arguments.inputs is not None and arguments.outputs is not None:
+            from opbridge.surgery.collapse import collapse
+
+            return collapse(arguments.model, arguments.operator, arguments.inputs, arguments.outputs)
+        from opbridge.surgery.fuse import fuse
+
+        return fuse(arguments.model, arguments.operator, at=arguments.at, ops=tuple(arguments.ops))
+
+    if (arguments.inputs is None) != (arguments.outputs is None):
+        raise InputError("--inputs and --outputs go together.", fix="name both borders, or neither.")
+    return written(arguments, progress, change)

@@ -1,0 +1,24 @@
+"""``opbridge inline``: put the nodes of functions in the place of their calls."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, names, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(commands, "inline", _run, help="replace calls of functions by the functions' nodes")
+    parser.add_argument("--functions", type=names, metavar="D::A,D::B", help="which (default: all)")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.surgery.inline import inline
+
+    return written(arguments, progress, lambda: inline(arguments.model, arguments.functions))

@@ -1,0 +1,33 @@
+"""``opbridge join``: make one model of two."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, pairs, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(
+        commands, "join", _run, help="connect outputs of one model with inputs of another", models=("first", "second")
+    )
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="OUTPUT=INPUT",
+        help="an output of the first and the input of the second that it goes to (default: those of one name)",
+    )
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.surgery.join import join
+
+    mapping = pairs(arguments.map, "output=input") or None
+    return written(arguments, progress, lambda: join(arguments.first, arguments.second, mapping))

@@ -1,0 +1,34 @@
+"""``opbridge set-attribute``: set or drop attributes of a node."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands
+from opbridge.cli._outcome import Outcome
+from opbridge.cli._surgery import add_surgery, names, pairs, plain, written
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_surgery(commands, "set-attribute", _run, help="set or drop attributes of a node")
+    parser.add_argument("node", metavar="NODE", help="the node's name, or that of a value that it gives")
+    parser.add_argument("attributes", nargs="*", metavar="NAME=VALUE", help="numbers, texts, or lists as JSON")
+    parser.add_argument("--drop", type=names, default=[], metavar="A,B", help="attributes that get their default")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.errors import InputError
+    from opbridge.surgery.attributes import set_attributes
+
+    attributes = {name: plain(text) for name, text in pairs(arguments.attributes, "axis=1").items()}
+    if not attributes and not arguments.drop:
+        raise InputError("No attribute was named.", fix="say for example axis=1, or --drop axis.")
+    return written(
+        arguments,
+        progress,
+        lambda: set_attributes(arguments.model, arguments.node, attributes, drop=arguments.drop),
+    )

@@ -1,0 +1,203 @@
+"""What must hold of a model's names and versions before anything is done with it: checked on the protocol buffer."""
+
+from __future__ import annotations
+
+import difflib
+import graphlib
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any
+
+import onnx
+
+from opbridge.errors import InputError
+
+__all__ = ["check_structure", "did_you_mean"]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``"did you mean 'x' or 'y'?"`` for names like ``name``, or the first few of all that are known."""
+    names = [item for item in known if item]
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"one of {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}." if names else "there are none."
+
+
+def check_structure(proto: onnx.ModelProto, name: str) -> None:
+    """Refuse a model whose graph is cyclic or dangling, or whose versions nobody here knows.
+
+    Args:
+        proto: The model; weights are not looked at.
+        name: What the messages call it.
+
+    Raises:
+        InputError: Names the node and the value that are wrong.
+    """
+    if not proto.HasField("graph"):
+        raise InputError(f"{name} has no graph.", fix="pass an .onnx file of a model.")
+    _check_versions(proto, name)
+    _check_unsupported(proto, name)
+    _check_graph(proto.graph, name, frozenset())
+    for function in proto.functions:
+        where = f"The function {_operator(function.domain, function.name)} of {name}"
+        _check_nodes(function.node, set(function.input), where, frozenset(), set(function.output))
+    _check_recursion(proto, name)
+
+
+def _check_versions(proto: onnx.ModelProto, name: str) -> None:
+    if not 1 <= proto.ir_version <= onnx.IR_VERSION:
+        raise InputError(
+            f"{name} has the IR version {proto.ir_version}; the installed onnx knows 1 to {onnx.IR_VERSION}.",
+            fix="pip install --upgrade onnx, or write the model with a version that is known.",
+        )
+    imports: dict[str, int] = {}
+    for item in proto.opset_import:
+        domain = _standard(item.domain)
+        if imports.setdefault(domain, item.version) != item.version:
+            raise InputError(
+                f"{name} imports the domain {domain or 'ai.onnx'!r} as version {imports[domain]} and {item.version}.",
+                fix="write the model again with one opset per domain.",
+            )
+    _check_imports(imports, proto.graph.node, name)
+    for function in proto.functions:
+        own = {_standard(item.domain): item.version for item in function.opset_import}
+        _check_imports(own, function.node, f"The function {_operator(function.domain, function.name)} of {name}")
+
+
+def _check_imports(imports: Mapping[str, int], nodes: Iterable[onnx.NodeProto], name: str) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    if "" in imports and not 1 <= imports[""] <= newest:
+        raise InputError(
+            f"{name} has the unknown opset {imports['']}; the installed onnx knows 1 to {newest}.",
+            fix="pip install --upgrade onnx, or write the model at an opset that is known.",
+        )
+    for node in _all_nodes(nodes):
+        if _standard(node.domain) not in imports:
+            raise InputError(
+                f"{name} has the node {_describe(node)} of the domain {node.domain or 'ai.onnx'!r}, "
+                "for which it imports no opset.",
+                fix="add an opset import for that domain and write the model again.",
+            )
+
+
+def _check_unsupported(proto: onnx.ModelProto, name: str) -> None:
+    for what, present in (
+        ("sparse initializers", len(proto.graph.sparse_initializer)),
+        ("training information", len(proto.training_info)),
+    ):
+        if present:
+            raise InputError(f"{name} has {what}, which opbridge can't keep.", fix=f"write the model without {what}.")
+
+
+def _check_graph(graph: onnx.GraphProto, name: str, outer: Set[str]) -> None:
+    initializers = [tensor.name for tensor in graph.initializer]
+    for duplicate in _duplicates(initializers):
+        raise InputError(f"{name} has two initializers named {duplicate!r}.", fix="rename one of them.")
+    inputs = [value.name for value in graph.input]
+    for duplicate in _duplicates(inputs):
+        raise InputError(f"{name} has two inputs named {duplicate!r}.", fix="rename one of them.")
+    _check_nodes(graph.node, {*initializers, *inputs}, name, outer, {value.name for value in graph.output})
+
+
+def _check_nodes(nodes: Any, given: Set[str], name: str, outer: Set[str], outputs: Set[str]) -> None:
+    producers: dict[str, onnx.NodeProto] = {}
+    for node in nodes:
+        for output in filter(None, node.output):
+            if output in producers or output in given:
+                raise InputError(
+                    f"{name}: the node {_describe(node)} produces {output!r}, which {_origin(output, producers)} too.",
+                    fix="give each value of a graph a name of its own.",
+                )
+            producers[output] = node
+    visible = {*given, *producers, *outer}
+    for node in nodes:
+        for value in filter(None, node.input):
+            _check_known(value, visible, f"{name}: the node {_describe(node)} reads {value!r}, which nothing produces.")
+        for graph in _subgraphs(node):
+            _check_graph(graph, f"{name}, inside the node {_describe(node)}", visible)
+    for output in sorted(outputs):
+        _check_known(output, visible, f"{name}: nothing produces the output {output!r}.")
+    _check_acyclic(nodes, producers, name)
+
+
+def _origin(value: str, producers: Mapping[str, onnx.NodeProto]) -> str:
+    return f"{_describe(producers[value])} does" if value in producers else "is an input or initializer"
+
+
+def _check_known(value: str, visible: Set[str], message: str) -> None:
+    if value not in visible:
+        raise InputError(f"{message} The graph is dangling.", fix=did_you_mean(value, sorted(visible)))
+
+
+def _check_acyclic(nodes: Any, producers: Mapping[str, onnx.NodeProto], name: str) -> None:
+    order: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
+    position = {id(node): index for index, node in enumerate(nodes)}
+    owners = {value: position[id(node)] for value, node in producers.items()}
+    for index, node in enumerate(nodes):
+        order.add(index, *(owners[value] for value in _read(node) if value in owners))
+    try:
+        order.prepare()
+    except graphlib.CycleError as error:
+        cycle = " → ".join(_describe(nodes[index]) for index in error.args[1])
+        raise InputError(
+            f"{name} is cyclic: {cycle}.", fix="cut the cycle, or express the repetition with a Loop."
+        ) from error
+
+
+def _read(node: onnx.NodeProto) -> set[str]:
+    """The values that a node reads, those that its subgraphs take from outside included."""
+    found = set(filter(None, node.input))
+    for graph in _subgraphs(node):
+        own = {value.name for value in (*graph.input, *graph.initializer)}
+        own |= {output for inner in graph.node for output in inner.output}
+        inside = {value for inner in graph.node for value in _read(inner)} | {value.name for value in graph.output}
+        found |= inside - own
+    return found
+
+
+def _check_recursion(proto: onnx.ModelProto, name: str) -> None:
+    functions = {(function.domain, function.name) for function in proto.functions}
+    order: graphlib.TopologicalSorter[tuple[str, str]] = graphlib.TopologicalSorter()
+    for function in proto.functions:
+        called = {(node.domain, node.op_type) for node in _all_nodes(function.node)} & functions
+        order.add((function.domain, function.name), *called)
+    try:
+        order.prepare()
+    except graphlib.CycleError as error:
+        cycle = " → ".join(_operator(*item) for item in error.args[1])
+        raise InputError(f"{name} has functions that call themselves: {cycle}.", fix="write a Loop instead.") from error
+
+
+def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in _subgraphs(node):
+            yield from _all_nodes(graph.node)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _duplicates(names: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+
+
+def _standard(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _operator(domain: str, name: str) -> str:
+    return f"{domain or 'ai.onnx'}::{name}"
+
+
+def _describe(node: onnx.NodeProto) -> str:
+    return (
+        f"{node.name!r} ({_operator(node.domain, node.op_type)})"
+        if node.name
+        else _operator(node.domain, node.op_type) + f" that gives {next(iter(node.output), '')!r}"
+    )

@@ -1,0 +1,121 @@
+"""Reads an ``.onnx`` file without its large weights, and says where in the file those are.
+
+Parsing the file as a whole takes its size twice. A protocol buffer says the length of each field before the field, so
+the large weights can be stepped over; they are mapped into memory later, from the file itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+__all__ = ["Stripped", "WireError", "strip_weights"]
+
+# Field numbers of onnx.proto: ModelProto.graph, GraphProto.initializer, TensorProto.name and raw_data.
+_GRAPH, _INITIALIZER, _NAME, _RAW_DATA = 7, 5, 8, 9
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+
+_LARGE = 4096
+"""Weights of fewer bytes are parsed with the rest."""
+
+
+class WireError(ValueError):
+    """The bytes are no protocol buffer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stripped:
+    """A model's bytes without its large weights.
+
+    Attributes:
+        model: A serialized ModelProto, whose large initializers have no data.
+        weights: Of each of these its offset and length in the file, by name.
+    """
+
+    model: bytes
+    weights: dict[str, tuple[int, int]]
+
+
+def strip_weights(data: memoryview) -> Stripped:
+    """Leave the large initializers' data out of a serialized ModelProto.
+
+    Args:
+        data: The file, mapped into memory.
+
+    Raises:
+        WireError: It is no protocol buffer.
+    """
+    weights: dict[str, tuple[int, int]] = {}
+    parts: list[bytes] = []
+    for number, start, begin, end in _fields(data, 0, len(data)):
+        if number == _GRAPH:
+            graph = _graph(data, begin, end, weights)
+            parts += [_tag(_GRAPH, len(graph)), graph]
+        else:
+            parts.append(bytes(data[start:end]))
+    return Stripped(b"".join(parts), weights)
+
+
+def _graph(data: memoryview, begin: int, end: int, weights: dict[str, tuple[int, int]]) -> bytes:
+    parts: list[bytes] = []
+    kept = begin
+    for number, start, content, stop in _fields(data, begin, end):
+        if number == _INITIALIZER and stop - content >= _LARGE:
+            tensor = _tensor(data, content, stop, weights)
+            parts += [bytes(data[kept:start]), _tag(_INITIALIZER, len(tensor)), tensor]
+            kept = stop
+    parts.append(bytes(data[kept:end]))
+    return b"".join(parts)
+
+
+def _tensor(data: memoryview, begin: int, end: int, weights: dict[str, tuple[int, int]]) -> bytes:
+    fields = list(_fields(data, begin, end))
+    names = [bytes(data[content:stop]) for number, _, content, stop in fields if number == _NAME]
+    raw = [(content, stop) for number, _, content, stop in fields if number == _RAW_DATA]
+    name = names[-1].decode("utf-8", "replace") if names else ""
+    if len(raw) != 1 or not name or name in weights or raw[0][1] - raw[0][0] < _LARGE:
+        return bytes(data[begin:end])
+    weights[name] = (raw[0][0], raw[0][1] - raw[0][0])
+    return b"".join(bytes(data[start:stop]) for number, start, _, stop in fields if number != _RAW_DATA)
+
+
+def _fields(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Of each field its number, and where it, its content and what follows it begin."""
+    while position < end:
+        start = position
+        tag, position = _varint(data, position, end)
+        kind = tag & 7
+        if kind == _LENGTH_DELIMITED:
+            length, position = _varint(data, position, end)
+            stop = position + length
+        elif kind == _VARINT:
+            _, stop = _varint(data, position, end)
+        elif kind in (_FIXED64, _FIXED32):
+            stop = position + (8 if kind == _FIXED64 else 4)
+        else:
+            raise WireError(f"a field of the unknown kind {kind} at byte {start}")
+        if stop > end or not tag >> 3:
+            raise WireError(f"a field that begins at byte {start} ends beyond its message")
+        yield tag >> 3, start, position, stop
+        position = stop
+
+
+def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise WireError(f"a number that does not end before byte {position}")
+
+
+def _tag(field: int, length: int) -> bytes:
+    encoded = bytearray([field << 3 | _LENGTH_DELIMITED])
+    while length > 0x7F:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded)

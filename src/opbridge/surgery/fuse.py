@@ -1,0 +1,302 @@
+"""Put one custom node wherever a model computes what an operator's body computes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from opbridge.errors import InputError, OpbridgeError
+from opbridge.onnx_structure import did_you_mean
+from opbridge.surgery.dimensions import size_of, sizes_of, symbols_in
+from opbridge.surgery.edited import Change, Edited, describe, finished, model_of, names_of_values
+from opbridge.surgery.matching import Match, Matcher
+from opbridge.surgery.patterns import FunctionSource, OperatorSource
+from opbridge.surgery.places import add_functions, depends_on_itself, put, used_elsewhere
+from opbridge.surgery.shapes import refine_shapes
+from opbridge.surgery.template import Given, Pattern, Template
+from opbridge.surgery.terms import Reader
+
+__all__ = ["fuse"]
+
+_HINTS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
+"""Sizes with which named dimensions are captured: they hide no coincidence with sizes of the model."""
+
+
+def fuse(
+    model: Any,
+    operator: Any,
+    *,
+    args: Sequence[Any] | None = None,
+    at: Sequence[str] | None = None,
+    ops: Sequence[Any] = (),
+) -> Edited:
+    """Find every place where the body of ``operator`` is computed, and put one node of the operator there.
+
+    The node carries the body as a function of the model, so the result still runs in any engine; with a kernel it runs
+    the kernel. A place is found also where it is spelled differently: constants as weights or as nodes, the inputs of
+    commutative operators swapped, shapes given or computed, ``Identity``, ``Expand`` and ``Cast`` that change nothing.
+    Numbers among the operator's arguments (a count of heads, an epsilon) are read from the place. Each place is
+    confirmed by capturing the body again with its very sizes, types and numbers, which must then agree in everything.
+
+    Args:
+        model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
+        operator: An operator declared with ``@opbridge.operator``, or its name, or an onnxscript function.
+        args: Example arguments for a declared operator, of the ranks that the model has; by default its first sample.
+        at: The values that the places give, to fuse only these.
+        ops: Files with declarations, besides what is declared in this process.
+
+    Returns:
+        The new model; each change names the node that was put.
+
+    Raises:
+        InputError: The body occurs nowhere (says how the closest place differs), two places overlap, or a place in
+            ``at`` is none.
+    """
+    own = model_of(model)
+    refine_shapes(own)
+    source = _source(operator, args, own.opset_imports.get("", 1), ops)
+    search = _Search(own, source)
+    places = [place for graph in _graphs(own.graph) for place in search.places(graph)]
+    places = _chosen(places, at, search, source.name)
+    _refuse_overlaps(places)
+    taken = names_of_values(own)
+    changes = []
+    moved: dict[ir.Value, ir.Value] = {}
+    for place in places:
+        renamed = add_functions(own, [function.clone() for function in place.template.functions])
+        overload = renamed.get(place.template.overload, place.template.overload)
+        template = dataclasses.replace(place.template, overload=overload)
+        # What a place reads may be what an earlier one gave.
+        bound = {
+            key: dataclasses.replace(item, value=moved.get(item.value, item.value))
+            for key, item in place.match.inputs.items()
+        }
+        node = put(place.graph, place.match.grown(inputs=bound), place.inputs, template, taken)
+        moved.update(zip(place.match.outputs, node.outputs, strict=True))
+        changes.append(Change(f"{len(place.match.nodes)} nodes are now one {source.name}", (describe(node),)))
+    return finished(model, own, changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where the body is: the match, in terms of the inputs of the pattern that confirmed it."""
+
+    graph: ir.Graph
+    match: Match
+    inputs: tuple[ir.Value, ...]
+    template: Template
+
+
+def _source(
+    operator: Any, args: Sequence[Any] | None, opset: int, ops: Sequence[Any]
+) -> OperatorSource | FunctionSource:
+    from opbridge.catalog import Catalog
+    from opbridge.operator import Operator, _operators, find_operator
+    from opbridge.spec import specs_of
+
+    catalog = Catalog.load(ops)
+    if isinstance(operator, str):
+        found = find_operator(operator)
+        if found is None:
+            raise InputError(
+                f"No operator {operator!r} is declared.",
+                fix="declare it with @opbridge.operator, and import that file or name it with --ops; "
+                + did_you_mean(operator, _operators),
+            )
+        operator = found
+    if isinstance(operator, Operator):
+        own = [spec for spec in specs_of(operator) if spec not in catalog.specs]
+        return OperatorSource(operator, _example(operator) if args is None else args, opset, catalog.extended(own))
+    if hasattr(operator, "to_function_proto"):
+        function = ir.from_proto(operator.to_function_proto())
+        function.opset_imports[""] = opset
+        return FunctionSource(function)
+    raise InputError(
+        f"{getattr(operator, '__name__', operator)!r} is no operator.",
+        fix="declare the function with @opbridge.operator('domain::name'), or pass an onnxscript function.",
+    )
+
+
+def _example(operator: Any) -> tuple[Any, ...]:
+    samples = operator.samples() if operator.samples is not None else ()
+    if not samples:
+        raise InputError(
+            f"{operator.target} has no example of its arguments.",
+            fix="pass args=(...), example arguments of the ranks that the model has, or declare samples=.",
+        )
+    import inspect
+
+    bound = inspect.signature(operator.function).bind(*samples[0].args, **samples[0].kwargs)
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())
+
+
+class _Search:
+    """Looks for one operator's body in the graphs of a model."""
+
+    def __init__(self, model: ir.Model, source: OperatorSource | FunctionSource) -> None:
+        self._opset = model.opset_imports.get("", 1)
+        self._source = source
+        self._loose = source.loosely()
+        self._exact: dict[Any, tuple[Pattern, Template] | str] = {}
+        self.reasons: dict[str, str] = {}
+        self.closest = ""
+        self._depth = 0
+        reader = Reader(self._opset, frozenset(self._loose.inputs))
+        for output in self._loose.outputs:
+            if reader.base(output)[0].producer() is None:
+                raise InputError(
+                    f"The body of {source.name} gives one of its inputs back, so it occurs everywhere.",
+                    fix="fuse an operator that computes something.",
+                )
+
+    def places(self, graph: ir.Graph) -> Iterator[_Place]:
+        """The places in a graph, in its order."""
+        reader = Reader(self._opset)
+        pattern = Reader(self._opset, frozenset(self._loose.inputs))
+        values = [value for node in graph for value in node.outputs]
+        for value in values:
+            matcher = Matcher(pattern, reader, self._loose.inputs, self._loose.outputs, exact=False)
+            match = matcher.find(value, values)
+            self._note(matcher)
+            if match is None or len(match.inputs) < len(self._loose.inputs):
+                continue
+            place = self._confirmed(graph, reader, match, values)
+            if isinstance(place, _Place):
+                yield place
+            elif place:
+                self.reasons[str(value.name)] = place
+
+    def _confirmed(self, graph: ir.Graph, reader: Reader, match: Match, values: Sequence[ir.Value]) -> _Place | str:
+        """The place, matched again in everything; or why it is none."""
+        bound = [match.inputs[item] for item in self._loose.inputs]
+        given = []
+        for item in bound:
+            sizes = sizes_of(item.value)
+            if sizes is None or item.value.dtype is None:
+                return f"the type of {item.value.name!r} is not known"
+            order = item.perm or range(len(sizes))
+            given.append(Given(item.value.dtype, tuple(_named(sizes[axis], item.value, axis) for axis in order)))
+        numbers = _numbers(given)
+        reason = "its numbers differ"
+        for guess in self._source.guesses(match):
+            made = self._made(given, guess, numbers[0])
+            if isinstance(made, str):
+                reason = made
+                continue
+            pattern, template = made
+            matcher = Matcher(
+                Reader(self._opset, frozenset(pattern.inputs)),
+                reader,
+                pattern.inputs,
+                pattern.outputs,
+                exact=True,
+                numbers=numbers,
+            )
+            found = matcher.find(match.outputs[0], values)
+            self._note(matcher)
+            if found is None:
+                reason = matcher.closest[1] or reason
+            elif set(found.inputs) != set(pattern.inputs):
+                reason = "not every argument can be read from it"
+            else:
+                nodes = [node for node in found.nodes if not _is_constant(node)]
+                values_in = [item.value for item in found.inputs.values()]
+                reason = used_elsewhere(nodes, found.outputs) or depends_on_itself(nodes, values_in)
+                return reason or _Place(graph, found, pattern.inputs, template)
+        return reason
+
+    def _made(
+        self, given: Sequence[Given], guess: tuple[Any, ...], sizes: Mapping[str, int]
+    ) -> tuple[Pattern, Template] | str:
+        """The pattern and the node for arguments of these types and sizes, or why there are none."""
+        key = (tuple(given), guess)
+        if key not in self._exact:
+            try:
+                pattern = self._source.exactly(given, guess, sizes)
+                self._exact[key] = (pattern, self._source.template(given, guess, sizes))
+            except OpbridgeError as error:
+                self._exact[key] = error.message
+            except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+                self._exact[key] = (str(error).splitlines() or [type(error).__name__])[0]
+        return self._exact[key]
+
+    def _note(self, matcher: Matcher) -> None:
+        if matcher.closest[0] > self._depth:
+            self._depth, self.closest = matcher.closest
+
+
+def _named(size: Any, value: ir.Value, axis: int) -> Any:
+    """A size; one that is unknown gets a name."""
+    return f"size_{axis}_of_{value.name}" if size is None else size
+
+
+def _numbers(given: Sequence[Given]) -> list[dict[str, int]]:
+    """Choices of sizes for the dimensions that are named."""
+    names = sorted({name for item in given for size in item.sizes for name in symbols_in(size)})
+    choices = []
+    for shift in range(3):
+        numbers = {name: _HINTS[(position + 4 * shift) % len(_HINTS)] for position, name in enumerate(names)}
+        for size in (size for item in given for size in item.sizes if isinstance(size, str)):
+            found = size_of(size, numbers)
+            if found is not None:
+                numbers[size] = found
+        choices.append(numbers)
+    return choices
+
+
+def _is_constant(node: ir.Node) -> bool:
+    return not node.domain and node.op_type == "Constant"
+
+
+def _chosen(places: list[_Place], at: Sequence[str] | None, search: _Search, name: str) -> list[_Place]:
+    if at is not None:
+        found = {str(place.match.outputs[0].name): place for place in places}
+        for value in at:
+            if value not in found:
+                reason = search.reasons.get(value, "")
+                raise InputError(
+                    f"The body of {name} does not give {value!r}" + (f": {reason}." if reason else "."),
+                    fix=did_you_mean(value, found) if found else "the body occurs nowhere in the model.",
+                )
+        return [found[value] for value in dict.fromkeys(at)]
+    if not places:
+        reasons = [f"{reason}, for the one that gives {value!r}" for value, reason in search.reasons.items()]
+        closest = reasons[0] if reasons else search.closest
+        raise InputError(
+            f"The body of {name} occurs nowhere in the model"
+            + (f"; at the closest place {closest}." if closest else "."),
+            fix="write the body as the model computes it, give args of the model's ranks, or name the "
+            "nodes with opbridge.surgery.collapse (--inputs and --outputs).",
+        )
+    return places
+
+
+def _refuse_overlaps(places: Sequence[_Place]) -> None:
+    owners: dict[ir.Node, _Place] = {}
+    for place in places:
+        for node in (node for node in place.match.nodes if not _is_constant(node)):
+            other = owners.setdefault(node, place)
+            if other is not place:
+                one, two = (str(item.match.outputs[0].name) for item in (other, place))
+                raise InputError(
+                    f"Two places overlap in {describe(node)!r}: the one that gives {one!r} and the one that gives "
+                    f"{two!r}.",
+                    fix=f"choose with at=[{one!r}] (--at {one}), and fuse again for the other if it is left.",
+                )
+
+
+def _graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
+    yield graph
+    for node in graph:
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type is ir.AttributeType.GRAPH:
+                yield from _graphs(attribute.as_graph())
+            elif attribute.type is ir.AttributeType.GRAPHS:
+                for inner in attribute.as_graphs():
+                    yield from _graphs(inner)

@@ -1,0 +1,74 @@
+"""A float32 model that rounds as the narrow one does.
+
+An engine without kernels for a narrow type computes in float32, and leaves out the rounding in between. What another
+engine would make of the model shows only if the rounding is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import onnx_ir as ir
+
+from opbridge.surgery.edited import fresh_name, names_of_values
+
+__all__ = ["rounded"]
+
+
+def rounded(model: ir.Model, narrow: Collection[str], dtype: ir.DataType) -> tuple[ir.Model, dict[str, str]]:
+    """A copy in which the named nodes read rounded weights and inputs, and give rounded results.
+
+    Returns:
+        The model, and for each value that is rounded the name of the rounded one.
+    """
+    copy: ir.Model = model.clone()
+    graph, taken = copy.graph, names_of_values(copy)
+    names: dict[str, str] = {}
+    read: dict[ir.Value, ir.Value] = {}
+    for node in list(graph):
+        if node.name not in narrow:
+            continue
+        for position, value in enumerate(node.inputs):
+            if value is not None and value.producer() is None and value.dtype is ir.DataType.FLOAT:
+                if value not in read:
+                    read[value] = _round(graph, value, dtype, node, taken)
+                node.replace_input_with(position, read[value])
+        for value in node.outputs:
+            if value.dtype is ir.DataType.FLOAT and value.name:
+                names[value.name] = _round_result(graph, value, dtype, node, taken)
+    return copy, names
+
+
+def _round(graph: ir.Graph, value: ir.Value, dtype: ir.DataType, before: ir.Node, taken: set[str]) -> ir.Value:
+    nodes = _casts(value, dtype, taken)
+    graph.insert_before(before, nodes)
+    return nodes[1].outputs[0]
+
+
+def _round_result(graph: ir.Graph, value: ir.Value, dtype: ir.DataType, node: ir.Node, taken: set[str]) -> str:
+    uses = list(value.uses())
+    is_output = value.is_graph_output()
+    nodes = _casts(value, dtype, taken)
+    graph.insert_after(node, nodes)
+    result = nodes[1].outputs[0]
+    for use in uses:
+        use.node.replace_input_with(use.idx, result)
+    if is_output:
+        for position, output in enumerate(graph.outputs):
+            if output is value:
+                graph.outputs[position] = result
+        value.name, result.name = result.name, value.name
+    return str(result.name)
+
+
+def _casts(value: ir.Value, dtype: ir.DataType, taken: set[str]) -> list[ir.Node]:
+    nodes = []
+    for target in (dtype, ir.DataType.FLOAT):
+        node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(target))])
+        node.name = fresh_name(f"Round_{value.name}", taken)
+        value_ = node.outputs[0]
+        value_.name = fresh_name(f"{value.name}_rounded", taken)
+        value_.type, value_.shape = ir.TensorType(target), value.shape
+        nodes.append(node)
+        value = value_
+    return nodes

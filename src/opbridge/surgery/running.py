@@ -1,0 +1,55 @@
+"""Runs a changed model beside the one that it was made from."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import ml_dtypes  # noqa: F401 - teaches NumPy the names of its types
+import numpy as np
+import onnx_ir as ir
+
+from opbridge.engines import get
+from opbridge.engines.base import Session
+from opbridge.onnx_file import save_model
+from opbridge.surgery.dimensions import size_of, sizes_of
+
+__all__ = ["Feeds", "loaded", "random_feeds"]
+
+Feeds = Mapping[str, np.ndarray]
+
+
+@contextlib.contextmanager
+def loaded(model: ir.Model, engine: str) -> Iterator[Session]:
+    """The model in an engine, for as long as the context lasts.
+
+    Raises:
+        EngineError: The engine refuses it.
+    """
+    with tempfile.TemporaryDirectory(prefix="opbridge_") as folder:
+        save_model(model, Path(folder))
+        yield get(engine).load(Path(folder) / "model.onnx")
+
+
+def random_feeds(model: ir.Model, numbers: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Fresh inputs: normally distributed numbers, integers 0 and 1.
+
+    Args:
+        model: The model.
+        numbers: The sizes of named dimensions; 2 where there is none.
+        seed: Of the random numbers.
+    """
+    generator = np.random.default_rng(seed)
+    feeds = {}
+    for value in model.graph.inputs:
+        if value.const_value is not None or value.dtype is None:
+            continue
+        sizes = [size_of(size, numbers) or 2 for size in sizes_of(value) or ()]
+        dtype = np.dtype(value.dtype.numpy())
+        if dtype.kind in "iub":
+            feeds[str(value.name)] = generator.integers(0, 2, sizes).astype(dtype)
+        else:
+            feeds[str(value.name)] = generator.standard_normal(sizes).astype(dtype)
+    return feeds
