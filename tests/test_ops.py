@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +14,41 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
-from op_db import NAMES, Batch, Call, calls_of, dtypes_of  # noqa: E402
-
 import opbridge  # noqa: E402
 from opbridge.catalog import Catalog  # noqa: E402
+from opbridge.conformance import database  # noqa: E402
+from opbridge.conformance.calls import Batch, Call  # noqa: E402
 from opbridge.spec import OpSpec  # noqa: E402
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.float16: 4e-3}
+DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "int8", "bool")
+
+NAMES = {"_cdist_forward": "cdist", "_euclidean_dist": "cdist"}
+"""Where the database lists an operator under the name of the one that calls it."""
 
 
 def _name(target: str) -> str:
     name = target.partition("::")[2].partition(".")[0]
-    return NAMES.get(name, name)
+    return NAMES.get(name, name.removeprefix("special_"))
+
+
+def entries_of(name: str) -> list[str]:
+    """The entries of an operator, its variants too."""
+    return [entry for entry, info in database.entries().items() if info.name.split(".")[-1] == name]
+
+
+@functools.cache
+def dtypes_of(name: str) -> list[str]:
+    """The element types that PyTorch's CPU kernels take, float32 first."""
+    supported = {dtype for entry in entries_of(name) for dtype in database.dtypes_of(entry)}
+    return [dtype for dtype in DTYPES if dtype in supported]
+
+
+@functools.cache
+def calls_of(name: str, dtype: str) -> tuple[Call, ...]:
+    """Every sample of an operator ("cummax") in one element type."""
+    entries = [entry for entry in entries_of(name) if dtype in database.dtypes_of(entry)]
+    return tuple(call for entry in entries for call in database.calls_of(entry, dtype))
 
 
 SPECS = [spec for spec in Catalog.load().builtin if spec.rung != "rewrite"]
@@ -34,6 +57,11 @@ WITH_OWN_SAMPLES = [spec for spec in SPECS if spec.samples is not None]
 
 REDUCE_EMPTY = "ONNX Runtime 1.31 reduces an empty tensor to the shape of its input"
 EMPTY_FAILS = {"cdist": REDUCE_EMPTY}
+
+PYTORCH_IS_OFF = {
+    *((name, "float64") for name in ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai")),
+}
+"""PyTorch's own results are off by 4e-7 and more there: its tables for float64 lack their leading coefficients."""
 
 TIES_ARE_FREE = {"sort", "kthvalue", "median", "nanmedian"}
 """Among equal elements PyTorch names any; the catalog names the first. Unequal ones leave no choice."""
@@ -82,15 +110,24 @@ def _compare(found: Sequence[np.ndarray], calls: list[Call], name: str = "") -> 
                 np.testing.assert_array_equal(actual, narrow.numpy(), err_msg=label)
 
 
+def _spread(values: Sequence[Any], count: int) -> list[Any]:
+    """So many of the samples, from the first to the last. `opbridge conformance` runs all."""
+    return list(values[:: max(1, -(-len(values) // count))])
+
+
 @pytest.mark.parametrize("name", NAMES_IN_DATABASE)
-def test_every_sample(name: str, tmp_path: Path) -> None:
-    calls = [call for call in calls_of(name, dtypes_of(name)[0]) if not call.has_empty_tensor]
+def test_samples(name: str, tmp_path: Path) -> None:
+    dtypes = dtypes_of(name)
+    calls = _spread([call for call in calls_of(name, dtypes[0]) if not call.has_empty_tensor], 5)
     assert calls
+    for dtype in _spread(dtypes[1:], 3):
+        if (name, dtype) not in PYTORCH_IS_OFF:
+            calls += _spread([call for call in calls_of(name, dtype) if not call.has_empty_tensor], 1)
     _compare(_run(calls, tmp_path / "bundle"), calls, name)
 
 
 def _empty_samples(name: str) -> list[Call]:
-    return [call for call in calls_of(name, dtypes_of(name)[0]) if call.has_empty_tensor]
+    return _spread([call for call in calls_of(name, dtypes_of(name)[0]) if call.has_empty_tensor], 2)
 
 
 @pytest.mark.parametrize(
@@ -106,17 +143,6 @@ def _empty_samples(name: str) -> list[Call]:
 def test_empty_samples(name: str, tmp_path: Path) -> None:
     calls = _empty_samples(name)
     _compare(_run(calls, tmp_path / "bundle"), calls)
-
-
-@pytest.mark.parametrize("name", NAMES_IN_DATABASE)
-def test_other_dtypes(name: str, tmp_path: Path) -> None:
-    calls = [
-        call
-        for dtype in dtypes_of(name)[1:]
-        for call in itertools.islice((c for c in calls_of(name, dtype) if not c.has_empty_tensor), 3)
-    ]
-    if calls:
-        _compare(_run(calls, tmp_path / "bundle"), calls, name)
 
 
 @pytest.mark.parametrize("spec", WITH_OWN_SAMPLES, ids=lambda spec: spec.target)
@@ -163,7 +189,12 @@ ROWS = torch.tensor(
         [INF, NAN, -INF, INF, 0, 0, 1, 1],
     ]
 )
+GAMMA = torch.tensor(
+    [1 - 2**-24, 1.0, 1 + 2**-23, 2 - 2**-23, 2.0, 2 + 2**-22, -0.5, -1e-8, 1e-30, 3.0, 1e10, -(2**-126), 4.0]
+)
+TAILS = torch.tensor([1e-30, 1e-7, 0.02, 0.5, 1 - 2**-24, 1.0])
 TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
+EXACT = {"nextafter", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "mode", "nonzero"}
 SPECIAL = {
     "hypot": [(torch.hypot, PAIRS)],
     "copysign": [(torch.copysign, (PAIRS[0][PAIRS[0] == PAIRS[0]], PAIRS[1][PAIRS[0] == PAIRS[0]].nan_to_num(-0.0)))],
@@ -183,6 +214,39 @@ SPECIAL = {
         (lambda row: torch.searchsorted(row, 1.0), (torch.tensor([0.0, 1.0, 2.0]),)),
         (torch.searchsorted, (torch.tensor([0, 2**62, 2**62 + 1]), torch.tensor([2**62 + 1, 2**62]))),
     ],
+    "lgamma": [(torch.lgamma, (torch.cat([ODD, GAMMA]),))],
+    "digamma": [(torch.digamma, (ODD,))],
+    "erfinv": [(torch.erfinv, (torch.cat([ODD, TAILS, -TAILS]),))],
+    "ndtri": [(torch.special.ndtri, (torch.cat([ODD, TAILS, 1 - TAILS]),))],
+    "erfc": [(torch.erfc, (torch.cat([ODD, torch.arange(10.0)]),))],
+    "log_ndtr": [(torch.special.log_ndtr, (torch.tensor([-INF, -1e4, -30.0, -1.0, 0.0, 1.0, INF, NAN]),))],
+    "i0": [(torch.i0, (ODD,)), (torch.special.i0e, (ODD,)), (torch.special.i1, (ODD,)), (torch.special.i1e, (ODD,))],
+    "k0": [
+        (torch.special.modified_bessel_k0, (ODD,)),
+        (torch.special.scaled_modified_bessel_k1, (torch.tensor([0.0, -1.0, 1e-30, 2.0, 1e4, NAN]),)),
+    ],
+    "airy_ai": [(torch.special.airy_ai, (torch.tensor([INF, -INF, NAN, 0.0, 2.0, -1.0, 200.0]),))],
+    "spherical_bessel_j0": [(torch.special.spherical_bessel_j0, (ODD[:8],))],
+    "zeta": [
+        (
+            torch.special.zeta,
+            (torch.tensor([1.0, 0.5, 2, 2, 3, 2.5, 200]), torch.tensor([1.0, 1, 0, -1, -1.5, -1.5, 2])),
+        )
+    ],
+    "hermite": [
+        (torch.special.hermite_polynomial_h, (torch.tensor([0.5, 2, NAN, 1]), torch.tensor([-1.0, NAN, 0, 129])))
+    ],
+    "frexp": [(torch.frexp, (torch.cat([ODD, GAMMA]),))],
+    "nextafter": [(torch.nextafter, PAIRS), (torch.nextafter, (GAMMA, GAMMA.flip(0)))],
+    "gcd": [(torch.gcd, (torch.tensor([0, 0, -12, 2**62]), torch.tensor([0, -5, 18, 3 * 2**61])))],
+    "amax": [(torch.amax, (ROWS, 1)), (torch.amin, (ROWS, 0)), (torch.amax, (ROWS,))],
+    "scatter_reduce": [
+        (lambda x, i, s: torch.scatter_reduce(x, 0, i, s, "amax"), (ODD, torch.arange(10), ODD.flip(0))),
+        (lambda x, i, s: torch.scatter_reduce(x, 0, i, s, "mean"), (TIES[0], torch.tensor([0, 0]), -TIES[0, :2])),
+    ],
+    "cumprod": [(lambda x: torch.cumprod(x, 0), (torch.tensor([1e30, 1e30, 1e-30, 0.0, INF]),))],
+    "mode": [(lambda x: torch.mode(x)[0], (TIES,))],
+    "nonzero": [(torch.nonzero, (torch.tensor(2.0),)), (torch.nonzero, (torch.tensor(0.0),)), (torch.nonzero, (TIES,))],
     "median": [(lambda x: torch.median(x, 1)[0], (ROWS,)), (lambda x: torch.nanmedian(x, 1)[0], (ROWS,))],
     "cdist": [
         (lambda a, b: torch.cdist(a, b, p=INF), (torch.tensor([[1, NAN], [NAN, 1]]), torch.tensor([[0.0, 0], [2, 1]])))
@@ -196,7 +260,10 @@ def test_special_values(name: str, tmp_path: Path) -> None:
     found = iter(_run(calls, tmp_path / "bundle"))
     for call in calls:
         for expected in call():
-            np.testing.assert_allclose(next(found), expected.numpy(), 1e-6, 1e-40, err_msg=str(call))
+            rtol = 0 if name in EXACT else 3e-6
+            np.testing.assert_allclose(
+                next(found), expected.numpy(), rtol, 0 if name in EXACT else 1e-40, err_msg=str(call)
+            )
 
 
 def test_cdist_keeps_the_digits_of_close_points(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class Failure:
         """The function whose parameters the inputs are: ``forward``, or the plain function that was passed as model."""
         if isinstance(self.model, type):
             return None
-        if type(self.model).__module__.startswith("opbridge."):
+        if type(self.model).__module__.startswith("opbridge.") and hasattr(self.model, "function"):
             return self.model.function
         return getattr(self.model, "forward", None)
 

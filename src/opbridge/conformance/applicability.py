@@ -1,0 +1,24 @@
+"""The entries that no exporter can be asked for: a fixed list, so that results are always x of the same number."""
+
+from __future__ import annotations
+
+__all__ = ["NOT_APPLICABLE"]
+
+_JITERATOR = "jiterator compiles CUDA code at run time; PyTorch has it on GPUs alone"
+_OWN_CALLER = "a kernel of GPUs behind scaled_dot_product_attention; PyTorch has none for the CPU"
+_SPARSE = "takes or makes a sparse tensor; an ONNX model has none among its inputs and outputs"
+
+NOT_APPLICABLE = {
+    "jiterator_2inputs_2outputs": _JITERATOR,
+    "jiterator_4inputs_with_extra_args": _JITERATOR,
+    "jiterator_binary": _JITERATOR,
+    "jiterator_binary_return_by_ref": _JITERATOR,
+    "jiterator_unary": _JITERATOR,
+    "nn.functional.batch_norm.without_cudnn": "the same function as nn.functional.batch_norm, for a GPU without cuDNN",
+    "sparse.mm.reduce": _SPARSE,
+    "sparse.sampled_addmm": _SPARSE,
+    "to_sparse": _SPARSE,
+    "torch.ops.aten._efficient_attention_forward": _OWN_CALLER,
+    "torch.ops.aten._flash_attention_forward": _OWN_CALLER,
+}
+"""Why, by the entry's name. At most 15."""

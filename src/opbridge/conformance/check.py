@@ -1,0 +1,211 @@
+"""Takes samples of one entry through an exporter and an engine, by the same stages as the product's export."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from opbridge.capture import Captured, capture
+from opbridge.catalog import Catalog
+from opbridge.conformance.calls import Batch, Call
+from opbridge.conformance.definitions import DEFINITIONS, differs_by_definition
+from opbridge.conformance.exporters import EXPORTERS, Exported, Failure
+from opbridge.conformance.results import Way
+from opbridge.conformance.sizes import enlarged, moves_of
+from opbridge.engines import get
+from opbridge.engines.base import Session
+from opbridge.errors import InputError, OpbridgeError
+from opbridge.operator import without_kernels
+from opbridge.proof.inputs import to_numpy
+from opbridge.silence import silenced
+from opbridge.verify import verify_captured
+
+__all__ = ["Checked", "Checker"]
+
+_LONGEST_ERROR = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """How calls came out that were exported as one model.
+
+    Attributes:
+        status: One of :data:`opbridge.conformance.results.STATUSES`.
+        error: Why, in a line.
+        rungs: The rung of each operator that torch's mapping does not serve.
+        seconds: Time by stage.
+    """
+
+    status: str
+    error: str = ""
+    rungs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+class Checker:
+    """One exporter and one engine at work.
+
+    Args:
+        way: Which.
+        begin: Told each stage that begins.
+    """
+
+    def __init__(self, way: Way, begin: Callable[[str], None] = lambda stage: None) -> None:
+        self._way = way
+        self._begin = begin
+        self._engine = get(way.engine)
+        self._catalog = Catalog.load()
+
+    def check(self, entry: str, calls: Sequence[Call]) -> Checked:
+        """Export the calls as one model and verify it on their own values."""
+        run = _Run(self._begin)
+        rungs: Mapping[str, str] = {}
+        try:
+            with run.stage("capture"):
+                moves = [moves_of(call) for call in calls] if self._way.dynamic else []
+                shapes = _dynamic_shapes(calls, moves) if moves else None
+                captured = self._captured(calls, shapes)
+            with tempfile.TemporaryDirectory() as folder:
+                with run.stage("translate"):
+                    export = EXPORTERS[self._way.exporter]
+                    exported = export(captured, self._engine, Path(folder), self._catalog, shapes)
+                    rungs = exported.rungs
+                for libraries in exported.libraries:
+                    with run.stage("load"):
+                        session = _Positional(self._load(exported, libraries), captured)
+                    given = _second_sizes(calls, moves, session) if moves else calls
+                    with run.stage("run"):
+                        self._verify(entry, captured, session, given)
+        except Failure as failure:
+            return Checked(failure.stage, one_line(str(failure)), rungs, run.seconds)
+        return Checked("pass", "", rungs, run.seconds)
+
+    def _captured(self, calls: Sequence[Call], shapes: Any) -> Captured:
+        tensors = tuple(tensor for call in calls for tensor in call.tensors)
+        with silenced():
+            return capture(Batch(calls), tensors, dynamic_shapes=shapes, rewrites=self._catalog.rewrites())
+
+    def _load(self, exported: Exported, libraries: Sequence[Path]) -> Session:
+        return self._engine.load(exported.path, threads=1, libraries=libraries)
+
+    def _verify(self, entry: str, captured: Captured, session: _Positional, calls: Sequence[Call]) -> None:
+        feeds = dict(zip(captured.input_names, (to_numpy(t) for call in calls for t in call.tensors), strict=True))
+        name = next((n for n in DEFINITIONS if entry == n or entry.startswith(f"{n}.")), None)
+        reference = captured if name is None else dataclasses.replace(captured, module=None)
+        try:
+            with without_kernels(), silenced():
+                found = verify_captured(reference, session, engine=self._engine.name, inputs=[feeds])
+        except InputError as error:
+            raise Failure("capture", error.message) from error
+        if found.error is not None:
+            raise Failure("run", found.error)
+        wrong = [comparison for comparison in found.comparisons if not comparison.passed]
+        if wrong and name is not None:
+            self._verify_by_definition(name, calls, session.last)
+        elif wrong:
+            raise Failure("mismatch", str(wrong[0]))
+        elif not found.passed:
+            raise Failure("capture", "the captured graph does not compute what PyTorch computes")
+
+    def _verify_by_definition(self, name: str, calls: Sequence[Call], arrays: Sequence[np.ndarray]) -> None:
+        remaining = list(arrays)
+        for call in calls:
+            count = len(call())
+            results, remaining = remaining[:count], remaining[count:]
+            reason = differs_by_definition(name, call, results)
+            if reason is not None:
+                raise Failure("mismatch", reason)
+
+
+class _Run:
+    """The stages of one check, with the time each took."""
+
+    def __init__(self, begin: Callable[[str], None]) -> None:
+        self._begin = begin
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A stage; whatever it raises is its failure."""
+        self._begin(name)
+        start = time.perf_counter()
+        try:
+            yield
+        except Failure:
+            raise
+        except OpbridgeError as error:
+            raise Failure(name, error.message) from error
+        except Exception as error:
+            raise Failure(name, f"{type(error).__name__}: {error}") from error
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+class _Positional:
+    """A session under the captured program's names: the plain exporter has names of its own.
+
+    Attributes:
+        last: The results of the last run, in order.
+    """
+
+    def __init__(self, session: Session, captured: Captured) -> None:
+        self.session = session
+        self._inputs, self._outputs = captured.input_names, captured.output_names
+        self.last: list[np.ndarray] = []
+        for kind, names, specs in (
+            ("inputs", self._inputs, session.inputs),
+            ("outputs", self._outputs, session.outputs),
+        ):
+            if len(names) != len(specs):
+                raise Failure("load", f"the model has {len(specs)} {kind}, the captured program {len(names)}")
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """See :meth:`opbridge.engines.base.Session.run`."""
+        own = {spec.name: feeds[name] for spec, name in zip(self.session.inputs, self._inputs, strict=True)}
+        results = self.session.run(own)
+        self.last = [results[spec.name] for spec in self.session.outputs]
+        return dict(zip(self._outputs, self.last, strict=True))
+
+
+def _dynamic_shapes(calls: Sequence[Call], moves: Sequence[Sequence[frozenset[tuple[int, int]]]]) -> Any:
+    """For ``torch.export``: every dimension that moves may be dynamic, as far as the operator lets it."""
+    shapes = []
+    for call, own in zip(calls, moves, strict=True):
+        moving = frozenset().union(*own)
+        for i, tensor in enumerate(call.tensors):
+            auto = torch.export.Dim.AUTO
+            shapes.append({axis: auto for axis in range(tensor.dim()) if (i, axis) in moving})
+    return (tuple(shapes),)
+
+
+def _second_sizes(calls: Sequence[Call], moves: Sequence[Any], session: _Positional) -> list[Call]:
+    """The calls at their second sizes, as far as their dimensions are symbolic in the model.
+
+    Raises:
+        Failure: No dimension of a call is.
+    """
+    specs = iter(session.session.inputs)
+    larger = []
+    for call, own in zip(calls, moves, strict=True):
+        shapes = [next(specs).shape for _ in call.tensors]
+        kept = [move for move in own if all(isinstance(shapes[i][axis], str) for i, axis in move)]
+        found = enlarged(call, kept) if kept else None
+        found = found or next(filter(None, (enlarged(call, [move]) for move in kept)), None)
+        if found is None:
+            raise Failure("capture", f"no dimension stayed dynamic of {call}")
+        larger.append(found)
+    return larger
+
+
+def one_line(text: str) -> str:
+    """The text without its line breaks, shortened."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST_ERROR else f"{flat[: _LONGEST_ERROR - 3]}..."

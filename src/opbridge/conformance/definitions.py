@@ -1,0 +1,150 @@
+"""Results that are not unique are compared by what defines them: a reconstruction, orthogonality, what indices select.
+
+The signs of singular vectors, the order of eigenvalues or the place of one of several equal elements are nobody's to
+prescribe. Each function here turns the results of a call into numbers that are the same for every right answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from opbridge.conformance.calls import Call
+from opbridge.proof.compare import error_units, floor_units, judge
+from opbridge.proof.inputs import to_numpy
+
+__all__ = ["DEFINITIONS", "differs_by_definition"]
+
+Definition = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
+
+
+def _nothing(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Uninitialised memory: only its shape and type are said."""
+    return ()
+
+
+def _gram(vectors: Tensor) -> Tensor:
+    return vectors.mH @ vectors
+
+
+def _svd(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """A = U S Vh, the columns of U and the rows of Vh orthonormal."""
+    left, values, right = results
+    count = values.shape[-1]
+    product = (left[..., :count] * values.unsqueeze(-2)) @ right[..., :count, :]
+    return values, product, _gram(left), _gram(right.mH)
+
+
+def _svd_by_columns(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    left, values, right = results
+    return _svd(call, (left, values, right.mH))
+
+
+def _low_rank(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    left, values, right = results
+    return values, (left * values.unsqueeze(-2)) @ right.mH
+
+
+def _eigh(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """A = V diag(w) V^H, V unitary."""
+    values, vectors = results
+    return values, (vectors * values.unsqueeze(-2)) @ vectors.mH, _gram(vectors)
+
+
+def _eig(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """A V = V diag(w) with columns of length 1, in any order."""
+    values, vectors = results
+    rebuilt = torch.linalg.solve(vectors.mH, (vectors * values.unsqueeze(-2)).mH).mH
+    return rebuilt, torch.linalg.vector_norm(vectors, dim=-2)
+
+
+def _eigvals(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The sums of the eigenvalues' powers, which determine them up to their order (Newton's identities)."""
+    (values,) = results
+    powers = torch.arange(1, values.shape[-1] + 1)
+    return (values.unsqueeze(-1).pow(powers).sum(-2),)
+
+
+def _qr(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """A = Q R, Q unitary; R alone by R^H R = A^H A."""
+    left, right = results
+    return (_gram(right),) if left.numel() == 0 else (left @ right, _gram(left), right.tril(-1))
+
+
+def _selected(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Values, and the elements that the indices name: among equal ones any may be named."""
+    *values, indices = results
+    source = call.tensors[0]
+    dim = call.kwargs.get("dim", next((a for a in call.args[1:][::-1] if type(a) is int), None))
+    if source.dim() == 0 or not indices.dim():
+        return (*values, source.reshape(-1)[indices.reshape(-1)])
+    if dim is None:
+        return (*values, source.gather(-1, indices))
+    kept = indices if indices.dim() == source.dim() else indices.unsqueeze(dim)
+    return (*values, source.gather(dim, kept))
+
+
+DEFINITIONS: Mapping[str, Definition] = {
+    **dict.fromkeys(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty"), _nothing),
+    "new_empty_strided": _nothing,
+    "svd": _svd_by_columns,
+    "linalg.svd": _svd,
+    "svd_lowrank": _low_rank,
+    "pca_lowrank": _low_rank,
+    "linalg.eigh": _eigh,
+    "linalg.eig": _eig,
+    "linalg.eigvals": _eigvals,
+    "qr": _qr,
+    "linalg.qr": _qr,
+    **dict.fromkeys(("kthvalue", "median", "mode", "nanmedian", "sort", "topk", "argsort"), _selected),
+}
+"""By the entry's name."""
+
+
+def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) -> str | None:
+    """Why the engine's results are not what the entry defines; None if they are.
+
+    Args:
+        entry: One of :data:`DEFINITIONS`.
+        call: The sample.
+        arrays: The engine's results.
+    """
+    own = call()
+    for array, expected in zip(arrays, own, strict=True):
+        form = to_numpy(expected)
+        if array.shape != form.shape or array.dtype != form.dtype:
+            return f"the engine gives {array.dtype}{list(array.shape)}, PyTorch {form.dtype}{list(form.shape)}"
+    definition = DEFINITIONS[entry]
+    wide_call = call.widened()
+    result = [_as_wide(array, expected) for array, expected in zip(arrays, own, strict=True)]
+    quantities = [
+        definition(wide_call, values)
+        for values in (result, [_wide(value) for value in own], [_wide(value) for value in wide_call()])
+    ]
+    for number, (found, expected, wide) in enumerate(zip(*quantities, strict=True)):
+        reason = _differs(to_numpy(found), to_numpy(expected), to_numpy(wide), to_numpy(own[0]).dtype)
+        if reason:
+            return f"what defines the result (quantity {number} of {definition.__name__[1:]}): {reason}"
+    return None
+
+
+def _as_wide(array: np.ndarray, like: Tensor) -> Tensor:
+    if like.is_complex():
+        return torch.view_as_complex(torch.from_numpy(array.astype(np.float64)))
+    return _wide(torch.from_numpy(array.astype(np.float64))) if like.is_floating_point() else torch.from_numpy(array)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _differs(found: np.ndarray, own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> str:
+    if found.dtype.kind != "f":
+        return "" if np.array_equal(found, own) else "the elements differ"
+    units, torch_units = (error_units(value, own, wide, dtype) for value in (found, own))
+    return judge(units, [torch_units], floor_units(dtype, found.shape[-1] if found.ndim else 1)).detail

@@ -1,0 +1,75 @@
+"""Polynomials and Chebyshev series, as long as the element type can tell."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import ParamSpec
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["at_least", "chebyshev", "in_working_precision", "polynomial"]
+
+_MOST_GROWTH = 4.0
+"""Above this ratio of absolute sums, powers of t cancel too much, and Clenshaw's recurrence is used instead."""
+
+_SCALE = 2.0**60
+"""Coefficients are multiplied by this, and the sum divided: onnxscript's optimizer takes what is below 1e-8 for 0."""
+
+Arguments = ParamSpec("Arguments")
+
+
+def in_working_precision(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
+    """Let a function compute in float32 where it is given float16, bfloat16, integers or booleans.
+
+    Integers give float32, as in PyTorch; float16 and bfloat16 come back in their own type.
+    """
+
+    @functools.wraps(function)
+    def computed(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Tensor:
+        tensors = [value for value in args if isinstance(value, Tensor)]
+        given = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+        dtype = given if given.is_floating_point else torch.get_default_dtype()
+        working = dtype if dtype.itemsize >= 4 else torch.float32
+        result = function(*(value.to(working) if isinstance(value, Tensor) else value for value in args), **kwargs)  # type: ignore[arg-type]
+        return result.to(dtype)
+
+    return computed
+
+
+def at_least(x: Tensor, low: float) -> Tensor:
+    """The larger of both. Infinity stays, which ONNX Runtime's Clip without an upper end makes finite."""
+    return torch.where(x < low, low, x)
+
+
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """c[0] + c[1] x + c[2] x² + ..., by Horner's rule."""
+    result = torch.full_like(x, coefficients[-1] * _SCALE)
+    for coefficient in coefficients[-2::-1]:
+        result = result * x + coefficient * _SCALE
+    return result / _SCALE
+
+
+def chebyshev(t: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """c[0] + c[1] T1(t) + c[2] T2(t) + ..., for t in [-1, 1].
+
+    The series is cut where the rest is below a sixteenth of the element type's epsilon. It is summed as a polynomial
+    where that is stable, else by Clenshaw's recurrence (Clenshaw, "A note on the summation of Chebyshev series", 1955).
+
+    Args:
+        t: float32 or float64.
+        coefficients: Enough of them for float64.
+    """
+    rest = np.cumsum(np.abs(coefficients)[::-1])[::-1]
+    limit = torch.finfo(t.dtype).eps / 16 * abs(coefficients[0])
+    kept = np.asarray(coefficients)[: max(1, int(np.count_nonzero(rest > limit)))]
+    powers = np.polynomial.chebyshev.cheb2poly(kept)
+    if np.abs(powers).sum() <= _MOST_GROWTH * abs(coefficients[0]):
+        return polynomial(t, [float(power) for power in powers])
+    later = torch.zeros_like(t)
+    latest = torch.full_like(t, float(kept[-1]) * _SCALE)
+    for coefficient in kept[-2:0:-1]:
+        later, latest = latest, 2 * t * latest - later + float(coefficient) * _SCALE
+    return (t * latest - later + float(kept[0]) * _SCALE) / _SCALE

@@ -1,0 +1,61 @@
+"""Counts of elements between edges."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.spec import decomposition
+
+
+def _counted(self: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Tensor:
+    """The weight between neighbouring edges; the last bin holds its right edge too, NaN counts nowhere."""
+    values = self.reshape(-1)
+    bins = edges.shape[0] - 1
+    place = (torch.searchsorted(edges, values, right=True) - 1).clamp(0, bins - 1)
+    is_inside = (values >= edges[0]) & (values <= edges[bins])
+    weights = torch.ones_like(values) if weight is None else weight.reshape(-1)
+    counts = torch.zeros(bins, dtype=values.dtype).scatter_add(0, place, torch.where(is_inside, weights, 0))
+    return counts / (counts.sum() * torch.diff(edges)) if density else counts
+
+
+@decomposition("aten::histogram.bins_tensor")
+def histogram_of_edges(
+    self: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    """How much weight is between the given edges.
+
+    histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """
+    return _counted(self, bins, weight, density), bins.clone()
+
+
+@decomposition("aten::histogram.bin_ct")
+def histogram_of_count(
+    self: Tensor,
+    bins: int = 100,
+    *,
+    range: list[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """How much weight is in each of equal bins, from the smallest element to the largest or in a given range.
+
+    histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """
+    steps = torch.arange(bins + 1, dtype=self.dtype)
+    if range is not None:
+        low, high = (torch.full((), end, dtype=self.dtype) for end in range)
+    elif self.numel() == 0:
+        low, high = torch.zeros((), dtype=self.dtype), torch.zeros((), dtype=self.dtype)
+    else:
+        low, high = torch.aminmax(self)
+    # One value alone stands in the middle of a bin of width 1.
+    margin = torch.where(low == high, 0.5, 0.0).to(self.dtype)
+    low, high = low - margin, high + margin
+    step = (high - low) / bins
+    # From either end, as PyTorch's linspace, so that the last edge is the end itself.
+    edges = torch.where(steps < (bins + 1) // 2, low + steps * step, high - (bins - steps) * step)
+    return _counted(self, edges, weight, density), edges
