@@ -1,0 +1,44 @@
+"""``opbridge convert-opset``: an ONNX model at another opset."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from opbridge.cli._options import Commands, add_command
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "convert-opset", _run, help="take an ONNX model to another opset, up or down")
+    parser.add_argument("model", metavar="MODEL.onnx", help="the model")
+    parser.add_argument("--opset", type=int, required=True, metavar="N", help="from 11 to the newest")
+    parser.add_argument("--ir-version", type=int, metavar="V", help="the IR version (default: what the opset needs)")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.onnx", help="the file to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace a file that is already there")
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge import convert_opset
+
+    progress(f"converting {arguments.model}")
+    edited = convert_opset(arguments.model, arguments.opset, ir_version=arguments.ir_version)
+    progress(f"writing {arguments.output}")
+    path = edited.save(arguments.output, overwrite=arguments.overwrite)
+    data = {
+        "path": str(path),
+        "opset": arguments.opset,
+        "ir_version": edited.model.ir_version,
+        **edited.to_dict(),
+    }
+    return Outcome(data, _view)
+
+
+def _view(data: Mapping[str, Any]) -> Iterator[str]:
+    for change in data["changes"]:
+        yield f"{change['what']} ({len(change['where'])})"
+    yield f"{data['path']}: opset {data['opset']}, IR version {data['ir_version']}"

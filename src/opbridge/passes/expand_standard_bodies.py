@@ -1,0 +1,94 @@
+"""For standard operators that an engine lacks and that the standard itself defines by others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from opbridge.engines.refusals import describe_node
+from opbridge.infer import fill_types, with_types
+from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.passes.opsets.bodies import expand_body
+from opbridge.passes.opsets.building import Builder, Names
+from opbridge.passes.opsets.result import CannotExpress
+from opbridge.passes.opsets.schemas import find_schema, is_standard
+from opbridge.passes.opsets.site import Site
+from opbridge.probe import probe
+
+if TYPE_CHECKING:
+    from opbridge.engines.base import Engine
+    from opbridge.kernels.library import KernelOperator
+
+__all__ = ["ExpandStandardBodiesPass"]
+
+
+ORDER = 35
+
+_DEEPEST = 4
+
+
+def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> ExpandStandardBodiesPass | None:
+    """For a model of which the engine refuses an operator with a body in the standard, where that body is no worse."""
+    typed = with_types(model)
+    refused = (
+        engine.supports(node, scope.opset_imports) is not None
+        for scope in (typed.graph, *typed.functions.values())
+        for node in scope.all_nodes()
+        if is_standard(node) and _has_body(f"ai.onnx::{node.op_type}", model)
+    )
+    return ExpandStandardBodiesPass(engine) if any(refused) else None
+
+
+class ExpandStandardBodiesPass(ir.passes.InPlacePass):
+    """Put the standard's own function body in the place of each refused node that has one."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._engine = engine
+
+    def call(self, model: ir.Model) -> AdaptationResult:
+        """Change ``model`` in place; the result says which operators were expanded, and is not to be used if none."""
+        fill_types(model)
+        before = len(probe(model, self._engine))
+        names = Names(model)
+        done: dict[str, dict[str, None]] = {}
+        # A body may hold an operator that the engine lacks, and that has a body too.
+        for _ in range(_DEEPEST):
+            expanded = [self._expand(scope, model, names, done) for scope in (model.graph, *model.functions.values())]
+            if not any(expanded):
+                break
+        adaptations = tuple(Adaptation(what, tuple(nodes)) for what, nodes in done.items())
+        if len(probe(model, self._engine)) >= before:
+            return AdaptationResult(model, False)
+        return AdaptationResult(model, True, adaptations)
+
+    def _expand(
+        self, scope: ir.Graph | ir.Function, model: ir.Model, names: Names, done: dict[str, dict[str, None]]
+    ) -> bool:
+        """Expand each refused node once; whether there was one."""
+        opset = scope.opset_imports.get("", model.opset_imports.get("", 1))
+        found = False
+        for node in list(scope.all_nodes()):
+            if not is_standard(node) or not _has_body(f"ai.onnx::{node.op_type}", model):
+                continue
+            if self._engine.supports(node, scope.opset_imports) is None:
+                continue
+            name, operator = describe_node(node), node.op_type
+            builder = Builder(node, opset, names, lambda made: None)
+            try:
+                expand_body(Site(node, opset, opset, builder, builder))
+            except CannotExpress:
+                continue
+            found = True
+            done.setdefault(f"ai.onnx::{operator} becomes its body in the standard", {})[name] = None
+        for node in scope.all_nodes():
+            node.version = None
+        return found
+
+
+def _has_body(operator: str, model: ir.Model) -> bool:
+    domain, _, op_type = operator.partition("::")
+    schema = find_schema(op_type, model.opset_imports.get("", 1)) if domain == "ai.onnx" else None
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
