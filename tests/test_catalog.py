@@ -72,9 +72,9 @@ def test_a_users_mapping_is_taken_instead_of_torchs() -> None:
 def test_duplicates_of_one_level(rung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decorator = {"decompose": "decomposition", "translate": "translation"}[rung]
     for name in ("a", "b"):
-        text = ONE.format(name="digamma").replace("decomposition", decorator)
+        text = ONE.format(name="erf").replace("decomposition", decorator)
         (tmp_path / f"{name}.py").write_text(text)
-    with pytest.raises(InputError, match="'aten::digamma' is declared twice") as caught:
+    with pytest.raises(InputError, match="'aten::erf' is declared twice") as caught:
         Catalog.load([tmp_path])
     assert f"{tmp_path / 'a.py'}:4" in caught.value.message
     assert f"{tmp_path / 'b.py'}:4" in caught.value.message
@@ -82,9 +82,9 @@ def test_duplicates_of_one_level(rung: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_two_rungs_of_one_operator_are_no_duplicates(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text(ONE.format(name="digamma"))
-    (tmp_path / "b.py").write_text(ONE.format(name="digamma").replace("decomposition", "translation"))
-    found = Catalog.load([tmp_path]).find(overload("digamma"))
+    (tmp_path / "a.py").write_text(ONE.format(name="erf"))
+    (tmp_path / "b.py").write_text(ONE.format(name="erf").replace("decomposition", "translation"))
+    found = Catalog.load([tmp_path]).find(overload("erf"))
     assert found is not None
     assert found.rung == "decompose"
 
@@ -92,17 +92,17 @@ def test_two_rungs_of_one_operator_are_no_duplicates(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["directory", "file", "text", "module", "function"])
 def test_forms_of_ops(form: str, tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
-    file = tmp_path / "inner" / "digamma.py"
-    file.write_text(ONE.format(name="digamma"))
+    file = tmp_path / "inner" / "erf.py"
+    file.write_text(ONE.format(name="erf"))
     module = types.ModuleType("opbridge_user_ops_of_this_test")
-    exec(compile(ONE.format(name="digamma"), str(file), "exec"), module.__dict__)
-    ops = {"directory": tmp_path, "file": file, "text": str(file), "module": module, "function": module.digamma}[form]
+    exec(compile(ONE.format(name="erf"), str(file), "exec"), module.__dict__)
+    ops = {"directory": tmp_path, "file": file, "text": str(file), "module": module, "function": module.erf}[form]
     found = Catalog.load([ops])
-    chosen = found.find(overload("digamma"))
+    chosen = found.find(overload("erf"))
     assert chosen is not None
     assert chosen.source == f"{file}:4"
     assert found.provider(chosen) == "user"
-    assert Catalog.load().find(overload("digamma")) is None, "ops= holds for one call"
+    assert Catalog.load().find(overload("erf")) is None, "ops= holds for one call"
 
 
 def test_an_operator_in_an_ops_file(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_a_broken_ops_file(text: str, tmp_path: Path) -> None:
 
 
 def test_a_file_given_twice_is_imported_once(tmp_path: Path) -> None:
-    file = tmp_path / "digamma.py"
-    file.write_text(ONE.format(name="digamma"))
-    first, second = (Catalog.load([file, tmp_path]).find(overload("digamma")) for _ in range(2))
+    file = tmp_path / "erf.py"
+    file.write_text(ONE.format(name="erf"))
+    first, second = (Catalog.load([file, tmp_path]).find(overload("erf")) for _ in range(2))
     assert first is second
 
 
@@ -159,14 +159,14 @@ def test_importing_a_file_of_the_catalog_registers_nothing() -> None:
 def test_a_declaration_in_the_users_code_takes_effect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opbridge.spec._declared", [])
 
-    @opbridge.decomposition("aten::digamma")
-    def digamma(self):
+    @opbridge.decomposition("aten::erf")
+    def erf(self):
         return self
 
-    chosen = Catalog.load().find(overload("digamma"))
+    chosen = Catalog.load().find(overload("erf"))
     assert chosen is not None
-    assert chosen.function is digamma
-    assert Catalog.load([digamma]).user == (chosen,), "declared and given is one declaration"
+    assert chosen.function is erf
+    assert Catalog.load([erf]).user == (chosen,), "declared and given is one declaration"
 
 
 def test_the_users_rewrite_beats_the_catalogs() -> None:

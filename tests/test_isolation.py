@@ -199,7 +199,7 @@ def test_the_memory_limit(scripted):
 
 def test_close_ends_the_child(scripted):
     session = scripted("")
-    process = session._process
+    process = session._process._process
     session.close()
     session.close()
     assert process.poll() == 0

@@ -2,43 +2,93 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import opbridge.passes
-from opbridge.engines.base import Engine
+from opbridge.engines.base import Engine, Refusal
 from opbridge.passes.adaptation import Adaptation
+from opbridge.probe import probe
+from opbridge.versions import Versions, bring_to_versions
 
 if TYPE_CHECKING:
     from onnx_ir import Model
 
     from opbridge.kernels.library import KernelOperator
 
-__all__ = ["Adaptation", "adapt", "adapting_passes"]
+__all__ = ["Adaptation", "Fitted", "adapt", "adapting_passes", "fit"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A model made fit for an engine, as far as it could be.
+
+    Attributes:
+        model: The engine's model.
+        adaptations: What was changed.
+        refusals: What the engine refuses all the same, or its opset can't express.
+    """
+
+    model: Model
+    adaptations: tuple[Adaptation, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def fit(
+    model: Model,
+    engine: Engine,
+    asked: Versions,
+    operators: Sequence[KernelOperator] = (),
+    kernels: Collection[str] = (),
+    *,
+    opset: int | None = None,
+    last_resort: bool = True,
+) -> Fitted:
+    """Bring a model to an opset and IR version of the engine, adapt it, and ask the engine about every node.
+
+    Args:
+        model: Not changed, but for notes in its metadata.
+        engine: The engine.
+        asked: The versions that the user asks for.
+        operators: The kernels that are loaded beside it.
+        kernels: ``"domain::Op"`` of the nodes for which there are kernels, loaded or not.
+        opset: The opset to try where the user asks for none; by default the model's own.
+        last_resort: See :func:`adapt`.
+    """
+    begun = bring_to_versions(model, engine, asked, opset=opset, kernels=kernels if operators else ())
+    if begun.refusals:
+        return Fitted(begun.model, begun.adaptations, begun.refusals)
+    adapted, changed = adapt(begun.model, engine, operators, last_resort=last_resort)
+    return Fitted(adapted, (*begun.adaptations, *changed), probe(adapted, engine, kernels))
 
 
 @functools.cache
 def adapting_passes() -> tuple[ModuleType, ...]:
     """The files of ``passes/`` that adapt a model to an engine, in their ``ORDER``: found by looking.
 
-    Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None where there is nothing to do.
+    Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None where there is nothing to do. One with
+    ``LAST_RESORT`` is for what no mapping and no other opset mends.
     """
     names = sorted(info.name for info in pkgutil.iter_modules(opbridge.passes.__path__))
     modules = [importlib.import_module(f"opbridge.passes.{name}") for name in names]
     return tuple(sorted((m for m in modules if hasattr(m, "for_engine")), key=lambda module: module.ORDER))
 
 
-def adapt(model: Model, engine: Engine, kernels: Sequence[KernelOperator] = ()) -> tuple[Model, tuple[Adaptation, ...]]:
+def adapt(
+    model: Model, engine: Engine, kernels: Sequence[KernelOperator] = (), *, last_resort: bool = True
+) -> tuple[Model, tuple[Adaptation, ...]]:
     """The model as the engine needs it, and what was changed for that.
 
     Args:
         model: The model, which is not changed; its tensors are shared with the result.
         engine: The engine, which is asked what it lacks.
         kernels: The kernels that are loaded beside it.
+        last_resort: Whether to do what is worse than another mapping or another opset, too.
 
     Returns:
         ``model`` itself and no adaptations where the engine takes it as it is, or where nothing here helps.
@@ -46,6 +96,8 @@ def adapt(model: Model, engine: Engine, kernels: Sequence[KernelOperator] = ()) 
     adapted: Model = model
     adaptations: tuple[Adaptation, ...] = ()
     for module in adapting_passes():
+        if getattr(module, "LAST_RESORT", False) and not last_resort:
+            continue
         transform = module.for_engine(adapted, engine, kernels)
         if transform is not None:
             result = transform(adapted.clone())

@@ -95,10 +95,11 @@ class Bundle:
         return _read_side_file(self.path / SOURCES) or {}
 
     def model_file(self, engine: str) -> Path:
-        """The model file that was made for ``engine``. Raises InputError if there is none."""
+        """The model file that was made for ``engine``, or for another version of it. Raises InputError if none was."""
+        own = self._own_name(engine)
         for model in self.manifest["models"]:
-            if engine in model["engines"]:
-                return self.path / model["file"]
+            if own in model["engines"]:
+                return self.path / str(model["file"])
         known = sorted({name for model in self.manifest["models"] for name in model["engines"]})
         raise InputError(
             f"The bundle {self.path} holds no model for the engine {engine!r}, only for {', '.join(known)}.",
@@ -107,7 +108,24 @@ class Bundle:
 
     def kernels(self, engine: str) -> Mapping[str, Any] | None:
         """What the manifest says of the engine's library of kernels; None if it has none."""
-        return next((library for library in self.manifest.get("kernels", ()) if library["engine"] == engine), None)
+        own = self._own_name(engine)
+        return next((library for library in self.manifest.get("kernels", ()) if library["engine"] == own), None)
+
+    def runs(self, engine: str) -> list[tuple[str, tuple[Path, ...]]]:
+        """How to run it on ``engine``: with its kernels, without where every node has a body; a label and libraries."""
+        kernels = self.kernels(engine)
+        if kernels is None:
+            return [(engine, ())]
+        found: list[tuple[str, tuple[Path, ...]]] = [(f"{engine} with kernels", (self.path / kernels["file"],))]
+        return [*found, (f"{engine} with function bodies", ())] if kernels["optional"] else found
+
+    def _own_name(self, engine: str) -> str:
+        """The engine that the bundle was made for which ``engine`` is, perhaps in another version."""
+        names = [name for model in self.manifest["models"] for name in model["engines"]]
+        family = engine.partition("==")[0]
+        return next((name for name in names if name == engine), "") or next(
+            (name for name in names if name.partition("==")[0] == family), engine
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The bundle as JSON data: ``path``, ``verified``, the manifest, and the two side files."""

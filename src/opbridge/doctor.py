@@ -47,7 +47,8 @@ class Component:
 
     Attributes:
         name: The distribution, or the program.
-        kind: ``"python"``, ``"package"``, ``"engine"`` or ``"compiler"``.
+        kind: ``"python"``, ``"package"``, ``"engine"``, ``"environment"`` (of another version of an engine) or
+            ``"compiler"``.
         purpose: What it is used for.
         status: ``"ok"``, ``"missing"``, ``"too old"`` or ``"broken"``.
         version: The installed version; None if it is missing.
@@ -111,6 +112,7 @@ def examine() -> Environment:
     for name, engine in engines.items():
         required = engine == "onnxruntime"
         components.append(_package(name, "engine", f"engine {engine}", required, _engine_problem(engine), minimums))
+    components += _environments()
     components.append(_compiler())
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Environment(f"{platform.system()} {platform.release()} {platform.machine()}", cpus, tuple(components))
@@ -173,6 +175,15 @@ def _engines() -> Iterable[tuple[str, str]]:
 
     for name in engines.names():
         yield engines.get(name).package, name
+
+
+def _environments() -> Iterable[Component]:
+    """The other versions of engines that are at hand: ``--engine NAME==VERSION`` made them."""
+    from opbridge.engines.environments import cached_environments
+
+    for item in cached_environments():
+        name = f"{item.package}=={item.version}"
+        yield Component(name, "environment", f"--engine {name}", "ok", item.version, detail=str(item.folder))
 
 
 def _engine_problem(name: str) -> str | None:

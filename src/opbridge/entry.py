@@ -132,11 +132,11 @@ def find_entry(bundle: Bundle) -> str:
 
 
 def _is_file(place: str) -> bool:
-    return place.endswith((".py", ".pt2")) or "/" in place or "\\" in place
+    return place.endswith((".py", ".pt2", ".onnx")) or "/" in place or "\\" in place
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    return (text, "", "") if text.endswith(".pt2") else text.rpartition(":")
+    return (text, "", "") if text.endswith((".pt2", ".onnx")) else text.rpartition(":")
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -33,7 +33,8 @@ def load(
 
     Args:
         path: The folder of a bundle, or a model file.
-        engine: An engine's name, as in ``opbridge.engines.names()``.
+        engine: An engine's name, as in ``opbridge.engines.names()``; "onnxruntime==1.16.3" is that version, in an
+            environment and a process of its own.
         threads: Threads per operator; the engine's default is one per core.
         providers: The engine's execution providers in order of preference; the default is its CPU.
         libraries: Libraries of kernels, built with the engine's adapter, besides the bundle's own.
@@ -55,8 +56,8 @@ def load(
         from opbridge.bundle import read_bundle
 
         bundle = read_bundle(place)
-        place = bundle.model_file(engine)
-        library = _kernels_of(bundle, engine) if kernels else None
+        place = bundle.model_file(chosen.name)
+        library = _kernels_of(bundle, chosen.name) if kernels else None
         libraries = (*libraries, library) if library is not None else libraries
     elif chosen.accepts != "onnx":
         raise InputError(

@@ -15,18 +15,22 @@ if TYPE_CHECKING:
 
     from opbridge.build import Built
     from opbridge.capture import Captured
-    from opbridge.climb import Climbed
+    from opbridge.climb_onnx import ClimbedModel
+    from opbridge.climbed import Climbed
+    from opbridge.step import Step
 
-__all__ = ["MODEL", "distinct_models", "make_manifest", "make_sources"]
+__all__ = ["MODEL", "distinct_models", "make_manifest", "make_model_manifest", "make_sources"]
 
 MODEL = "model.onnx"
 
 
-def distinct_models(climbed: Climbed) -> dict[str, tuple[list[str], ir.Model]]:
+def distinct_models(climbed: Climbed | ClimbedModel) -> dict[str, tuple[list[str], ir.Model]]:
     """One file per distinct need: engines for which nothing was adapted share one."""
     files: dict[str, tuple[list[str], ir.Model]] = {}
     for name, model in climbed.models.items():
-        file = MODEL if len(climbed.models) == 1 or not climbed.adaptations[name] else f"model.{name}.onnx"
+        alone = len(climbed.models) == 1 or not climbed.adaptations[name]
+        # The name of a version, "onnxruntime==1.16.3", is no good name of a file everywhere.
+        file = MODEL if alone else f"model.{name.replace('==', '-')}.onnx"
         files.setdefault(file, ([], model))[0].append(name)
     return files
 
@@ -35,29 +39,59 @@ def make_manifest(
     entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine], weights: str
 ) -> dict[str, Any]:
     """The manifest, without what :func:`~opbridge.bundle.write_bundle` adds. It holds no path of this machine."""
-    models = distinct_models(climbed)
-    first = next(iter(models.values()))[1]
     return {
         "entry": portable_entry(entry) if entry else None,
-        "versions": _versions(engines),
-        "models": [
-            {"file": file, "engines": names, "opset": model.opset_imports[""], "ir_version": model.ir_version}
-            for file, (names, model) in models.items()
-        ],
-        "inputs": [_tensor_spec(value).to_dict() for value in first.graph.inputs],
-        "outputs": [_tensor_spec(value).to_dict() for value in first.graph.outputs],
-        "operators": [step.to_dict() for step in climbed.plan.steps],
-        "adaptations": {name: [item.to_dict() for item in items] for name, items in climbed.adaptations.items()},
-        "kernels": [
-            _kernels(engine, climbed.built[engine.name], climbed) for engine in engines if engine.name in climbed.built
-        ],
-        "opset_reason": climbed.plan.opset_reason,
+        "versions": _versions(engines, ("torch", "torchvision")),
+        **_described(climbed, engines, climbed.plan.steps, climbed.plan.opset_reason),
         "dynamic": _dynamic(captured),
         "weights": weights,
     }
 
 
-def _kernels(engine: Engine, built: Built, climbed: Climbed) -> dict[str, Any]:
+def make_model_manifest(entry: str, climbed: ClimbedModel, engines: Sequence[Engine], original: str) -> dict[str, Any]:
+    """The manifest of a bundle that was made of an ONNX model: the same, with that model's hash.
+
+    Args:
+        entry: The model's file; empty for a model in memory.
+        climbed: Where the ladder ended.
+        engines: The engines.
+        original: The hash of the model that was given.
+    """
+    described = _described(climbed, engines, climbed.steps, climbed.opset_reason)
+    names = [size for spec in described["inputs"] for size in spec["shape"] if isinstance(size, str)]
+    return {
+        "entry": portable_entry(entry) if entry else None,
+        "versions": _versions(engines, ("torch",) if climbed.bodied else ()),
+        **described,
+        "dynamic": {name: [1, None] for name in sorted(set(names))},
+        "weights": None,
+        "original": {"sha256": original},
+    }
+
+
+def _described(
+    climbed: Climbed | ClimbedModel, engines: Sequence[Engine], steps: Sequence[Step], opset_reason: str
+) -> dict[str, Any]:
+    models = distinct_models(climbed)
+    first = next(iter(models.values()))[1]
+    inputs = [value for value in first.graph.inputs if value.name not in first.graph.initializers]
+    return {
+        "models": [
+            {"file": file, "engines": names, "opset": model.opset_imports.get("", 1), "ir_version": model.ir_version}
+            for file, (names, model) in models.items()
+        ],
+        "inputs": [_tensor_spec(value).to_dict() for value in inputs],
+        "outputs": [_tensor_spec(value).to_dict() for value in first.graph.outputs],
+        "operators": [step.to_dict() for step in steps],
+        "adaptations": {name: [item.to_dict() for item in items] for name, items in climbed.adaptations.items()},
+        "kernels": [
+            _kernels(engine, climbed.built[engine.name], climbed) for engine in engines if engine.name in climbed.built
+        ],
+        "opset_reason": opset_reason,
+    }
+
+
+def _kernels(engine: Engine, built: Built, climbed: Climbed | ClimbedModel) -> dict[str, Any]:
     """What is said of a library of kernels; it is optional where the engine runs the function bodies instead."""
     from opbridge.probe import probe
 
@@ -65,9 +99,14 @@ def _kernels(engine: Engine, built: Built, climbed: Climbed) -> dict[str, Any]:
 
 
 def _tensor_spec(value: ir.Value) -> TensorSpec:
-    dtype = value.dtype.numpy() if value.dtype is not None else "float32"
-    shape = tuple(size if isinstance(size, int) else str(size.value) for size in value.shape or ())
-    return TensorSpec(str(value.name), str(dtype), shape)
+    import onnx_ir as ir
+
+    dtype = "str" if value.dtype is ir.DataType.STRING else str((value.dtype or ir.DataType.FLOAT).numpy())
+    shape = tuple(
+        size if isinstance(size, int) else size.value or f"{value.name}.{axis}"
+        for axis, size in enumerate(value.shape or ())
+    )
+    return TensorSpec(str(value.name), dtype, shape)
 
 
 def _dynamic(captured: Captured) -> dict[str, list[int | None]]:
@@ -76,14 +115,14 @@ def _dynamic(captured: Captured) -> dict[str, list[int | None]]:
     for symbol, interval in captured.program.range_constraints.items():
         name = captured.dimension_names.get(str(symbol), str(symbol))
         # Torch writes "no limit" as one of its own infinities, or as a size no tensor has.
-        ranges[name] = [int(interval.lower), int(interval.upper) if interval.upper < 2**31 else None]
+        lower = int(interval.lower) if interval.lower > 0 else 0
+        ranges[name] = [lower, int(interval.upper) if interval.upper < 2**31 else None]
     return dict(sorted(ranges.items()))
 
 
-def _versions(engines: Sequence[Engine]) -> dict[str, str]:
-    packages = ("torch", "torchvision", "onnx", "onnx-ir", "onnxscript")
+def _versions(engines: Sequence[Engine], packages: Sequence[str]) -> dict[str, str]:
     found = {}
-    for package in packages:
+    for package in (*packages, "onnx", "onnx-ir", "onnxscript"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     return {**found, **{engine.name: engine.version for engine in engines}}

@@ -1,37 +1,28 @@
-"""The public verbs, and the one loop over the stages behind them."""
+"""The public verbs. What they do for a PyTorch model is in ``torch_flow.py``, for an ONNX model in ``onnx_flow.py``."""
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from opbridge.bundle import Bundle, check_destination, read_bundle, write_bundle, write_side_file
-from opbridge.engines import get
-from opbridge.engines.base import Engine
-from opbridge.entry import Entry, find_entry, load_entry
-from opbridge.errors import EngineError, InputError
-from opbridge.isolation import IsolatedSession
-from opbridge.manifest import distinct_models, make_manifest, make_sources
+from opbridge.arguments import (
+    Ops,
+    chosen_engines,
+    declared_catalog,
+    is_onnx,
+    refuse_torch_options,
+    resolved_entry,
+)
+from opbridge.bundle import Bundle, check_destination, read_bundle, write_side_file
 from opbridge.verification import Verification
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
 
-    from opbridge.capture import Captured
-    from opbridge.climb import Climbed
-    from opbridge.diagnose import Diagnosis
+    from opbridge.diagnosis import Diagnosis
 
 __all__ = ["diagnose", "export", "verify"]
-
-Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
-
-REFERENCE = "reference.pt2"
 
 
 def _quiet(stage: str) -> None:
@@ -54,12 +45,15 @@ def diagnose(
     It never stops at the first problem; where the model can't be captured at all, that is the finding.
 
     Args:
-        model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, or the text of an entry.
+        model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, the text of an entry; or an ONNX model:
+            the path of an ``.onnx`` file, an ``onnx.ModelProto``, an ``onnx_ir.Model``.
         args: Example inputs.
         kwargs: Example inputs by keyword.
-        engines: The engines to ask for kernels.
+        engines: The engines to ask for kernels: "onnxruntime" is the installed one, "onnxruntime==1.16.3" that version
+            in an environment of its own, which is made on first use.
         dynamic_shapes: As ``torch.export.export`` takes it; a dimension may also be named by a string.
-        opset: The version of the standard ONNX domain to use; by default the lowest that serves every operator.
+        opset: The version of the standard ONNX domain to use, 11 or newer; by default the lowest that serves every
+            operator and that the engines take.
         ops: Operator files, directories, modules or decorated functions besides the catalog.
         progress: Told each stage that begins.
 
@@ -67,12 +61,22 @@ def diagnose(
         InputError: The arguments do not fit the model.
         EngineNotInstalledError: An engine is not installed.
     """
+    from opbridge.versions import Versions, check_versions
+
+    if is_onnx(model):
+        refuse_torch_options(dynamic_shapes=dynamic_shapes)
+        from opbridge.onnx_flow import diagnose_onnx, load_onnx
+
+        given = load_onnx(model, args, kwargs)
+        chosen = chosen_engines(engines, progress)
+        check_versions(chosen, Versions(opset))
+        return diagnose_onnx(given, chosen, declared_catalog(ops), Versions(opset), progress)
     from opbridge.catalog import Catalog
     from opbridge.diagnose import diagnose_model
 
-    entry = _entry(model, args, kwargs, dynamic_shapes)
-    chosen = _engines(engines)
-    _check_versions(chosen, opset)
+    entry = resolved_entry(model, args, kwargs, dynamic_shapes)
+    chosen = chosen_engines(engines, progress)
+    check_versions(chosen, Versions(opset))
     return diagnose_model(
         entry.model,
         entry.args,
@@ -110,22 +114,26 @@ def export(
 
     Args:
         model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, or the text of an entry
-            (``"file.py:function"``).
-        args: Example inputs.
+            (``"file.py:function"``). Or an ONNX model: the path of an ``.onnx`` file, an ``onnx.ModelProto``, an
+            ``onnx_ir.Model``; it enters the flow at ``adapt``, and is verified against itself.
+        args: Example inputs; for an ONNX model arrays, and not needed.
         kwargs: Example inputs by keyword.
         path: The bundle, a folder that is made. It appears whole or not at all.
-        engines: The engines it is for.
+        engines: The engines it is for; "onnxruntime==1.16.3" is that version in an environment of its own.
         dynamic_shapes: As ``torch.export.export`` takes it; a dimension may also be named by a string.
-        opset: The version of the standard ONNX domain; by default the lowest that serves every operator.
+        opset: The version of the standard ONNX domain, 11 or newer; by default the lowest that serves every operator,
+            or the newest that the engine takes, if that is lower.
         input_names: Names of the inputs in the ONNX model.
         output_names: Names of its outputs.
         verify: Compare the bundle with PyTorch on fresh inputs. A failed verification still writes the bundle, with
             ``bundle.verified`` False.
         ops: Operator files, directories, modules or decorated functions besides the catalog.
         overwrite: Replace a bundle that is there. Nothing else is ever replaced.
-        with_reference: Save the captured program in the bundle, so that it can be verified without the model's source.
+        with_reference: Save the captured program, or the ONNX model, in the bundle, so that it can be verified without
+            the model's source.
         external_data: Store the weights in a file of their own; by default only above 2 GB.
-        ir_version: The version of the ONNX IR, 10 by default; below that, function overloads become names.
+        ir_version: The version of the ONNX IR: by default 10, or what the opset or the engine needs. Below 10 function
+            overloads become names, below 8 functions are inlined.
         seed: Of the fresh inputs.
         entry: The text under which the model can be found again, recorded for a later ``verify``.
         progress: Told each stage that begins.
@@ -137,61 +145,47 @@ def export(
         InputError: The arguments do not fit, or the bundle can't be written.
         EngineNotInstalledError: An engine is not installed.
     """
-    from opbridge.capture import capture
-    from opbridge.catalog import Catalog
-    from opbridge.climb import climb
-    from opbridge.operator import check_fakes, without_kernels
+    from opbridge.versions import Versions, check_versions
 
     check_destination(path, overwrite=overwrite)
-    chosen = _engines(engines)
-    _check_versions(chosen, opset, ir_version)
-    source = _entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=entry)
-    catalog = Catalog.load(ops)
-    progress("capturing")
-    captured = capture(
-        source.model,
-        source.args,
-        source.kwargs,
-        dynamic_shapes=source.dynamic_shapes,
-        input_names=source.input_names,
-        output_names=source.output_names,
-        rewrites=catalog.rewrites(),
-    )
-    with without_kernels():
-        check_fakes(captured.program)
-    with _weights_hash_beside(captured.program) as weights:
-        climbed = climb(
-            captured.program,
-            catalog,
+    asked = Versions(opset, ir_version)
+    if is_onnx(model):
+        refuse_torch_options(dynamic_shapes=dynamic_shapes, input_names=input_names, output_names=output_names)
+        from opbridge.onnx_flow import export_onnx, load_onnx
+
+        given = load_onnx(model, args, kwargs)
+        chosen = chosen_engines(engines, progress)
+        check_versions(chosen, asked)
+        return export_onnx(
+            given,
             chosen,
-            captured=captured,
-            opset=opset,
-            rewrites=captured.rewrites,
-            ir_version=ir_version,
+            declared_catalog(ops),
+            asked,
+            path=path,
+            verify=verify,
+            overwrite=overwrite,
+            with_reference=with_reference,
+            external_data=external_data,
+            seed=seed,
             report=progress,
         )
-        manifest = make_manifest(source.text, captured, climbed, chosen, weights())
+    from opbridge.catalog import Catalog
+    from opbridge.torch_flow import export_torch
 
-    def write(folder: Path) -> None:
-        progress("writing")
-        _write_models(folder, climbed, external_data)
-        if with_reference:
-            _save_reference(captured, folder / REFERENCE)
-
-    def prove(folder: Path) -> Mapping[str, Any] | None:
-        if not verify:
-            return None
-        progress("verifying")
-        draft = Bundle(folder, manifest)
-        return _joined([r for e in chosen for r in _verify_engine(captured, draft, e.name, seed=seed)]).to_dict()
-
-    return write_bundle(
-        path,
-        manifest,
-        write,
-        sources=make_sources(source.text, captured, climbed, chosen),
-        verification=prove,
+    chosen = chosen_engines(engines, progress)
+    check_versions(chosen, asked)
+    return export_torch(
+        resolved_entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=entry),
+        chosen,
+        Catalog.load(ops),
+        asked,
+        path=path,
+        verify=verify,
         overwrite=overwrite,
+        with_reference=with_reference,
+        external_data=external_data,
+        seed=seed,
+        report=progress,
     )
 
 
@@ -212,7 +206,7 @@ def verify(
     Args:
         path: The bundle.
         reference: What to compare with: the text of an entry, or an ``Entry``; by default the program saved in the
-            bundle, else the entry that the bundle records.
+            bundle, else the entry that the bundle records. For a bundle made of an ONNX model, that model.
         inputs: Inputs by name, one mapping per case, instead of fresh ones.
         engines: By default every engine that the bundle is for.
         seed: Of the fresh inputs.
@@ -224,166 +218,21 @@ def verify(
     Raises:
         InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
     """
-    from opbridge.weights import weights_hash
-
     bundle = read_bundle(path)
-    progress("capturing")
-    captured = _reference(bundle, reference, ops)
-    recorded = bundle.manifest.get("weights")
-    if recorded is not None and weights_hash(captured.program) != recorded:
-        raise InputError(
-            f"The reference has other weights than the model that {bundle.path} was exported from.",
-            fix="load the same weights in the entry (seed random ones with torch.manual_seed), or export again.",
-        )
-    names = list(engines) if engines else [name for model in bundle.manifest["models"] for name in model["engines"]]
-    _engines(names)
-    progress("verifying")
+    recorded_names = [name for model in bundle.manifest["models"] for name in model["engines"]]
+    chosen = chosen_engines(list(engines) if engines else recorded_names, progress)
     options = {"seed": seed, "inputs": inputs, "rtol": rtol, "atol": atol}
-    verified = _joined([result for name in names for result in _verify_engine(captured, bundle, name, **options)])
+    if "original" in bundle.manifest:
+        from opbridge.onnx_flow import verify_onnx_bundle
+        from opbridge.verify_onnx import Options
+
+        progress("verifying")
+        options_given = Options(seed, inputs, rtol, atol)
+        verified = verify_onnx_bundle(bundle, reference, declared_catalog(ops), chosen, options_given)
+        write_side_file(bundle, "verification.json", verified.to_dict())
+        return verified
+    from opbridge.torch_flow import verify_torch_bundle
+
+    verified = verify_torch_bundle(bundle, reference, ops, chosen, options, report=progress)
     write_side_file(bundle, "verification.json", verified.to_dict())
     return verified
-
-
-def _engines(names: Sequence[str]) -> list[Engine]:
-    if isinstance(names, str):
-        names = names.split(",")
-    if not names:
-        raise InputError("No engine was named.", fix="name at least one, for example engines=('onnxruntime',).")
-    engines = [get(name) for name in dict.fromkeys(names)]
-    for engine in engines:
-        engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
-    return engines
-
-
-def _check_versions(engines: Sequence[Engine], opset: int | None, ir_version: int | None = None) -> None:
-    from opbridge.spec import LOWEST_OPSET
-
-    if opset is not None and opset < LOWEST_OPSET:
-        raise InputError(
-            f"Opset {opset} is older than {LOWEST_OPSET}, the oldest that PyTorch's mappings are written for.",
-            fix=f"ask for opset {LOWEST_OPSET} or newer, or leave it out for the lowest that serves the model.",
-        )
-    for engine in engines:
-        if opset is not None and opset > engine.newest_opset:
-            raise InputError(
-                f"Opset {opset} is newer than {engine.newest_opset}, the newest that {engine.name} {engine.version} "
-                "takes.",
-                fix=f"ask for opset {engine.newest_opset} or older, or install a newer {engine.name}.",
-            )
-    if ir_version is not None and ir_version not in _IR_VERSIONS:
-        raise InputError(
-            f"ONNX IR version {ir_version} can't be written: opset {LOWEST_OPSET} needs at least {_IR_VERSIONS[0]}.",
-            fix=f"ask for one from {_IR_VERSIONS[0]} to {_IR_VERSIONS[-1]}, or leave it out.",
-        )
-
-
-_IR_VERSIONS = range(8, 14)
-
-
-def _entry(
-    model: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    *,
-    text: str | None = None,
-) -> Entry:
-    """The model and its inputs as one value, loaded if ``model`` is the text of an entry."""
-    if isinstance(model, str | Path):
-        loaded = load_entry(str(model))
-        return dataclasses.replace(
-            loaded,
-            dynamic_shapes=dynamic_shapes if dynamic_shapes is not None else loaded.dynamic_shapes,
-            input_names=input_names or loaded.input_names,
-            output_names=output_names or loaded.output_names,
-        )
-    # A single tensor is iterable; it is wrapped by capture, not taken apart here.
-    return Entry(text or "", model, args, dict(kwargs or {}), dynamic_shapes, input_names, output_names)  # type: ignore[arg-type]
-
-
-def _reference(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
-    from opbridge.capture import capture, load_program
-    from opbridge.catalog import Catalog
-
-    inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
-    if reference is None and REFERENCE in bundle.manifest["files"]:
-        return capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
-    if reference is None:
-        reference = find_entry(bundle)
-    entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
-    return capture(
-        entry.model,
-        entry.args,
-        entry.kwargs,
-        dynamic_shapes=entry.dynamic_shapes,
-        input_names=inputs,
-        output_names=outputs,
-        rewrites=Catalog.load(ops).rewrites(),
-    )
-
-
-@contextlib.contextmanager
-def _weights_hash_beside(program: torch.export.ExportedProgram) -> Iterator[Callable[[], str]]:
-    """Hash the weights on another thread (hashing releases the interpreter lock); yields what waits for the hash."""
-    from opbridge.weights import weights_hash
-
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        yield pool.submit(weights_hash, program).result
-
-
-def _write_models(folder: Path, climbed: Climbed, external_data: bool | None) -> None:
-    from opbridge.onnx_file import save_model
-
-    for file, (_, model) in distinct_models(climbed).items():
-        save_model(model, folder, name=file, external_data=external_data)
-    for built in climbed.built.values():
-        built.write(folder)
-
-
-def _save_reference(captured: Captured, file: Path) -> None:
-    import torch
-
-    torch.export.save(captured.program, str(file))
-
-
-def _verify_engine(captured: Captured, bundle: Bundle, engine: str, **options: Any) -> list[Verification]:
-    """The verifications of one engine: with its kernels and, where every node has a body, without them."""
-    model, kernels = bundle.model_file(engine), bundle.kernels(engine)
-    if kernels is None:
-        return [_verify_session(captured, engine, engine, model, (), options)]
-    runs = [
-        _verify_session(captured, f"{engine} with kernels", engine, model, (bundle.path / kernels["file"],), options)
-    ]
-    if kernels["optional"]:
-        runs.append(_verify_session(captured, f"{engine} with function bodies", engine, model, (), options))
-    return runs
-
-
-def _verify_session(
-    captured: Captured, label: str, engine: str, model: Path, libraries: Sequence[Path], options: Mapping[str, Any]
-) -> Verification:
-    from opbridge.operator import without_kernels
-    from opbridge.verify import verify_captured
-
-    try:
-        session = IsolatedSession(engine, model, libraries=libraries)
-    except EngineError as error:
-        return Verification(label, "error", (), (), {}, options.get("seed") or 0, error=str(error))
-    with session, without_kernels():
-        return verify_captured(captured, session, engine=label, **options)
-
-
-def _joined(results: Sequence[Verification]) -> Verification:
-    """The verifications of several engines as one: failed if one failed."""
-    if len(results) == 1:
-        return results[0]
-    worst = next((result for result in results if not result.passed), results[0])
-    return dataclasses.replace(
-        worst,
-        seconds={key: sum(result.seconds.get(key, 0.0) for result in results) for key in worst.seconds},
-        engine=", ".join(result.engine for result in results),
-        cases=tuple(case for result in results for case in result.cases),
-        comparisons=tuple(comparison for result in results for comparison in result.comparisons),
-    )

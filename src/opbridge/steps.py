@@ -13,41 +13,9 @@ from opbridge.catalog import Catalog
 from opbridge.graph.targets import calls_in, display_name, functional_target, overload_of, target_key
 from opbridge.sources import source_of_stack_trace
 from opbridge.spec import OpSpec
+from opbridge.step import Step
 
 __all__ = ["Missing", "Step", "Uses", "find_missing", "list_steps"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """The rung one operator takes.
-
-    Attributes:
-        target: The torch operator, "aten::cummax".
-        rung: "native", "opset", "rewrite", "decompose", "translate" or "function"; "missing" if no rung serves it.
-        count: How often it occurs in the model.
-        sources: ``file:line`` in the user's model, the first few places.
-        provider: Whose mapping it is: "torch", "catalog" or "user".
-        detail: What there is to say about it, in a line.
-        overrides: Why torch's own mapping is replaced; empty if it is not.
-    """
-
-    target: str
-    rung: str
-    count: int
-    sources: tuple[str, ...]
-    provider: str
-    detail: str = ""
-    overrides: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The step as JSON data, without the source lines (they depend on the machine)."""
-        return {
-            "target": self.target,
-            "rung": self.rung,
-            "count": self.count,
-            "provider": self.provider,
-            "detail": self.detail,
-        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CaseResult", "Comparison", "Verification"]
+__all__ = ["DEFAULT_SEED", "NOT_VERIFIED", "CaseResult", "Comparison", "Verification"]
+
+DEFAULT_SEED = 20_260_101
+"""Fixed, so that two verifications of one model see the same inputs."""
+
+NOT_VERIFIED = "not verified"
+"""The verdict where there is nothing to compare with."""
+
+PYTORCH = "PyTorch"
 
 _PASSING = frozenset({"equal", "within budget", "decision", "random"})
 
@@ -109,11 +117,12 @@ class CaseResult:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """Whether an engine computes what PyTorch computes.
+    """Whether an engine computes what PyTorch computes, or the ONNX model that was given.
 
     Attributes:
         engine: The engine's name.
-        verdict: "passed", "failed", or "error" when the engine did not run on some case.
+        verdict: "passed", "failed", "error" when the engine did not run on some case, or "not verified" when there is
+            nothing to compare with; ``error`` then says why.
         cases: The sets of inputs that were tried.
         comparisons: One per case and output.
         seconds: ``{"runs": ..., "overhead": ...}``: the time inside PyTorch and the engine, and all the rest.
@@ -121,6 +130,7 @@ class Verification:
         error: The first error.
         eager_matches_capture: Whether the user's module and the captured graph agree on every case; None if there is
             no module.
+        reference: What it was compared with, in words.
     """
 
     engine: str
@@ -131,6 +141,7 @@ class Verification:
     seed: int
     error: str | None = None
     eager_matches_capture: bool | None = None
+    reference: str = PYTORCH
 
     @property
     def passed(self) -> bool:
@@ -148,6 +159,7 @@ class Verification:
             "seed": self.seed,
             "error": self.error,
             "eager_matches_capture": self.eager_matches_capture,
+            "reference": self.reference,
         }
 
     @classmethod
@@ -162,6 +174,7 @@ class Verification:
             seed=data["seed"],
             error=data.get("error"),
             eager_matches_capture=data.get("eager_matches_capture"),
+            reference=data.get("reference", PYTORCH),
         )
 
     def summary(self) -> str:

@@ -13,7 +13,7 @@ __all__ = ["ENTRY_HELP", "Commands", "add_command", "add_engine", "add_model_opt
 
 Commands = Any  # argparse has no public name for what add_subparsers returns.
 
-ENTRY_HELP = "the model: file.py:function or package.module:function, or a model.pt2 file"
+ENTRY_HELP = "the model: file.py:function or package.module:function, a model.pt2 or a model.onnx file"
 
 
 def add_command(
@@ -39,7 +39,7 @@ def add_engine(
             type=_names,
             default=(default,) if default else None,
             metavar="E[,E2]",
-            help=f"the engines (default: {shown})",
+            help=f"the engines; NAME==VERSION for one in an environment of its own (default: {shown})",
         )
     else:
         parser.add_argument("--engine", default=default, metavar="E", help=f"the engine (default: {shown})")
@@ -49,7 +49,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add ENTRY and what diagnose and export both take."""
     parser.add_argument("entry", metavar="ENTRY", help=ENTRY_HELP)
     add_engine(parser, default="onnxruntime")
-    parser.add_argument("--opset", type=int, metavar="N", help="the ONNX opset (default: the lowest that serves all)")
+    parser.add_argument(
+        "--opset", type=int, metavar="N", help="the ONNX opset, 11 or newer (default: the lowest that serves all)"
+    )
     add_ops(parser)
 
 

@@ -48,6 +48,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     try:
         with _terminable(), collector, Progress(collector.screen, quiet=arguments.quiet) as progress:
             collector.on_release = progress.stop
+            if getattr(arguments, "on_screen", False):
+                collector.release()
             outcome = arguments.run(arguments, progress)
         collector.write(outcome.details)
     except KeyboardInterrupt:

@@ -19,11 +19,13 @@ def register(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     import opbridge
-    from opbridge.entry import load_entry
+    from opbridge.arguments import is_onnx
+    from opbridge.entry import Entry, load_entry
     from opbridge.report.diagnosis import diagnosis_view
 
     progress(f"loading {arguments.entry}")
-    entry = load_entry(arguments.entry)
+    is_model = is_onnx(arguments.entry)
+    entry = Entry(arguments.entry, arguments.entry) if is_model else load_entry(arguments.entry)
     diagnosis = opbridge.diagnose(
         entry.model,
         entry.args,

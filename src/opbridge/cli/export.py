@@ -13,12 +13,14 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "export", _run, help="export a model to a bundle, and verify it")
+    parser = add_command(commands, "export", _run, help="bring a model to a bundle, and verify it")
     add_model_options(parser)
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the bundle, a folder to be made")
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="write the bundle without a proof")
     parser.add_argument("--overwrite", action="store_true", help="replace a bundle that is already there")
-    parser.add_argument("--with-reference", action="store_true", help="save the captured program in the bundle")
+    parser.add_argument(
+        "--with-reference", action="store_true", help="save the captured program, or the ONNX model, in the bundle"
+    )
     parser.add_argument(
         "--external-data",
         action="store_const",
@@ -26,20 +28,22 @@ def register(commands: Commands) -> None:
         help="store the weights in a file beside the model (default: only above 2 GB)",
     )
     parser.add_argument(
-        "--ir-version", type=int, metavar="N", help="the ONNX IR version (default: 10; below, overloads become names)"
+        "--ir-version", type=int, metavar="N", help="the ONNX IR version (default: what opset and engine need)"
     )
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs that it is verified on")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     import opbridge
+    from opbridge.arguments import is_onnx
     from opbridge.bundle import check_destination
-    from opbridge.entry import load_entry
+    from opbridge.entry import Entry, load_entry
     from opbridge.report.bundle import bundle_view
 
     check_destination(arguments.output, overwrite=arguments.overwrite)
     progress(f"loading {arguments.entry}")
-    entry = load_entry(arguments.entry)
+    is_model = is_onnx(arguments.entry)
+    entry = Entry(arguments.entry, arguments.entry) if is_model else load_entry(arguments.entry)
     bundle = opbridge.export(
         entry.model,
         entry.args,

@@ -13,7 +13,12 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "verify", _run, help="compare a bundle with PyTorch on fresh inputs")
+    parser = add_command(
+        commands,
+        "verify",
+        _run,
+        help="compare a bundle with PyTorch, or the ONNX model it was made of, on fresh inputs",
+    )
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument("--reference", metavar="ENTRY", help=f"{ENTRY_HELP} (default: the bundle's own)")
     parser.add_argument(

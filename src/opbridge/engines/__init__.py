@@ -1,4 +1,8 @@
-"""The inference engines: one folder each, found by looking, so that a new engine edits no list."""
+"""The inference engines: one folder each, found by looking, so that a new engine edits no list.
+
+An engine is named by its folder, "onnxruntime": then it is the one installed here. "onnxruntime==1.16.3" is that
+version in an environment of its own, which is made on first use.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,73 @@ import difflib
 import functools
 import importlib
 import pkgutil
+from pathlib import Path
 
 from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 
-__all__ = ["get", "names"]
+__all__ = ["family_of", "get", "names", "needs_installing", "place_of"]
 
 
 def names() -> list[str]:
     """The engines that opbridge knows, installed here or not, sorted. Imports none of them."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+    return sorted(name for name in _folders() if not name.startswith("_"))
+
+
+def _folders() -> list[str]:
+    """The engines, with those that are for this package's own use: their names begin with ``_``."""
+    return [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
+
+
+def family_of(name: str) -> str:
+    """The name without a version: "onnxruntime" of "onnxruntime==1.16.3"."""
+    return name.partition("==")[0].strip()
 
 
 @functools.cache
 def get(name: str) -> Engine:
     """The engine of this name; the same object every time, since it remembers what it was asked.
 
+    Args:
+        name: The engine installed here ("onnxruntime"), or one version of it in an environment of its own
+            ("onnxruntime==1.16.3"; "onnxruntime==1.16" is the newest 1.16.x). The environment is made by pip, once.
+
     Raises:
-        InputError: There is no engine of this name. (Whether it is installed shows when it is used.)
+        InputError: There is no engine of this name, or pip offers no such version. (Whether the one without a version
+            is installed shows when it is used.)
+        EngineError: The environment can't be made.
     """
+    family, _, version = name.partition("==")
     known = names()
-    if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
+    if family.strip() not in _folders():
+        close = difflib.get_close_matches(family, known, n=1)
         raise InputError(
             f"There is no engine {name!r}. opbridge knows: {', '.join(known)}.",
             fix=f"did you mean {close[0]!r}?" if close else f"use one of: {', '.join(known)}.",
         )
-    engine: Engine = importlib.import_module(f"{__name__}.{name}").ENGINE()
-    return engine
+    engine_class: type[Engine] = importlib.import_module(f"{__name__}.{family.strip()}").ENGINE
+    if "==" not in name:
+        return engine_class()
+    if engine_class.in_environment is None:
+        raise InputError(
+            f"opbridge can ask only the installed {family}, not {name!r}.",
+            fix=f"install that version, and write --engine {family}.",
+        )
+    from opbridge.engines.environments import engine_environment
+
+    environment = engine_environment(engine_class.package, version.strip())
+    exact = f"{family.strip()}=={environment.version}"
+    return engine_class.in_environment(environment) if exact == name else get(exact)
+
+
+def place_of(name: str) -> tuple[str, Path | None]:
+    """The engine's name in the Python environment that has it, and that one's interpreter; None for this one's."""
+    return (family_of(name), get(name).python) if "==" in name else (name, None)
+
+
+def needs_installing(name: str) -> bool:
+    """Whether the first use of this engine makes an environment, which takes a while."""
+    from opbridge.engines.environments import is_cached
+
+    family, separator, version = name.partition("==")
+    return bool(separator) and family in names() and not is_cached(get(family).package, version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,14 @@ import numpy as np
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Engine", "Refusal", "Session", "TensorSpec"]
+    from opbridge.engines.environments import EngineEnvironment
+
+__all__ = ["IR_VERSION", "Engine", "Refusal", "Session", "TensorSpec"]
+
+
+IR_VERSION = 10
+"""The version of the ONNX IR that models are written in unless something asks for another: the first with function
+overloads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +56,14 @@ class Refusal:
         operator: ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
         reason: The engine's own words, or the type and version it lacks a kernel for, in one line.
         missing_dtypes: Where the element type alone is missing: the dtypes the engine has no kernel for.
+        opset: Where no engine was asked, because the model's opset can't express the node: that opset.
     """
 
     node: str
     operator: str
     reason: str
     missing_dtypes: tuple[str, ...] = ()
+    opset: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The refusal as JSON data."""
@@ -100,14 +109,20 @@ class Engine(abc.ABC):
     """An inference engine, as the installed package answers for it.
 
     Attributes:
-        name: The name users write (``--engine NAME``).
+        name: The name users write (``--engine NAME``). With a version in it, the engine is in an environment of its
+            own.
         package: The distribution that ``pip install`` takes.
         accepts: What the engine loads: ``"onnx"``, ``"exported_program"`` or ``"module"``.
+        in_environment: Makes the engine of another version from the environment that has it; None where only the
+            installed one can be asked. What it is asked then goes to :meth:`answer` in a child process there.
+        python: The interpreter of that environment; None for this process's own.
     """
 
-    name: ClassVar[str]
+    name: str
     package: ClassVar[str]
     accepts: ClassVar[str] = "onnx"
+    in_environment: ClassVar[Callable[[EngineEnvironment], Engine] | None] = None
+    python: Path | None = None
 
     @property
     @abc.abstractmethod
@@ -118,6 +133,11 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def newest_opset(self) -> int:
         """The newest version of the standard ONNX domain that the engine knows."""
+
+    @property
+    def newest_ir_version(self) -> int:
+        """The newest version of the ONNX IR that the engine reads."""
+        return IR_VERSION
 
     @property
     def takes_functions(self) -> bool:
@@ -150,6 +170,25 @@ class Engine(abc.ABC):
         Returns:
             None when the engine takes it, otherwise the reason.
         """
+
+    def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Answer this engine's own question, asked by the process that set it (see ``in_environment``).
+
+        It runs where only NumPy, ml_dtypes and the engine are installed.
+
+        Args:
+            question: JSON data.
+            arrays: What is better sent as bytes.
+
+        Returns:
+            JSON data.
+        """
+        from opbridge.errors import EngineError
+
+        raise EngineError(
+            f"{self.name} is asked nothing from other processes, and got a question.",
+            fix="this is a bug in opbridge: please report it together with the log.",
+        )
 
     @abc.abstractmethod
     def load(

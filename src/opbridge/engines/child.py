@@ -1,7 +1,8 @@
 """The program of an engine's child process: ``python -m opbridge.engines.child``.
 
-It reads frames (:mod:`opbridge.engines.frames`) from stdin and answers on stdout: first "load", then any number of
-"run", until its stdin is closed. :class:`opbridge.isolation.IsolatedSession` is the other side.
+It reads frames (:mod:`opbridge.engines.frames`) from stdin and answers on stdout until its stdin is closed: "load",
+then any number of "run"; or any number of "ask". :class:`opbridge.engines.process.EngineProcess` is the other side.
+It may run in another Python environment, where of opbridge's dependencies only NumPy and ml_dtypes are installed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def main() -> int:
                         "outputs": [spec.to_dict() for spec in session.outputs],
                     }
                     write_frame(answers, specs)
+                elif message["verb"] == "ask":
+                    write_frame(answers, engines.get(message["engine"]).answer(message["question"], arrays))
                 else:
                     assert session is not None
                     write_frame(answers, {}, session.run(arrays))

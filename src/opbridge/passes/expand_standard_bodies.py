@@ -25,6 +25,7 @@ __all__ = ["ExpandStandardBodiesPass"]
 
 
 ORDER = 35
+LAST_RESORT = True
 
 _DEEPEST = 4
 

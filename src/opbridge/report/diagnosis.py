@@ -27,7 +27,7 @@ def diagnosis_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     for finding in data["findings"]:
         yield _finding(finding)
         yield ""
-    engines = ", ".join(f"{name} {version}" for name, version in data["engines"].items())
+    engines = ", ".join(name if "==" in name else f"{name} {version}" for name, version in data["engines"].items())
     reason = f" ({data['opset_reason']})" if data.get("opset_reason") else ""
     opset = f"opset {data['opset']}{reason}, " if data["opset"] else ""
     broken = sum(not finding["mended"] and finding["severity"] == "error" for finding in data["findings"])

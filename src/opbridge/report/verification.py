@@ -17,9 +17,10 @@ _SOUND = ("equal", "random", "decision", "within budget")
 
 def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """Render ``Verification.to_dict()``. A unit is the rounding error that one float operation may make."""
+    reference = data.get("reference", "PyTorch")
     outputs = list(dict.fromkeys(comparison["output"] for comparison in data["comparisons"]))
     if outputs:
-        yield _outputs(data["comparisons"], outputs)
+        yield _outputs(data["comparisons"], outputs, "PyTorch" if reference == "PyTorch" else "the original")
         yield ""
     for comparison in data["comparisons"]:
         if comparison["status"] not in _SOUND:
@@ -27,6 +28,8 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
             place = f"{comparison['output']} ({comparison['case']})"
             yield paragraph(f"{place} {comparison['status']}{detail}", "red")
     yield from _cases(data["cases"], data["error"])
+    if outputs and reference != "PyTorch":
+        yield paragraph(f"compared with {reference}", "dim")
     yield paragraph(
         f"{data['engine']}: {data['verdict']} ({plural(len(data['cases']), 'case')}, seed {data['seed']}, "
         f"{sum(float(value) for value in data['seconds'].values()):.1f} s)",
@@ -34,8 +37,8 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     )
 
 
-def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> RenderableType:
-    headings = ("output", "cases", "engine error", "PyTorch's error", "budget", "verdict")
+def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str], reference: str) -> RenderableType:
+    headings = ("output", "cases", "engine error", f"{reference}'s error", "budget", "verdict")
     result = table(*headings, right=headings[1:5])
     for output in outputs:
         rows = [comparison for comparison in comparisons if comparison["output"] == output]

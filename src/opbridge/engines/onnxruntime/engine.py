@@ -1,53 +1,84 @@
-"""ONNX Runtime, as the installed package answers for it."""
+"""ONNX Runtime, as the installed package answers for it, or that of an environment of its own."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from opbridge.engines.base import Engine, Refusal, Session
-from opbridge.engines.onnxruntime import native
+from opbridge.engines.onnxruntime.builds import Build, InstalledBuild, OtherBuild
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from opbridge.engines.environments import EngineEnvironment
     from opbridge.engines.onnxruntime.support import KernelSupport
 
 __all__ = ["OnnxRuntimeEngine"]
 
 
 class OnnxRuntimeEngine(Engine):
-    """ONNX Runtime on the CPU, unless :meth:`load` is told other execution providers."""
+    """ONNX Runtime on the CPU, unless :meth:`load` is told other execution providers.
 
-    name: ClassVar[str] = "onnxruntime"
+    Args:
+        environment: Where another version of it is; by default it is the one that this process can import.
+    """
+
+    name: str = "onnxruntime"
     package: ClassVar[str] = "onnxruntime"
+
+    def __init__(self, environment: EngineEnvironment | None = None) -> None:
+        self._build: Build = InstalledBuild() if environment is None else OtherBuild(environment)
+        if environment is not None:
+            self.name = f"onnxruntime=={environment.version}"
+            self.python = environment.python
+
+    @classmethod
+    def in_environment(cls, environment: EngineEnvironment) -> OnnxRuntimeEngine:  # type: ignore[override]
+        """ONNX Runtime of another version, each question and each model in a child process of its environment."""
+        return cls(environment)
 
     @property
     def version(self) -> str:
-        """The installed version. Raises EngineNotInstalledError when there is none."""
-        return str(native.runtime().__version__)
+        """Its version. Raises EngineNotInstalledError when there is none."""
+        return self._build.version
 
     @functools.cached_property
     def newest_opset(self) -> int:  # type: ignore[override]
         """The newest version of the standard domain that models may be stamped with.
 
-        The build knows operators of a version still under development too, but refuses models of it: so it is asked.
+        A build knows operators of a version still under development too, but refuses models of it: so it is asked.
         """
-        newest = max(schema.since_version for schema in native.operator_schemas() if not schema.domain)
-        return next((opset for opset in range(newest, 0, -1) if _takes_opset(opset)), newest)
+        return next((n for n in range(_NEWEST_THOUGHT_OF, 0, -1) if self._takes(ir_version=_OLDEST_IR, opset=n)), 1)
+
+    @functools.cached_property
+    def newest_ir_version(self) -> int:  # type: ignore[override]
+        """The newest version of the ONNX IR that it reads, as it answers when asked."""
+        versions = range(_NEWEST_THOUGHT_OF, _OLDEST_IR, -1)
+        return next((n for n in versions if self._takes(ir_version=n, opset=self.newest_opset)), _OLDEST_IR)
+
+    def _takes(self, *, ir_version: int, opset: int) -> bool:
+        """Whether a session takes a model of these versions. It is bytes, since the onnx package may be missing."""
+        # ir_version is field 1; opset_import is field 8, and its version field 2.
+        model = b"\x08" + bytes([ir_version]) + _IDENTITY_GRAPH + b"\x42\x02\x10" + bytes([opset])
+        return self._build.refusal_of(model) is None
 
     @property
-    def kernel_adapter(self) -> Path:
-        """The C++ file that registers kernels as custom operators."""
-        return Path(__file__).with_name("adapter.cc")
+    def kernel_adapter(self) -> Path | None:
+        """The C++ file that registers kernels as custom operators; it asks for the C API of 1.17."""
+        numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
+        return Path(__file__).with_name("adapter.cc") if numbers >= _OLDEST_WITH_KERNELS else None
 
     @functools.cached_property
     def _support(self) -> KernelSupport:
         from opbridge.engines.onnxruntime.support import KernelSupport
 
-        return KernelSupport(self.version, self.newest_opset)
+        return KernelSupport(self._build, self.newest_opset, self.newest_ir_version)
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
         """Whether it has a kernel for this node: by creating a session of the node alone, where that is possible.
@@ -61,6 +92,10 @@ class OnnxRuntimeEngine(Engine):
             None when the engine takes it, otherwise the reason.
         """
         return self._support.ask(node, opset_imports)
+
+    def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """What the engine of an environment asks in the child process there."""
+        return InstalledBuild().answer(question, arrays)
 
     def load(
         self,
@@ -82,31 +117,20 @@ class OnnxRuntimeEngine(Engine):
             InputError: The file is missing, truncated or no ONNX, or an option or a library is wrong.
             EngineError: The engine refuses the model or a library; the message is the engine's.
         """
+        if self.python is not None:
+            from opbridge.isolation import IsolatedSession
+
+            return IsolatedSession(self.name, path, threads, providers=providers, libraries=libraries)
         from opbridge.engines.onnxruntime.session import load_session
 
         return load_session(Path(path), threads=threads, providers=providers, libraries=libraries)
 
 
-# A ModelProto without its opset_import: ir_version (field 1) 8, and a graph (field 7) that is one Identity from x to y.
-_IDENTITY_MODEL = (
-    b"\x08\x08"
+# The graph (field 7 of ModelProto) of one Identity from x to y.
+_IDENTITY_GRAPH = (
     b'\x3a\x2b\x0a\x10\x0a\x01x\x12\x01y"\x08Identity\x12\x01g'
     b"\x5a\x09\x0a\x01x\x12\x04\x0a\x02\x08\x01\x62\x09\x0a\x01y\x12\x04\x0a\x02\x08\x01"
 )
-
-
-def _takes_opset(opset: int) -> bool:
-    """Whether a session takes a model of this opset. It is given as bytes, since the onnx package may be missing."""
-    onnxruntime = native.runtime()
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    try:
-        # opset_import is field 8, and its version field 2.
-        onnxruntime.InferenceSession(
-            _IDENTITY_MODEL + b"\x42\x02\x10" + bytes([opset]), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception:
-        # The binding has one exception class per status code, without a common base of its own.
-        return False
-    return True
+_NEWEST_THOUGHT_OF = 60
+_OLDEST_IR = 4
+_OLDEST_WITH_KERNELS = [1, 17]

@@ -6,9 +6,9 @@ import functools
 import re
 from typing import Any
 
-from opbridge.errors import EngineError, EngineNotInstalledError
+from opbridge.errors import EngineNotInstalledError
 
-__all__ = ["clean_message", "kernel_definitions", "operator_schemas", "runtime"]
+__all__ = ["clean_message", "runtime", "schemas_and_kernels"]
 
 _STATUS = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _LOADING = re.compile(r"^Load model from .*? failed: ?")
@@ -44,27 +44,19 @@ def runtime() -> Any:
     return onnxruntime
 
 
-def _binding(function: str) -> Any:
-    module = runtime()
+def schemas_and_kernels() -> tuple[list[Any], list[Any]] | None:
+    """What the installed build says of itself; None for one without these functions, as releases before 1.23 are.
+
+    Schemas have name, domain, since_version, deprecated, inputs and outputs; kernels have op_name, domain,
+    version_range, provider and type_constraints.
+    """
+    runtime()
     try:
         from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-        return getattr(state, function)()
-    except (ImportError, AttributeError) as error:
-        raise EngineError(
-            f"This build of onnxruntime ({module.__version__}) can't say what it supports: it lacks {function}.",
-            fix="install a release from PyPI: pip install 'onnxruntime>=1.23'",
-        ) from error
-
-
-def kernel_definitions() -> list[Any]:
-    """Every kernel of the installed build: op_name, domain, version_range, provider, type_constraints."""
-    return list(_binding("get_all_opkernel_def"))
-
-
-def operator_schemas() -> list[Any]:
-    """Every operator version the installed build knows: name, domain, since_version, inputs, outputs."""
-    return list(_binding("get_all_operator_schema"))
+        return list(state.get_all_operator_schema()), list(state.get_all_opkernel_def())
+    except (ImportError, AttributeError):
+        return None
 
 
 def clean_message(error: BaseException) -> str:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Question", "dtype_of_type"]
+__all__ = ["Question", "bare_model", "dtype_of_type"]
 
 # Constants up to this size go into the question with their values: scales, axes, shapes. Larger ones are weights.
 _SMALL = 64
 _LONGEST_AXES = 16
-_IR_VERSION = 10
 _TYPE_NAMES = {"float32": "float", "float64": "double", "str": "string"}
 
 
@@ -113,7 +112,7 @@ class Question:
             return attribute.name, ""
         return attribute.name, repr(attribute.value)
 
-    def model_bytes(self) -> bytes:
+    def model_bytes(self, ir_version: int) -> bytes:
         """A model of this node alone, of the same types and ranks but without the sizes, serialized."""
         import onnx_ir as ir
 
@@ -133,7 +132,7 @@ class Question:
             opset_imports=self._imports,
             name="question",
         )
-        model = ir.Model(graph, ir_version=_IR_VERSION)
+        model = ir.Model(graph, ir_version=ir_version)
         serialized: bytes = ir.serde.serialize_model(model).SerializeToString()
         return serialized
 
@@ -163,6 +162,18 @@ class Question:
             else attribute
             for attribute in attributes
         ]
+
+
+def bare_model(domain: str, op_type: str, opset_imports: Mapping[str, int], ir_version: int) -> bytes:
+    """A model of one node of this name without inputs or attributes, serialized: it asks whether the name is known."""
+    import onnx_ir as ir
+
+    output = ir.Value(name="y", type=ir.TensorType(ir.DataType.FLOAT))
+    imports = {name: opset_imports[name] for name in ("", domain) if name in opset_imports}
+    node = ir.Node(domain, op_type, [], outputs=[output])
+    graph = ir.Graph([], [output], nodes=[node], opset_imports={domain: 1, **imports}, name="question")
+    serialized: bytes = ir.serde.serialize_model(ir.Model(graph, ir_version=ir_version)).SerializeToString()
+    return serialized
 
 
 def _sizes(value: ir.Value) -> tuple[int | None, ...] | None:

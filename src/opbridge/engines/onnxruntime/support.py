@@ -1,9 +1,10 @@
-"""Link 3: whether the installed ONNX Runtime has a kernel for a node.
+"""Link 3: whether a build of ONNX Runtime has a kernel for a node.
 
-The last word is a session of that node alone, created in this process (0.2 ms). It knows what the kernel list does
-not: casts that the engine inserts around float16, operators that it expands into others, attributes that a kernel
-refuses. The list says *why* a node was refused, and answers for nodes that can't stand alone: those with subgraphs,
-and those whose types aren't known.
+The last word is a session of that node alone (0.2 ms, in this process or in that of the build's environment). It knows
+what the kernel list does not: casts that the engine inserts around float16, operators that it expands into others,
+attributes that a kernel refuses. The list says *why* a node was refused, and answers for nodes that can't stand alone:
+those with subgraphs, and those whose types aren't known. A build that is too old to list its kernels takes these as far
+as can be told before the whole model is loaded.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from opbridge.engines.base import Refusal
-from opbridge.engines.onnxruntime import native
+from opbridge.engines.base import IR_VERSION, Refusal
+from opbridge.engines.onnxruntime.builds import Build
 from opbridge.engines.onnxruntime.kernels import KernelList, TypeMatch
-from opbridge.engines.onnxruntime.question import Question
+from opbridge.engines.onnxruntime.question import Question, bare_model, dtype_of_type
 from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KernelSupport"]
 
 _LACKING = re.compile(r"Could not find an implementation for (?P<versioned>(?P<op_type>\w+)\(\d+\))")
+_UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,17 +36,27 @@ class _Reason:
 
 
 class KernelSupport:
-    """Answers for one installed build, remembered per distinct question."""
+    """Answers for one build, remembered per distinct question.
 
-    def __init__(self, version: str, newest_opset: int) -> None:
-        self._version = version
+    Args:
+        build: The build.
+        newest_opset: The newest version of the standard domain that it takes.
+        newest_ir_version: The newest version of the ONNX IR that it reads.
+    """
+
+    def __init__(self, build: Build, newest_opset: int, newest_ir_version: int) -> None:
+        self._build = build
+        self._version = build.version
         self._newest_opset = newest_opset
-        self._kernels = KernelList()
+        self._ir_version = min(IR_VERSION, newest_ir_version)
+        lists = build.lists()
+        self._kernels = None if lists is None else KernelList(*lists)
+        self._known: dict[tuple[str, str], bool] = {}
         self._answers: dict[Any, _Reason | None] = {}
 
     def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
         """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
-        if not self._kernels.knows(node.domain, node.op_type):
+        if not self._knows(node, opset_imports):
             return unknown_operator(node)
         question = Question(node, opset_imports)
         if question.key not in self._answers:
@@ -55,26 +67,38 @@ class KernelSupport:
         operator = describe_operator(node.domain, node.op_type)
         return Refusal(describe_node(node), operator, reason.text, reason.missing_dtypes)
 
+    def _knows(self, node: ir.Node, opset_imports: Mapping[str, int]) -> bool:
+        """Whether there is an operator of this name; of a build without lists, what it says of a node of that name."""
+        key = (node.domain, node.op_type)
+        if self._kernels is not None:
+            return self._kernels.knows(*key)
+        if key not in self._known:
+            # An opset that is too new would be refused before the name is looked at.
+            imports = {**opset_imports, "": min(opset_imports.get("", self._newest_opset), self._newest_opset)}
+            error = self._build.refusal_of(bare_model(*key, imports, self._ir_version)) if node.domain else None
+            self._known[key] = error is None or not _UNKNOWN.search(error)
+        return self._known[key]
+
     def _answer(self, question: Question) -> _Reason | None:
         domain, op_type, opset = question.domain, question.op_type, question.opset
         operator = describe_operator(domain, op_type)
         if not domain and opset > self._newest_opset:
             return _Reason(f"ONNX Runtime {self._version} takes opsets up to {self._newest_opset}, not {opset}")
+        if self._kernels is None:
+            error = self._build.refusal_of(question.model_bytes(self._ir_version)) if question.stands_alone else None
+            return None if error is None else self._explain_without_list(question, error)
         schema = self._kernels.schema(domain, op_type, opset)
         if schema is None:
             first = self._kernels.first_version(domain, op_type)
             was = f"is new in opset {first}" if first > opset else "has been removed from the standard"
             return _Reason(f"{operator} {was}, and the model is of opset {opset}")
         if not question.stands_alone:
-            return self._answer_from_list(question, schema)
-        error = _try_session(question.model_bytes())
-        return None if error is None else self._explain(question, schema, error)
+            return self._answer_from_list(question, schema, self._kernels)
+        error = self._build.refusal_of(question.model_bytes(self._ir_version))
+        return None if error is None else self._explain(question, schema, error, self._kernels)
 
-    def _match(self, question: Question, schema: Any, *, half_is_float: bool = False) -> TypeMatch:
-        return self._kernels.match(schema, question.input_types, question.output_types, half_is_float=half_is_float)
-
-    def _answer_from_list(self, question: Question, schema: Any) -> _Reason | None:
-        match = self._match(question, schema, half_is_float=True)
+    def _answer_from_list(self, question: Question, schema: Any, kernels: KernelList) -> _Reason | None:
+        match = kernels.match(schema, question.input_types, question.output_types, half_is_float=True)
         if match.has_kernels:
             return _type_reason(question, match) if match.missing else None
         # The engine expands an operator without a kernel that the standard defines by others.
@@ -84,38 +108,27 @@ class KernelSupport:
             f"no kernel for {describe_operator(question.domain, question.op_type)} in opset {question.opset}"
         )
 
-    def _explain(self, question: Question, schema: Any, error: Exception) -> _Reason:
-        message = native.clean_message(error)
+    def _explain(self, question: Question, schema: Any, message: str, kernels: KernelList) -> _Reason:
         lacking = _LACKING.search(message)
         if lacking is not None:
             operator = describe_operator(question.domain, question.op_type)
             if lacking["op_type"] != question.op_type:
                 return _Reason(f"no kernel for {lacking['versioned']}, into which ONNX Runtime expands {operator}")
-            match = self._match(question, schema)
+            match = kernels.match(schema, question.input_types, question.output_types)
             if match.missing:
                 return _type_reason(question, match)
             if not match.has_kernels:
-                versions = ", ".join(self._kernels.versions(question.domain, question.op_type)) or "no version"
+                versions = ", ".join(kernels.versions(question.domain, question.op_type)) or "no version"
                 return _Reason(f"no kernel for {lacking['versioned']} (there are for {versions})")
         return _Reason(f"ONNX Runtime {self._version}: {message}")
 
-
-def _try_session(model: bytes) -> Exception | None:
-    """The engine's error on a model, or None."""
-    onnxruntime = native.runtime()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    # Nothing is to be folded, and so nothing is run.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.enable_cpu_mem_arena = False
-    try:
-        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        # The traceback would keep the failed session's frames alive.
-        return error.with_traceback(None)
-    return None
+    def _explain_without_list(self, question: Question, message: str) -> _Reason:
+        """The engine's words. It does not say which element type is at fault, so each may be tried in a wider one."""
+        lacking = _LACKING.search(message)
+        if lacking is None or lacking["op_type"] != question.op_type:
+            return _Reason(f"ONNX Runtime {self._version}: {message}")
+        types = tuple(dict.fromkeys(dtype_of_type(name) for name in question.input_types if name))
+        return _Reason(f"no kernel for {lacking['versioned']} with {', '.join(types) or 'no input'}", types)
 
 
 def _has_body(question: Question) -> bool:
@@ -130,8 +143,6 @@ def _has_body(question: Question) -> bool:
 
 
 def _type_reason(question: Question, match: TypeMatch) -> _Reason:
-    from opbridge.engines.onnxruntime.question import dtype_of_type
-
     operator = describe_operator(question.domain, question.op_type)
     lacks = ", ".join(f"{variable} = {dtype_of_type(name)}" for variable, name in match.missing.items())
     has = ", ".join(dict.fromkeys(dtype_of_type(name) for types in match.available.values() for name in types))

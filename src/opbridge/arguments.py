@@ -1,0 +1,85 @@
+"""The arguments of the public verbs, as what they stand for: engines, entries, ONNX models, declarations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from opbridge.engines import get, needs_installing
+from opbridge.engines.base import Engine
+from opbridge.entry import Entry, load_entry
+from opbridge.errors import InputError
+
+if TYPE_CHECKING:
+    from opbridge.catalog import Catalog
+
+__all__ = ["Ops", "chosen_engines", "declared_catalog", "is_onnx", "refuse_torch_options", "resolved_entry"]
+
+Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
+
+
+def chosen_engines(names: Sequence[str], progress: Callable[[str], None]) -> list[Engine]:
+    """The engines of these names, each installed; another version of one is made ready, which may take a while."""
+    if isinstance(names, str):
+        names = names.split(",")
+    if not names:
+        raise InputError("No engine was named.", fix="name at least one, for example engines=('onnxruntime',).")
+    for name in names:
+        if needs_installing(name):
+            progress(f"installing {name}")
+    engines = list({engine.name: engine for engine in map(get, names)}.values())
+    for engine in engines:
+        engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
+    return engines
+
+
+def is_onnx(model: Any) -> bool:
+    """Whether this is an ONNX model, or the path of one, rather than something of PyTorch's."""
+    if isinstance(model, str | Path):
+        return str(model).endswith((".onnx", ".onnx.pb"))
+    kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(model).__mro__}
+    return not kinds.isdisjoint(("onnx.ModelProto", "onnx_ir.Model"))
+
+
+def refuse_torch_options(**options: Any) -> None:
+    """Raise InputError for options, by name, that mean nothing for an ONNX model."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{name} is for PyTorch models: an ONNX model has its names and dimensions already.",
+                fix=f"leave {name} out, or change the model first.",
+            )
+
+
+def declared_catalog(ops: Ops) -> Catalog | None:
+    """The user's declarations; None where there are none, so that PyTorch is not needed."""
+    from opbridge.catalog import Catalog
+    from opbridge.spec import declared_specs
+
+    return Catalog.load(ops) if ops or declared_specs() else None
+
+
+def resolved_entry(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    *,
+    text: str | None = None,
+) -> Entry:
+    """The model and its inputs as one value, loaded if ``model`` is the text of an entry."""
+    if isinstance(model, str | Path):
+        loaded = load_entry(str(model))
+        return dataclasses.replace(
+            loaded,
+            dynamic_shapes=dynamic_shapes if dynamic_shapes is not None else loaded.dynamic_shapes,
+            input_names=input_names or loaded.input_names,
+            output_names=output_names or loaded.output_names,
+        )
+    # A single tensor is iterable; it is wrapped by capture, not taken apart here.
+    return Entry(text or "", model, args, dict(kwargs or {}), dynamic_shapes, input_names, output_names)  # type: ignore[arg-type]

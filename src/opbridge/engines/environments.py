@@ -1,0 +1,189 @@
+"""Isolated Python environments, each with one engine in one version: made by pip, once, and kept in the user's cache.
+
+An environment is a folder that appears by a rename, so it is whole or not there. A small file beside it says which
+version a request such as ``onnxruntime==1.16`` came to; it is written under a lock, so that two processes that ask for
+the same version make it once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from opbridge.errors import BuildError, EngineError, EngineNotInstalledError, InputError
+from opbridge.kernels.cache import cache_folder, made_once
+
+__all__ = ["EngineEnvironment", "cached_environments", "engine_environment", "is_cached"]
+
+_INSTALL_SECONDS = 900
+_VERSION = re.compile(r"\d+(\.\d+)*([abc]|rc|\.?dev|\.?post)?\d*")
+# Releases from before NumPy 2 fail to import beside it, though what they state would allow it.
+_PINS: tuple[tuple[str, ...], ...] = (("numpy<2",), ())
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineEnvironment:
+    """A Python environment that has an engine in some version.
+
+    Attributes:
+        package: The engine's distribution.
+        version: Its version, as the imported package says.
+        folder: Where it is.
+    """
+
+    package: str
+    version: str
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return _python_of(self.folder)
+
+
+def engine_environment(package: str, version: str) -> EngineEnvironment:
+    """The environment with a package in a version, made by pip if it is not in the cache.
+
+    Args:
+        package: The distribution; its module has the same name.
+        version: A full version, or its first numbers: "1.16" is the newest 1.16.x that pip offers.
+
+    Raises:
+        InputError: It is no version, or one that pip does not offer; the message lists those that it does.
+        EngineError: pip can't be reached or fails, or the installed package can't be imported here.
+    """
+    if not _VERSION.fullmatch(version):
+        raise InputError(f"{version!r} is no version of {package}.", fix=f"write for example {package}==1.16.3.")
+    record = _record(package, version)
+    try:
+        if record.is_file() and not _read(record).python.exists():
+            record.unlink(missing_ok=True)
+        made_once(record, lambda unfinished: _make(package, version, unfinished))
+    except (OSError, BuildError) as error:
+        raise EngineError(
+            f"The environment of {package} {version} can't be made in {record.parent}: {error}.",
+            fix="set the environment variable OPBRIDGE_CACHE to a folder that can be written and has room.",
+        ) from error
+    return _read(record)
+
+
+def is_cached(package: str, version: str) -> bool:
+    """Whether :func:`engine_environment` would only look it up."""
+    return _record(package, version).is_file()
+
+
+def cached_environments() -> tuple[EngineEnvironment, ...]:
+    """Every environment in the cache, sorted by package and version."""
+    found = {_read(record).folder: _read(record) for record in sorted(_folder().glob("*.json"))}
+    numbers = {folder: [int(n) for n in re.findall(r"\d+", item.version)] for folder, item in found.items()}
+    present = [item for item in found.values() if item.python.exists()]
+    return tuple(sorted(present, key=lambda item: (item.package, numbers[item.folder])))
+
+
+def _folder() -> Path:
+    # Another Python needs other wheels.
+    return cache_folder() / "engines" / str(sys.implementation.cache_tag)
+
+
+def _record(package: str, version: str) -> Path:
+    return _folder() / f"{package}=={version}.json"
+
+
+def _read(record: Path) -> EngineEnvironment:
+    said = json.loads(record.read_text())
+    return EngineEnvironment(said["package"], said["version"], record.parent / said["folder"])
+
+
+def _python_of(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _make(package: str, version: str, record: Path) -> None:
+    """Install into a folder of this process alone, ask for the version, and put it in its place."""
+    place = _folder()
+    with tempfile.TemporaryDirectory(dir=place, prefix=".making-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary) / "environment"
+        installed = _install(folder, package, version)
+        target = place / f"{package}-{installed}"
+        if target.exists() and not _python_of(target).exists():
+            shutil.rmtree(target, ignore_errors=True)
+        try:
+            os.rename(folder, target)
+        except OSError:
+            # Another request came to the same version.
+            if not _python_of(target).exists():
+                raise
+        record.write_text(json.dumps({"package": package, "version": installed, "folder": target.name}))
+
+
+def _install(folder: Path, package: str, version: str) -> str:
+    """Make an environment with the package in it; the version that it then says it is."""
+    problem = ""
+    for pins in _PINS:
+        shutil.rmtree(folder, ignore_errors=True)
+        own_pip = importlib.util.find_spec("pip") is not None
+        venv.EnvBuilder(with_pip=not own_pip, symlinks=os.name != "nt").create(folder)
+        pip = [sys.executable, "-m", "pip", "--python", str(_python_of(folder))]
+        problem = _run_pip(pip if own_pip else [str(_python_of(folder)), "-m", "pip"], package, version, pins)
+        if not problem:
+            installed, problem = _imported_version(folder, package)
+            if installed:
+                return installed
+    raise EngineNotInstalledError(
+        f"{package} {version} can't be used with Python {sys.version.split()[0]} on this machine: {problem}",
+        fix="choose another version.",
+    )
+
+
+def _run_pip(pip: Sequence[str], package: str, version: str, pins: Sequence[str]) -> str:
+    """Install; what went wrong, or nothing. A version that is not offered, or no network, is raised at once."""
+    wanted = f"{package}=={version}" + (".*" if re.fullmatch(r"\d+(\.\d+)?", version) else "")
+    command = [*pip, "--disable-pip-version-check", "--no-input", "install", "--only-binary=:all:", wanted]
+    try:
+        child = subprocess.run(
+            [*command, "ml_dtypes", *pins], capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(
+            f"pip did not install {wanted} within {_INSTALL_SECONDS} seconds.", fix="check the network, and try again."
+        ) from error
+    if child.returncode == 0:
+        return ""
+    offered = re.search(rf"requirement {re.escape(package)}==\S+ \(from versions: ([^)]*)\)", child.stderr)
+    if offered is None:
+        lines = [line for line in child.stderr.splitlines() if line.startswith("ERROR")] or ["ERROR: no reason given"]
+        return lines[0].removeprefix("ERROR: ")
+    versions = [name for name in offered.group(1).split(", ") if "dev" not in name]
+    if versions in ([], ["none"]):
+        raise EngineError(
+            f"pip finds no version of {package} at all, so {version} can't be installed.",
+            fix="check the network and pip's index (pip config list), and try again.",
+            details=child.stderr,
+        )
+    raise InputError(
+        f"pip offers no {package} {version} for Python {sys.version.split()[0]} on this machine. "
+        f"It offers: {', '.join(versions)}.",
+        fix=f"choose one of these, for example {package}=={versions[0]}, the oldest.",
+        details=child.stderr,
+    )
+
+
+def _imported_version(folder: Path, package: str) -> tuple[str, str]:
+    """The version that the package says it is, or why it can't be imported."""
+    program = f"import {package}, ml_dtypes; print({package}.__version__)"
+    command = [str(_python_of(folder)), "-I", "-c", program]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
+    if child.returncode == 0:
+        return child.stdout.split()[-1], ""
+    said = [line.strip() for line in child.stderr.splitlines() if line.strip()]
+    return "", said[-1] if said else f"importing it ends the process with code {child.returncode}"

@@ -1,0 +1,228 @@
+"""The child process of an engine, seen from its parent: requests and answers, and how it died.
+
+The engine may be of another Python environment than this process; see :mod:`opbridge.engines.environments`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+import opbridge.errors
+from opbridge.engines.frames import read_frame, write_frame
+from opbridge.errors import EngineError, OpbridgeError
+
+__all__ = ["EngineProcess", "child_environment", "describe_death"]
+
+_LOG_LINES = 30
+
+# In another environment only this package is to be found, and nothing that is installed beside it.
+_START_ELSEWHERE = """
+import importlib.util, runpy, sys
+place = sys.argv.pop(1)
+spec = importlib.util.spec_from_file_location("opbridge", place + "/__init__.py", submodule_search_locations=[place])
+sys.modules["opbridge"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["opbridge"])
+runpy.run_module("opbridge.engines.child", run_name="__main__")
+"""
+
+
+class EngineProcess:
+    """A child process that imports NumPy and one engine. Call :meth:`close` in the end.
+
+    After a crash or a timeout it is closed. One request is answered at a time.
+
+    Args:
+        name: What the engine is called in errors.
+        python: The interpreter of the environment that has the engine; None for this one's.
+        timeout: The seconds that an answer may take; None waits for ever.
+    """
+
+    def __init__(self, name: str, python: Path | None = None, timeout: float | None = 600.0) -> None:
+        self.name = name
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
+        process = subprocess.Popen(
+            _command(python),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            env=child_environment(),
+        )
+        self._process: subprocess.Popen[bytes] | None = process
+        self._end = weakref.finalize(self, _close, process, self._log)
+
+    def ask(
+        self, doing: str, message: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Send a request and wait for its answer; the child's error is raised here, its death too.
+
+        Args:
+            doing: What it is at meanwhile, for errors: "loading the model".
+            message: JSON data.
+            arrays: Arrays by name.
+
+        Raises:
+            OpbridgeError: Whatever the child raised.
+            EngineError: The engine failed, crashed or hung; or it did in an earlier call, or this was closed.
+        """
+        with self._lock:
+            return self._ask(doing, message, arrays)
+
+    def _ask(
+        self, doing: str, message: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        process = self._process
+        if process is None:
+            raise EngineError(
+                f"The session of {self.name} is closed: it was ended, or the engine crashed in an earlier call.",
+                fix="load the model again.",
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timed_out = threading.Event()
+        alarm = None if self._timeout is None else threading.Timer(self._timeout, _end, (process, timed_out))
+        if alarm is not None:
+            alarm.daemon = True
+            alarm.start()
+        try:
+            write_frame(process.stdin, message, arrays)
+            answer, results = read_frame(process.stdout)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise self._death(doing, process, timed_out.is_set()) from None
+        except OpbridgeError:
+            raise
+        except BaseException:
+            # Half an answer may be left in the pipe, which the next call would take for its own.
+            process.kill()
+            self.close()
+            raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        if "raised" in answer:
+            raise self._raised(doing, answer["raised"])
+        return answer, results
+
+    def close(self) -> None:
+        """End the child process. Closing twice is allowed."""
+        self._process = None
+        self._end()
+
+    def _raised(self, doing: str, raised: Mapping[str, Any]) -> OpbridgeError:
+        """The error of the child as one of this process."""
+        details = raised["details"]
+        if raised["fix"] is not None:
+            kind = getattr(opbridge.errors, raised["error"])
+            error: OpbridgeError = kind(raised["message"], fix=raised["fix"], details=details)
+            return error
+        if raised["error"] == "MemoryError":
+            return EngineError(
+                f"{self.name} ran out of memory while {doing}.",
+                fix="use smaller inputs, or raise the memory limit.",
+                details=details,
+            )
+        return EngineError(
+            f"{self.name} failed while {doing}: {raised['error']}: {raised['message']}",
+            fix=f"install another version of {self.name}, or report this with the log.",
+            details=details,
+        )
+
+    def _death(self, doing: str, process: subprocess.Popen[bytes], timed_out: bool) -> EngineError:
+        """Why the child has gone: killed by the timeout or by a signal, or ended by itself."""
+        try:
+            code = process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        tail = self._log_tail()
+        self.close()
+        if timed_out:
+            return EngineError(
+                f"{self.name} did not finish {doing} within {self._timeout:g} seconds, and was ended.",
+                fix="give it more time, smaller inputs, or more threads.",
+                details=tail,
+            )
+        cause, fix = describe_death(code)
+        last_words = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
+        said = f" The last line it printed: {last_words[:300]}" if last_words else ""
+        return EngineError(f"{self.name} {cause} while {doing}.{said}", fix=fix, details=tail)
+
+    def _log_tail(self) -> str:
+        """The last lines that the child and its engine printed."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - 16384))
+        lines = self._log.read().decode(errors="replace").splitlines()
+        return "\n".join(lines[-_LOG_LINES:])
+
+
+def _command(python: Path | None) -> list[str]:
+    if python is None:
+        return [sys.executable, "-P", "-m", "opbridge.engines.child"]
+    return [str(python), "-I", "-c", _START_ELSEWHERE, str(Path(opbridge.errors.__file__).parent)]
+
+
+def _end(process: subprocess.Popen[bytes], timed_out: threading.Event) -> None:
+    timed_out.set()
+    process.kill()
+
+
+def _close(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    # A child that waits for a request ends by itself when its pipe closes; one that computes does not.
+    _close_pipes(process)
+    try:
+        process.wait(timeout=1)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    log.close()
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def child_environment() -> dict[str, str]:
+    """The environment in which a child process finds this very opbridge."""
+    environment = dict(os.environ)
+    folder = str(Path(opbridge.errors.__file__).parent.parent)
+    # site-packages must not come before the standard library, and the child finds it anyway.
+    if Path(folder).name not in ("site-packages", "dist-packages"):
+        given = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{folder}{os.pathsep}{given}" if given else folder
+    environment["PYTHONUNBUFFERED"] = "1"
+    return environment
+
+
+def describe_death(code: int) -> tuple[str, str]:
+    """How a child process ended, and what is done about an engine that ends so."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        if name == "SIGKILL":
+            return "was killed (SIGKILL)", "most likely memory ran out: use smaller inputs or a larger machine."
+        return (
+            f"crashed ({name})",
+            "a crash is a bug of the engine: install another version of it, and report the model to its makers.",
+        )
+    if code > 255:
+        return f"crashed (status {code:#010x})", "a crash is a bug of the engine: install another version of it."
+    return f"ended its process with exit code {code}", "see the log; install another version of the engine."

@@ -1,0 +1,171 @@
+"""Bodies for the custom nodes of an existing model, from what ``body_for`` and ``operator`` declare.
+
+The body of a node is the declared Python function, exported for the node's element types, rank and attributes. Needs
+PyTorch, as the declarations do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from opbridge.errors import InputError, OpbridgeError, TranslationError
+from opbridge.infer import fill_types
+from opbridge.passes.opsets import convert_opset
+
+if TYPE_CHECKING:
+    from opbridge.catalog import Catalog
+    from opbridge.spec import OpSpec
+
+__all__ = ["attach_bodies"]
+
+
+def attach_bodies(model: ir.Model, catalog: Catalog) -> dict[str, OpSpec]:
+    """Give each custom node that has none the function body that is declared for its operator, in place.
+
+    Args:
+        model: Changed in place: functions are added, and the types that follow from them.
+        catalog: The declarations.
+
+    Returns:
+        The declarations that were used, by ``"domain::Op"``.
+
+    Raises:
+        TranslationError: A body can't be exported for a node.
+        InputError: The types of a node's inputs are not known.
+    """
+    specs = {spec.target: spec for spec in catalog.specs if spec.rung == "function"}
+    used: dict[str, OpSpec] = {}
+    bodies: dict[Any, ir.Function] = {}
+    own = frozenset(model.functions)
+    for node in list(model.graph.all_nodes()):
+        target = f"{node.domain}::{node.op_type}"
+        spec = specs.get(target)
+        if spec is None or node.op_identifier() in own:
+            continue
+        if any(value is not None and (value.dtype is None or value.shape is None) for value in node.inputs):
+            fill_types(model)
+        key = (target, _kinds(node), repr(sorted((k, repr(v.value)) for k, v in node.attributes.items())))
+        if key not in bodies:
+            number = sum(name == target for name, *_ in bodies)
+            bodies[key] = _body(node, spec, catalog, model, f"variant_{number + 1}" if number else "")
+            model.functions[bodies[key].identifier()] = bodies[key]
+        node.overload = bodies[key].overload
+        used[target] = spec
+    if used:
+        for domain in {target.partition("::")[0] for target in used}:
+            model.opset_imports.setdefault(domain, 1)
+        model.ir_version = max(model.ir_version, 10 if any(f.overload for f in bodies.values()) else 8)
+        fill_types(model)
+    return used
+
+
+def _kinds(node: ir.Node) -> tuple[Any, ...]:
+    return tuple(
+        None if value is None else (value.dtype, None if value.shape is None else len(value.shape))
+        for value in node.inputs
+    )
+
+
+def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overload: str) -> ir.Function:
+    import torch
+
+    from opbridge.capture import capture
+    from opbridge.operator import without_kernels
+    from opbridge.plan import plan
+    from opbridge.translate import translate
+
+    function = getattr(spec.function, "body", spec.function)
+    attributes = {name: _python(attribute) for name, attribute in node.attributes.items()}
+    examples = [_example(node, value) for value in node.inputs]
+    shapes = [None if t is None else dict.fromkeys(range(t.dim()), torch.export.Dim.AUTO) for t in examples]
+    opset = model.opset_imports.get("", 18)
+    try:
+        with without_kernels():
+            captured = capture(_module(function, attributes), tuple(examples), {}, dynamic_shapes=(tuple(shapes),))
+            made = translate(plan(captured.program, catalog, newest_opset=max(opset, 18))).model
+    except OpbridgeError as error:
+        raise TranslationError(
+            f"The body of {node.domain}::{node.op_type} at {spec.source} can't be exported for the node "
+            f"{node.name!r}: {error.message}",
+            fix="write it for the node's inputs in order, then its attributes by name; in torch operators only.",
+            details=error.details,
+        ) from error
+    converted = convert_opset(made, opset)
+    if converted.unexpressed:
+        lost = converted.unexpressed[0]
+        raise TranslationError(
+            f"The body of {node.domain}::{node.op_type} at {spec.source} can't be written in opset {opset}: "
+            f"{lost.operator}: {lost.reason}",
+            fix="ask for a newer opset.",
+        )
+    return _as_function(converted.model, node, overload)
+
+
+def _module(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Any:
+    """A module that calls a declared body with the attributes of one node."""
+    import torch
+
+    class Body(torch.nn.Module):
+        def forward(self, *values: Any) -> Any:
+            return function(*values, **attributes)
+
+    return Body()
+
+
+def _python(attribute: ir.Attr) -> Any:
+    value = attribute.value
+    if attribute.type is ir.AttributeType.TENSOR:
+        import torch
+
+        return torch.from_numpy(value.numpy().copy())
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _example(node: ir.Node, value: ir.Value | None) -> Any:
+    import torch
+
+    if value is None:
+        return None
+    if value.dtype is None or value.shape is None:
+        raise InputError(
+            f"The node {node.name!r} ({node.domain}::{node.op_type}) can't be given a body: the type of its input "
+            f"{value.name!r} is not known.",
+            fix="write the types into the model (onnx.shape_inference.infer_shapes, or value_info).",
+        )
+    sizes = [size if isinstance(size, int) else 3 + axis for axis, size in enumerate(value.shape)]
+    return torch.zeros(sizes, dtype=_torch_dtype(value.dtype))
+
+
+def _torch_dtype(dtype: ir.DataType) -> Any:
+    import torch
+
+    return getattr(torch, "bool" if dtype is ir.DataType.BOOL else str(dtype.numpy()))
+
+
+def _as_function(made: ir.Model, node: ir.Node, overload: str) -> ir.Function:
+    graph = made.graph
+    first = next(iter(graph), None)
+    for value in sorted(graph.initializers.values(), key=lambda value: str(value.name)):
+        constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)], name=f"c_{value.name}")
+        constant.outputs[0].name, constant.outputs[0].type = f"{value.name}_constant", value.type
+        constant.outputs[0].shape = value.shape
+        if first is not None:
+            graph.insert_before(first, constant)
+        value.replace_all_uses_with(constant.outputs[0], replace_graph_outputs=True)
+    graph.initializers.clear()
+    _align_inputs(graph, node)
+    return ir.Function(node.domain, node.op_type, overload, graph=graph, attributes=[])
+
+
+def _align_inputs(graph: ir.Graph, node: ir.Node) -> None:
+    """One formal input per input of the node; one that is absent has a name that nothing uses."""
+    present = iter(list(graph.inputs))
+    aligned: Sequence[ir.Value] = [
+        ir.Value(name=f"absent_{position}") if value is None else next(present)
+        for position, value in enumerate(node.inputs)
+    ]
+    graph.inputs.clear()
+    graph.inputs.extend(aligned)

@@ -1,0 +1,233 @@
+"""The verbs for an existing ONNX model: it enters the flow at ``adapt``, and is verified against itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opbridge import findings
+from opbridge.bundle import Bundle, write_bundle
+from opbridge.climb_onnx import ClimbedModel, climb_onnx
+from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
+from opbridge.engines.base import Engine
+from opbridge.errors import InputError
+from opbridge.findings.base import Finding
+from opbridge.isolation import IsolatedSession
+from opbridge.manifest import distinct_models, make_model_manifest
+from opbridge.model_hash import model_hash
+from opbridge.onnx_file import save_model
+from opbridge.onnx_input import model_of_proto, read_model
+from opbridge.verification import Verification
+from opbridge.verify_onnx import Options, verify_model
+from opbridge.versions import Versions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from opbridge.catalog import Catalog
+
+__all__ = ["REFERENCE", "OnnxEntry", "diagnose_onnx", "export_onnx", "load_onnx", "verify_onnx_bundle"]
+
+REFERENCE = "reference.onnx"
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxEntry:
+    """An ONNX model with what is known of its inputs.
+
+    Attributes:
+        text: Its file as the user wrote it; empty for a model in memory.
+        model: The model.
+        file: Its file, if it is in one.
+        examples: Arrays by input name that it takes, if the user gave some.
+    """
+
+    text: str
+    model: ir.Model
+    file: Path | None = None
+    examples: Mapping[str, np.ndarray] | None = None
+
+
+def load_onnx(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> OnnxEntry:
+    """Read a model, or take one that is in memory.
+
+    Args:
+        model: A path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
+        args: Example inputs in order, as arrays.
+        kwargs: Example inputs by name.
+
+    Raises:
+        InputError: The file is no model, or damaged; or the examples do not fit.
+    """
+    import onnx
+
+    if isinstance(model, str | Path):
+        entry = OnnxEntry(str(model), read_model(model), Path(model).resolve())
+    elif isinstance(model, onnx.ModelProto):
+        entry = OnnxEntry("", model_of_proto(model))
+    else:
+        entry = OnnxEntry("", model)
+    graph = entry.model.graph
+    names = [str(value.name) for value in graph.inputs if value.name not in graph.initializers]
+    given = {**dict(zip(names, args, strict=False)), **dict(kwargs or {})}
+    unknown = next((name for name in given if name not in names), None)
+    if len(args) > len(names) or unknown is not None or 0 < len(given) < len(names):
+        said = f"the model has no input {unknown!r}" if unknown is not None else f"it has {len(names)} inputs"
+        raise InputError(
+            f"The example inputs don't fit the model: {said}, and {len(args) + len(kwargs or {})} arrays were passed.",
+            fix=f"pass one for each of {', '.join(names)}, or none.",
+        )
+    examples = {name: np.asarray(value) for name, value in given.items()}
+    return dataclasses.replace(entry, examples=examples or None)
+
+
+def diagnose_onnx(
+    entry: OnnxEntry, engines: Sequence[Engine], catalog: Catalog | None, asked: Versions, report: Callable[[str], None]
+) -> Diagnosis:
+    """What the engines refuse of a model, and what mends it."""
+    started = time.perf_counter()
+    versions = {engine.name: engine.version for engine in engines}
+    climbed = climb_onnx(entry.model, catalog, engines, asked=asked, dry=True, report=report)
+    lost = {found.target for found in climbed.breaks if not found.mended}
+    return Diagnosis(
+        operators=tuple(OperatorLinks(step, True, True, step.target not in lost) for step in climbed.steps),
+        findings=tuple(_findings(climbed, versions)),
+        engines=versions,
+        opset=climbed.opset,
+        opset_reason=climbed.opset_reason,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _findings(climbed: ClimbedModel, versions: Mapping[str, str]) -> Iterator[Finding]:
+    steps = {step.target: step for step in climbed.steps}
+    for found in climbed.breaks:
+        step = steps.get(found.target)
+        rung = step.rung if found.mended and step is not None else None
+        common = {"engine": describe_engine(found.engine, versions), "reason": found.reason, "sources": found.sources}
+        if found.opset is not None:
+            make = findings.by_code("inexpressible-node").finding
+            yield make(found.target, node=found.node, opset=found.opset, rung=rung, **common)
+        else:
+            make = findings.by_code("refused-node").finding
+            yield make(found.target, rung=rung, how=step.detail if step is not None and rung else "", **common)
+    yield from _unbuilt_kernels(climbed)
+
+
+def _unbuilt_kernels(climbed: ClimbedModel) -> Iterator[Finding]:
+    missing = climbed.no_compiler
+    if missing is not None:
+        make = findings.by_code("no-compiler").finding
+        for target in (*missing.served, *missing.lost):
+            yield make(target, reason=missing.reason, fix=missing.fix, has_body=target in missing.served)
+
+
+def export_onnx(
+    entry: OnnxEntry,
+    engines: Sequence[Engine],
+    catalog: Catalog | None,
+    asked: Versions,
+    *,
+    path: str | Path,
+    verify: bool,
+    overwrite: bool,
+    with_reference: bool,
+    external_data: bool | None,
+    seed: int | None,
+    report: Callable[[str], None],
+) -> Bundle:
+    """Bring a model to the engines, write a bundle and prove it. The parameters are :func:`opbridge.export`'s."""
+    original = model_hash(entry.model)
+    climbed = climb_onnx(entry.model, catalog, engines, asked=asked, report=report)
+    manifest = make_model_manifest(entry.text, climbed, engines, original)
+
+    def write(folder: Path) -> None:
+        report("writing")
+        for file, (_, model) in distinct_models(climbed).items():
+            save_model(model, folder, name=file, external_data=external_data)
+        for built in climbed.built.values():
+            built.write(folder)
+        if with_reference:
+            save_model(climbed.original, folder, name=REFERENCE, external_data=external_data)
+
+    def prove(folder: Path) -> Mapping[str, Any] | None:
+        if not verify:
+            return None
+        report("verifying")
+        options = Options(seed=seed, examples=entry.examples)
+        return verify_bundle_models(climbed.original, Bundle(folder, manifest), engines, options).to_dict()
+
+    versions = {engine.name: engine.version for engine in engines}
+    sources = {
+        "entry_path": str(entry.file) if entry.file is not None else None,
+        "nodes": {},
+        "operators": {step.target: list(step.sources) for step in climbed.steps},
+        "findings": [finding.to_dict() for finding in _findings(climbed, versions)],
+    }
+    return write_bundle(path, manifest, write, sources=sources, verification=prove, overwrite=overwrite)
+
+
+def verify_onnx_bundle(
+    bundle: Bundle, reference: Any, catalog: Catalog | None, engines: Sequence[Engine], options: Options
+) -> Verification:
+    """Verify a bundle that was made of an ONNX model once more.
+
+    Raises:
+        InputError: The original is not found, or it is another model.
+    """
+    original = _original(bundle, reference, catalog)
+    return verify_bundle_models(original, bundle, engines, options)
+
+
+def _original(bundle: Bundle, reference: Any, catalog: Catalog | None) -> ir.Model:
+    if reference is None and REFERENCE in bundle.manifest["files"]:
+        return read_model(bundle.path / REFERENCE)
+    entry = load_onnx(_find(bundle) if reference is None else reference)
+    recorded = bundle.manifest["original"]["sha256"]
+    if model_hash(entry.model) != recorded:
+        raise InputError(
+            f"{entry.text or 'The reference'} is not the model that {bundle.path} was made from: its content differs.",
+            fix="name the original with --reference model.onnx, or export again (--with-reference keeps a copy).",
+        )
+    model = entry.model.clone()
+    if catalog is not None:
+        from opbridge.foreign_bodies import attach_bodies
+
+        attach_bodies(model, catalog)
+    return model
+
+
+def _find(bundle: Bundle) -> Path:
+    """The original's file, at the place recorded in the manifest or where it was when the bundle was made."""
+    for place in (bundle.entry, bundle.sources.get("entry_path")):
+        if isinstance(place, str) and Path(place).is_file():
+            return Path(place)
+    raise InputError(
+        f"The ONNX model that {bundle.path} was made from ({bundle.entry or 'one in memory'}) is not here.",
+        fix="name it with --reference model.onnx; --with-reference of export keeps a copy in the bundle.",
+    )
+
+
+def verify_bundle_models(
+    original: ir.Model, bundle: Bundle, engines: Sequence[Engine], options: Options
+) -> Verification:
+    """The verifications of all engines, each with its kernels and, where it has bodies for them, without."""
+    from opbridge.proof.joined import joined
+
+    results = []
+    for engine in engines:
+        for label, libraries in bundle.runs(engine.name):
+            file = bundle.model_file(engine.name)
+
+            def load(
+                name: str = engine.name, file: Path = file, libraries: Sequence[Path] = libraries
+            ) -> IsolatedSession:
+                return IsolatedSession(name, file, libraries=libraries)
+
+            results.append(verify_model(original, engine, load, label=label, options=options))
+    return joined(results)

@@ -1,0 +1,165 @@
+"""Fresh inputs for an ONNX model of which only the file is known: sizes for its dimensions, values for its types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from opbridge.engines.dtypes import numpy_dtype
+from opbridge.errors import InputError
+
+__all__ = ["BOLDEST", "OnnxInputs"]
+
+BOLDEST, _SHYEST = 0, 3
+_SIDES = (3, 8, 16, 32, 64, 128, 224, 256)
+_TABLES = frozenset(("Gather", "GatherElements", "GatherND"))
+_PASSES = frozenset(("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Transpose", "Slice"))
+
+
+class OnnxInputs:
+    """The inputs of a model.
+
+    Args:
+        model: The model.
+        examples: An array per input that it takes, if they are known; their sizes are then the first to be tried.
+
+    Attributes:
+        names: The inputs in order.
+        base: The sizes of the dynamic dimensions in the examples; empty without examples.
+
+    Raises:
+        InputError: The rank or the type of an input is not stated.
+    """
+
+    def __init__(self, model: ir.Model, examples: Mapping[str, np.ndarray] | None = None) -> None:
+        self._values = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+        self.names = [str(value.name) for value in self._values]
+        self._shapes = {str(value.name): _shape(value) for value in self._values}
+        self._dtypes = {str(value.name): _dtype(value) for value in self._values}
+        self._bounds = {str(value.name): _table_size(value) for value in self._values}
+        self._examples = dict(examples or {})
+        self.base = self.sizes_of(self._examples)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The dynamic dimensions."""
+        return tuple(dict.fromkeys(size for shape in self._shapes.values() for size in shape if isinstance(size, str)))
+
+    def sizes_of(self, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """The sizes of the dynamic dimensions in these arrays."""
+        found: dict[str, int] = {}
+        for name, array in arrays.items():
+            shape = self._shapes.get(name, ())
+            for size, actual in zip(shape, np.shape(array), strict=False):
+                if isinstance(size, str):
+                    found.setdefault(size, int(actual))
+        return found
+
+    def first_sizes(self) -> Iterator[dict[str, int]]:
+        """Assignments to begin with, small ones first; only the examples' where there are some."""
+        if self._examples or not self.symbols:
+            yield dict(self.base)
+            return
+        leading = {shape[0] for shape in self._shapes.values() if shape and isinstance(shape[0], str)}
+        for side in _SIDES:
+            # Two dimensions that are taken for each other show only if their sizes differ.
+            yield {
+                name: 2 + position if name in leading else side + (position if side < 8 else 0)
+                for position, name in enumerate(self.symbols)
+            }
+        for side in _SIDES[1:]:
+            yield dict.fromkeys(self.symbols, side)
+
+    def other_sizes(self, base: Mapping[str, int], direction: int) -> Iterator[dict[str, int]]:
+        """Assignments with every dynamic dimension at another size than in ``base``: larger ones, or smaller ones."""
+        if not base:
+            return
+        for step in (1, 2, 4, 8, 16, 32, 64):
+            together = {name: size + direction * step for name, size in base.items()}
+            apart = {name: size + direction * step * (1 + i % 3) for i, (name, size) in enumerate(base.items())}
+            for sizes in (apart, together):
+                if min(sizes.values()) > 0:
+                    yield sizes
+        scaled = {name: size * 2 if direction > 0 else max(1, size // 2) for name, size in base.items()}
+        if scaled != base:
+            yield scaled
+        if direction < 0:
+            yield from (scaled for scaled in ({**base, name: 1} for name in base) if scaled != base)
+
+    def feeds(self, sizes: Mapping[str, int], seed: int, boldness: int = BOLDEST) -> dict[str, np.ndarray]:
+        """Fresh arrays at these sizes; with less boldness the integers get smaller.
+
+        Raises:
+            InputError: An input is of a type for which nothing can be drawn.
+        """
+        random = np.random.default_rng(seed)
+        return {name: self._array(name, sizes, random, boldness) for name in self.names}
+
+    def boldnesses(self) -> range:
+        """How bold values may be, the boldest first."""
+        integers = any(np.dtype(numpy_dtype(dtype)).kind in "iu" for dtype in self._dtypes.values())
+        return range(BOLDEST, _SHYEST + 1) if integers else range(BOLDEST, BOLDEST + 2)
+
+    def _array(self, name: str, sizes: Mapping[str, int], random: np.random.Generator, boldness: int) -> np.ndarray:
+        shape = [sizes[size] if isinstance(size, str) else size for size in self._shapes[name]]
+        dtype = self._dtypes[name]
+        if dtype == "str":
+            return np.array([f"s{number}" for number in range(int(np.prod(shape)))], object).reshape(shape)
+        kind = numpy_dtype(dtype)
+        if dtype == "bool":
+            return random.random(shape) < 0.5
+        if kind.kind in "iu":
+            bound = self._bounds[name]
+            upper = (bound or 10, bound or 2, 2, 1)[boldness]
+            example = self._examples.get(name)
+            if example is not None and example.size and bound is None:
+                return random.permutation(np.resize(example.reshape(-1), int(np.prod(shape)))).reshape(shape)
+            low = 1 if len(shape) < 2 and bound is None else 0
+            return random.integers(low, low + upper, shape).astype(kind)
+        if kind.kind == "c":
+            return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(kind)
+        values = random.standard_normal(shape) if boldness == BOLDEST else random.random(shape)
+        return np.asarray(values).astype(kind)
+
+
+def _shape(value: ir.Value) -> Sequence[int | str]:
+    if value.shape is None:
+        raise InputError(
+            f"The model does not say what rank its input {value.name!r} has, so no fresh inputs can be made.",
+            fix="give inputs of your own: opbridge verify DIR --inputs FILE.npz",
+        )
+    return tuple(
+        size if isinstance(size, int) else size.value or f"{value.name}.{axis}" for axis, size in enumerate(value.shape)
+    )
+
+
+def _dtype(value: ir.Value) -> str:
+    if value.dtype is None or not isinstance(value.type, ir.TensorType):
+        raise InputError(
+            f"The model's input {value.name!r} is no plain tensor, so no fresh inputs can be made.",
+            fix="give inputs of your own: opbridge verify DIR --inputs FILE.npz",
+        )
+    return "str" if value.dtype is ir.DataType.STRING else str(value.dtype.numpy().name)
+
+
+def _table_size(value: ir.Value) -> int | None:
+    """The rows of the smallest table that an input is an index into; None if it is no index."""
+    found: list[int] = []
+    waiting, seen = [value], set()
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for node, position in current.uses():
+            table = node.inputs[0] if node.inputs else None
+            if node.op_type in _TABLES and position == 1 and table is not None and table.shape is not None:
+                axis = node.attributes.get_int("axis", 0)
+                rows = table.shape[axis] if len(table.shape) else None
+                if isinstance(rows, int):
+                    found.append(rows)
+            elif node.op_type in _PASSES and position == 0:
+                waiting.extend(node.outputs)
+    return min(found, default=None)

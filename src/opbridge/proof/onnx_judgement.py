@@ -1,0 +1,168 @@
+"""Outputs of an engine against those of an original ONNX model, by the budget rule of :mod:`opbridge.proof.compare`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from opbridge.errors import OpbridgeError
+from opbridge.proof.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
+from opbridge.proof.distribution import compare_runs
+from opbridge.proof.onnx_reference import Feeds, OriginalRun
+from opbridge.verification import Comparison
+
+__all__ = ["ModelJudgement"]
+
+_JIGGLES = 5
+_DRAWS = 8
+_MOST_LUCK = 1e4
+
+
+@dataclasses.dataclass
+class ModelJudgement:
+    """Judges the outputs of one case.
+
+    Attributes:
+        case: The case's name.
+        feeds: Its inputs.
+        run: What the original makes of them.
+        again: Runs the original on other inputs.
+        random: The outputs that depend on random draws.
+        longest_sum: Terms of the longest sum in the model.
+        tolerance: (rtol, atol) instead of the error budget.
+        seed: Of jiggled inputs.
+    """
+
+    case: str
+    feeds: Feeds
+    run: OriginalRun
+    again: Callable[[Feeds], OriginalRun]
+    random: frozenset[str]
+    longest_sum: int
+    tolerance: tuple[float, float] | None
+    seed: int
+    _jiggled: list[OriginalRun] | None = None
+
+    def compare(self, results: Mapping[str, np.ndarray], engine: Callable[[Feeds], Feeds]) -> list[Comparison]:
+        """One comparison per output of the original, and one per output that it has not."""
+        found = [self._compare(name, own, results, engine) for name, own in self.run.own.items()]
+        text = "the model has an output of this name, the original has not"
+        unexpected = [name for name in results if name not in self.run.own]
+        return found + [Comparison(name, self.case, "missing", detail=text) for name in unexpected]
+
+    def _compare(
+        self, name: str, own: np.ndarray, results: Mapping[str, np.ndarray], engine: Callable[[Feeds], Feeds]
+    ) -> Comparison:
+        if name not in results:
+            return Comparison(name, self.case, "missing", detail="the model has no such output")
+        result = np.asarray(results[name])
+        if result.dtype != own.dtype:
+            detail = f"the engine gives {result.dtype.name}, the original {own.dtype.name}"
+            return Comparison(name, self.case, "dtype", detail=detail)
+        if name in self.random:
+            return self._compare_random(name, engine)
+        if result.shape == own.shape and result.tobytes() == own.tobytes():
+            return Comparison(
+                name, self.case, "equal", budget=floor_units(own.dtype) if is_floating(own.dtype) else 0.0
+            )
+        if not is_floating(own.dtype):
+            return self._compare_exactly(name, result, own)
+        if result.shape != own.shape:
+            return self._compare_shapes(name, result, own)
+        return self._compare_numbers(name, result, own)
+
+    def _compare_numbers(self, name: str, result: np.ndarray, own: np.ndarray) -> Comparison:
+        result64, own64 = result.astype(np.float64), own.astype(np.float64)
+        verdict = self._verdict(name, result64, own64, own.dtype)
+        with np.errstate(all="ignore"):
+            differences = np.abs(result64 - own64)
+            finite = differences[np.isfinite(differences)]
+            relative = (differences / np.abs(own64))[(own64 != 0) & np.isfinite(differences)]
+        return Comparison(
+            output=name,
+            case=self.case,
+            status="within budget" if verdict.passed else "differs",
+            max_abs=float(finite.max(initial=0.0)),
+            max_rel=float(relative.max(initial=0.0)),
+            engine_error=verdict.engine_error,
+            torch_error=verdict.torch_error,
+            ratio=verdict.ratio,
+            budget=verdict.budget,
+            detail=verdict.detail,
+        )
+
+    def _verdict(self, name: str, result: np.ndarray, own: np.ndarray, dtype: np.dtype) -> Verdict:
+        if self.tolerance is not None:
+            units = allclose(result, own, *self.tolerance)
+            worst, wrong = float(units.max(initial=0.0)), int((units > 1).sum())
+            detail = f"{wrong} of {units.size} elements are beyond the tolerance" if wrong else ""
+            return Verdict(wrong == 0, worst, 0.0, 1.0, worst, detail)
+        wide = self._wide(name, own)
+        units, floor = error_units(result, own, wide, dtype), floor_units(dtype, self.longest_sum)
+        own_units = [error_units(own, own, wide, dtype)]
+        verdict = judge(units, own_units, floor)
+        if verdict.passed or verdict.ratio > _MOST_LUCK:
+            return verdict
+        # One run may show less than a typical error: without a float64 reference it shows none at all.
+        for run in self._runs_nearby():
+            other = run.own[name].astype(np.float64)
+            if other.shape == own.shape:
+                moved = wide + (other - (own if run.wide is None else np.asarray(run.wide[name], np.float64)))
+                own_units.append(error_units(np.where(np.isfinite(moved), moved, own), own, wide, dtype))
+        return judge(units, own_units, floor)
+
+    def _wide(self, name: str, own: np.ndarray) -> np.ndarray:
+        if self.run.wide is None:
+            return own
+        wide = np.asarray(self.run.wide[name], np.float64)
+        return wide if wide.shape == own.shape else own
+
+    def _compare_exactly(self, name: str, result: np.ndarray, own: np.ndarray) -> Comparison:
+        """Integers and truth values: each is right if the original gives it too, on inputs a rounding error away."""
+        accepted = [own]
+        if self.run.wide is not None:
+            accepted.append(np.asarray(self.run.wide[name]))
+        accepted += [run.own[name] for run in self._runs_nearby()]
+        alike = [other for other in accepted if other.shape == result.shape]
+        wrong = np.ones(result.shape, bool)
+        for other in alike:
+            wrong &= result != other
+        count = int(wrong.sum())
+        if alike and not count:
+            detail = "differs only by near ties decided otherwise"
+            return Comparison(name, self.case, "decision", detail=detail)
+        if result.shape != own.shape:
+            return self._compare_shapes(name, result, own)
+        return Comparison(name, self.case, "differs", detail=f"{count} of {result.size} elements differ")
+
+    def _compare_shapes(self, name: str, result: np.ndarray, own: np.ndarray) -> Comparison:
+        detail = f"the engine gives shape {list(result.shape)}, the original {list(own.shape)}"
+        return Comparison(name, self.case, "shape", detail=detail)
+
+    def _compare_random(self, name: str, engine: Callable[[Feeds], Feeds]) -> Comparison:
+        theirs = [engine(self.feeds)[name] for _ in range(_DRAWS)]
+        mine = [self.run.own[name], *(self.again(self.feeds).own[name] for _ in range(_DRAWS - 1))]
+        reason = compare_runs([a.reshape(-1) for a in theirs], [a.reshape(-1) for a in mine], self.seed)
+        detail = reason or f"same distribution in {_DRAWS} runs of each"
+        return Comparison(name, self.case, "differs" if reason else "random", detail=detail)
+
+    def _runs_nearby(self) -> Sequence[OriginalRun]:
+        """The original on inputs that differ by a rounding error."""
+        if self._jiggled is None:
+            random = np.random.default_rng(self.seed)
+            self._jiggled = []
+            for _ in range(_JIGGLES):
+                try:
+                    self._jiggled.append(self.again({k: _jiggled(v, random) for k, v in self.feeds.items()}))
+                except OpbridgeError:
+                    break
+        return self._jiggled
+
+
+def _jiggled(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if array.dtype.kind != "f":
+        return array
+    noise = random.standard_normal(array.shape)
+    return np.asarray(array.astype(np.float64) * (1 + np.finfo(array.dtype).eps * noise)).astype(array.dtype)

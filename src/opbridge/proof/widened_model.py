@@ -1,0 +1,110 @@
+"""An ONNX model that computes in float64 what another computes in narrower floating-point types: its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+__all__ = ["longest_sum", "random_outputs", "widened_model"]
+
+_NARROW = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
+_WIDE = ir.DataType.DOUBLE
+# Attributes that name an element type.
+_TYPES = frozenset(("to", "dtype", "stash_type", "output_dtype", "softmax_precision"))
+
+
+def widened_model(model: ir.Model) -> ir.Model:
+    """A copy of ``model`` in which every float32, float16 and bfloat16 is a float64, inputs and outputs included.
+
+    Types of 8 bits and fewer, and integers, stay: they are decisions of the model's maker.
+    """
+    wide = model.clone()
+    for scope in (wide.graph, *wide.functions.values()):
+        for graph in (scope, *scope.subgraphs()):
+            for value in getattr(graph, "initializers", {}).values():
+                value.const_value = _tensor(value.const_value)
+                _widen_type(value)
+            for value in graph.inputs:
+                _widen_type(value)
+        for node in scope.all_nodes():
+            for output in node.outputs:
+                _widen_type(output)
+            for attribute in list(node.attributes.values()):
+                del node.attributes[attribute.name]
+                changed = _attribute(node, attribute)
+                node.attributes[changed.name] = changed
+    return wide
+
+
+def _widen_type(value: ir.Value) -> None:
+    if value.dtype in _NARROW:
+        value.type = _of_wide_elements(value.type)
+
+
+def _of_wide_elements(type_: Any) -> Any:
+    if isinstance(type_, ir.SequenceType):
+        return ir.SequenceType(_of_wide_elements(type_.elem_type))
+    if isinstance(type_, ir.OptionalType):
+        return ir.OptionalType(_of_wide_elements(type_.elem_type))
+    return ir.TensorType(_WIDE)
+
+
+def _tensor(tensor: Any) -> Any:
+    if tensor is None or tensor.dtype not in _NARROW:
+        return tensor
+    return ir.Tensor(tensor.numpy().astype(np.float64), dtype=_WIDE, name=tensor.name)
+
+
+def _attribute(node: ir.Node, attribute: ir.Attr) -> ir.Attr:
+    if attribute.is_ref():
+        return attribute
+    if attribute.type is ir.AttributeType.TENSOR:
+        return ir.AttrTensor(attribute.name, _tensor(attribute.as_tensor()))
+    if node.op_type == "Constant" and attribute.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
+        return ir.AttrTensor("value", ir.tensor(np.asarray(attribute.value, np.float64)))
+    if (
+        attribute.name in _TYPES
+        and attribute.type is ir.AttributeType.INT
+        and attribute.value in set(map(int, _NARROW))
+    ):
+        return ir.AttrInt64(attribute.name, int(_WIDE))
+    return attribute
+
+
+def longest_sum(model: ir.Model) -> int:
+    """About how many terms the longest sum in the model has, as its weights tell."""
+    return max((_terms(value) for value in model.graph.initializers.values()), default=1)
+
+
+def _terms(value: ir.Value) -> int:
+    shape = [int(size) for size in value.const_value.shape] if value.const_value is not None else []
+    return int(np.prod(shape)) // max(1, min(shape)) if len(shape) > 1 else 1
+
+
+def random_outputs(model: ir.Model) -> frozenset[str]:
+    """The names of the outputs that depend on a draw of random numbers."""
+    touched: set[ir.Value] = set()
+    for node in model.graph.all_nodes():
+        drawn = node.op_type in _DRAWS and not node.domain
+        drawn |= any(value in touched for value in _read_by(node))
+        if drawn:
+            touched.update(node.outputs)
+    return frozenset(str(value.name) for value in model.graph.outputs if value in touched)
+
+
+_DRAWS = frozenset(
+    ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
+)
+
+
+def _read_by(node: ir.Node) -> Iterator[ir.Value]:
+    yield from (value for value in node.inputs if value is not None)
+    for attribute in node.attributes.values():
+        if attribute.is_ref() or attribute.type is not ir.AttributeType.GRAPH:
+            continue
+        for inner in attribute.as_graph().all_nodes():
+            yield from (value for value in inner.inputs if value is not None)
+            yield from inner.outputs

@@ -1,0 +1,241 @@
+"""``verify`` for what was made of an ONNX model: that an engine computes what the original computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opbridge.engines.base import Engine
+from opbridge.errors import InputError, OpbridgeError
+from opbridge.proof.onnx_inputs import OnnxInputs
+from opbridge.proof.onnx_judgement import ModelJudgement
+from opbridge.proof.onnx_reference import Feeds, OriginalRun, OriginalRuns
+from opbridge.proof.widened_model import longest_sum, random_outputs
+from opbridge.verification import DEFAULT_SEED, NOT_VERIFIED, CaseResult, Comparison, Verification
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from opbridge.engines.base import Session
+
+__all__ = ["Options", "verify_model"]
+
+_MOST_TRIALS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to verify; see :func:`opbridge.verify`.
+
+    Attributes:
+        seed: What the inputs are made from.
+        inputs: The user's own inputs.
+        rtol: A relative tolerance instead of the budget.
+        atol: An absolute tolerance likewise.
+        examples: Inputs whose sizes and integers are a beginning.
+    """
+
+    seed: int | None = None
+    inputs: Sequence[Feeds] | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    examples: Mapping[str, np.ndarray] | None = None
+
+    @property
+    def tolerance(self) -> tuple[float, float] | None:
+        """(rtol, atol), if one is given."""
+        if self.rtol is None and self.atol is None:
+            return None
+        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+            if value is not None and not (np.isfinite(value) and value >= 0):
+                raise InputError(f"{name}={value}: a tolerance is a number not below 0.", fix=f"pass {name}=1e-4, say.")
+        return self.rtol or 0.0, self.atol or 0.0
+
+
+def verify_model(
+    original: ir.Model, engine: Engine, load: Callable[[], Session], *, label: str, options: Options
+) -> Verification:
+    """Compare an engine's model with the original, on fresh inputs at several sizes of the dynamic dimensions.
+
+    Args:
+        original: The model that was given.
+        engine: The engine.
+        load: Loads the engine's model.
+        label: What the engine is called in the result.
+        options: See :class:`Options`.
+
+    Returns:
+        What was found. Where the original runs nowhere, the verdict is "not verified".
+
+    Raises:
+        InputError: Inputs or tolerances can't be used.
+    """
+    started = time.perf_counter()
+    tolerance = options.tolerance
+    seed = DEFAULT_SEED if options.seed is None else options.seed
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        try:
+            session = load()
+        except OpbridgeError as error:
+            return Verification(label, "error", (), (), {}, seed, error=error.message)
+        try:
+            with OriginalRuns(original, engine, Path(folder)) as runs:
+                verifier = _Verifier(original, runs, session, seed, tolerance)
+                problem = verifier.verify(options)
+        finally:
+            session.close()  # type: ignore[attr-defined]
+    if problem:
+        return Verification(label, NOT_VERIFIED, (), (), {}, seed, error=problem, reference="nothing")
+    return verifier.verification(label, runs.label, time.perf_counter() - started)
+
+
+class _Verifier:
+    """One verification at work."""
+
+    def __init__(
+        self, original: ir.Model, runs: OriginalRuns, session: Session, seed: int, tolerance: tuple[float, float] | None
+    ) -> None:
+        self._original = original
+        self._runs = runs
+        self._session = session
+        self._seed = seed
+        self._tolerance = tolerance
+        self._random = random_outputs(original)
+        self._longest_sum = longest_sum(original)
+        self._run_seconds = 0.0
+        self._notes: list[str] = []
+        self._results: list[CaseResult] = []
+        self._comparisons: list[Comparison] = []
+
+    def verify(self, options: Options) -> str:
+        """Check every case. Returns why there was none."""
+        if options.inputs is not None:
+            return self._given(options.inputs)
+        try:
+            inputs = OnnxInputs(self._original, options.examples)
+        except InputError as error:
+            return error.message
+        base = self._base(inputs)
+        if base is None:
+            reasons = "; ".join(dict.fromkeys(self._runs.problems)) or "it refuses every input that was tried"
+            return f"The original model runs nowhere, so there is nothing to compare with: {reasons}"
+        sizes, boldness, feeds = base
+        self._check("first sizes", sizes, feeds, self._run(feeds))
+        for number, direction in enumerate((1, -1), 2):
+            self._at_other_sizes(f"sizes {number}", inputs, sizes, boldness, direction)
+        return ""
+
+    def _given(self, cases: Sequence[Feeds]) -> str:
+        while self._runs.load_next():
+            try:
+                for number, feeds in enumerate(cases, 1):
+                    self._check(f"given {number}", {}, feeds, self._run(feeds))
+                return ""
+            except OpbridgeError as error:
+                self._runs.problems.append(error.message)
+        return "The original model runs nowhere on the given inputs: " + "; ".join(dict.fromkeys(self._runs.problems))
+
+    def _base(self, inputs: OnnxInputs) -> tuple[dict[str, int], int, Feeds] | None:
+        """Sizes and values that the original takes, in the first place where it runs."""
+        while self._runs.load_next():
+            for sizes, boldness, feeds in _trials(inputs, self._seed):
+                try:
+                    outputs = self._own(feeds)
+                except OpbridgeError as error:
+                    if "did not finish" in error.message or "crashed" in error.message:
+                        self._runs.problems.append(error.message)
+                        break
+                    self._runs.problems[:] = [*self._runs.problems[-3:], error.message]
+                    continue
+                if _says_something(outputs):
+                    return sizes, boldness, feeds
+        return None
+
+    def _at_other_sizes(
+        self, name: str, inputs: OnnxInputs, base: Mapping[str, int], boldness: int, direction: int
+    ) -> None:
+        refused: list[str] = []
+        for sizes in inputs.other_sizes(base, direction):
+            feeds = inputs.feeds(sizes, self._seed + direction, boldness)
+            try:
+                outputs = self._own(feeds)
+            except OpbridgeError as error:
+                text = ", ".join(f"{key}={value}" for key, value in sizes.items())
+                refused.append(f"the original refuses {text}: {error.message}")
+                continue
+            if _says_something(outputs):
+                self._check(name, sizes, feeds, self._run(feeds))
+                return
+        if refused:
+            first = dataclasses.replace(self._results[0], notes=(*self._results[0].notes, refused[0]))
+            self._results[0] = first
+
+    def _own(self, feeds: Feeds) -> Feeds:
+        return self._timed(lambda: self._runs.own(feeds))
+
+    def _run(self, feeds: Feeds) -> OriginalRun:
+        started = time.perf_counter()
+        try:
+            return self._runs.run(feeds)
+        finally:
+            self._run_seconds += time.perf_counter() - started
+
+    def _engine(self, feeds: Feeds) -> Feeds:
+        return self._timed(lambda: self._session.run(feeds))
+
+    def _timed(self, run: Callable[[], Feeds]) -> Feeds:
+        started = time.perf_counter()
+        try:
+            return run()
+        finally:
+            self._run_seconds += time.perf_counter() - started
+
+    def _check(self, name: str, sizes: Mapping[str, int], feeds: Feeds, run: OriginalRun) -> None:
+        """Run the engine on one case and add what came out."""
+        judgement = ModelJudgement(
+            name, feeds, run, self._run, self._random, self._longest_sum, self._tolerance, self._seed
+        )
+        try:
+            found = judgement.compare(self._engine(feeds), self._engine)
+        except OpbridgeError as error:
+            self._results.append(CaseResult(name, dict(sizes), "error", error=error.message))
+            return
+        passed = all(comparison.passed for comparison in found)
+        self._comparisons += found
+        self._results.append(CaseResult(name, dict(sizes), "passed" if passed else "failed"))
+
+    def verification(self, label: str, reference: str, seconds: float) -> Verification:
+        """All that was found."""
+        verdicts = {case.verdict for case in self._results}
+        return Verification(
+            engine=label,
+            verdict="error" if "error" in verdicts else "passed" if verdicts == {"passed"} else "failed",
+            cases=tuple(self._results),
+            comparisons=tuple(self._comparisons),
+            seconds={"runs": self._run_seconds, "overhead": seconds - self._run_seconds},
+            seed=self._seed,
+            error=next((case.error for case in self._results if case.error), None),
+            reference=reference,
+        )
+
+
+def _trials(inputs: OnnxInputs, seed: int) -> Iterator[tuple[dict[str, int], int, Feeds]]:
+    count = 0
+    for sizes in inputs.first_sizes():
+        for boldness in inputs.boldnesses():
+            count += 1
+            if count > _MOST_TRIALS:
+                return
+            yield sizes, boldness, inputs.feeds(sizes, seed, boldness)
+
+
+def _says_something(outputs: Feeds) -> bool:
+    """Whether some output has an element that is not NaN: the others compare equal with anything alike."""
+    arrays = [np.asarray(array) for array in outputs.values()]
+    return any(array.size and not (array.dtype.kind == "f" and np.isnan(array).all()) for array in arrays)

@@ -1,0 +1,28 @@
+"""Three operators that nothing maps to ONNX, whatever the catalog learns."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+@torch.library.custom_op("opbridge_tests::lost", mutates_args=())
+def lost(x: Tensor) -> Tensor:
+    """The Airy function, as far as the exporter knows."""
+    return torch.special.airy_ai(x)
+
+
+@torch.library.custom_op("opbridge_tests::forgotten", mutates_args=())
+def forgotten(x: Tensor) -> Tensor:
+    """Another."""
+    return torch.special.bessel_j0(x)
+
+
+@torch.library.custom_op("opbridge_tests::abandoned", mutates_args=())
+def abandoned(x: Tensor) -> Tensor:
+    """A third."""
+    return torch.special.scaled_modified_bessel_k0(x)
+
+
+for operator in (lost, forgotten, abandoned):
+    operator.register_fake(torch.empty_like)
