@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "opbridge"
 DOCUMENTS = [
     *("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md"),
-    *("docs/design.md", "docs/kernels.md", "docs/verification.md"),
+    *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
+    "docs/surgery.md",
 ]
 GUIDES = ["README.md", "README.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
@@ -100,8 +101,9 @@ def test_every_example_is_listed() -> None:
 
 def test_every_subcommand_is_shown() -> None:
     names = {file.stem.replace("_", "-") for file in (PACKAGE / "cli").glob("[a-z]*.py")}
+    surgery = {command.split()[1] for command in commands("docs/surgery.md")}
     for guide in GUIDES:
-        assert {command.split()[1] for command in commands(guide) if command.startswith("opbridge ")} == names
+        assert {command.split()[1] for command in commands(guide) if command.startswith("opbridge ")} | surgery == names
 
 
 def test_the_architecture_names_every_module_and_no_other() -> None:
@@ -205,6 +207,38 @@ def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
     command = [sys.executable, program.name]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_code_about_old_scripts_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    program = tmp_path / "old.py"
+    program.write_text("\n".join(blocks("docs/legacy.md", "python")), encoding="utf-8")
+    command = [sys.executable, program.name]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_surgery_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(ROOT)
+    for command in commands("docs/surgery.md"):
+        assert main(shlex.split(command.replace("build/", f"{tmp_path}/"))[1:]) == 0, command
+    program = tmp_path / "surgery_of_the_guide.py"
+    program.write_text("\n".join(blocks("docs/surgery.md", "python")), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        [sys.executable, program.name],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

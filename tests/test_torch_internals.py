@@ -185,3 +185,41 @@ def test_sizes_that_a_shape_function_invents_again_are_forgotten():
     for _ in range(2):
         planned = plan(captured.program, Catalog((), ()))
         assert translate(planned).model.graph.outputs
+
+
+def test_fake_tensors_and_real_ones_beside_them():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    environment = ShapeEnv()
+    with FakeTensorMode(shape_env=environment):
+        fake = torch.empty(2, 3)
+        assert torch_internals.is_fake(fake)
+        with torch_internals.outside_fake_tensors():
+            assert not torch_internals.is_fake(torch.empty(2))
+        unknown = environment.create_unbacked_symint()
+        assert torch_internals.symbols_of([fake, 3]) == set()
+        assert len(torch_internals.symbols_of([unknown])) == 1
+        assert torch_internals.example_of(unknown) == 2
+        with torch_internals.forgetting_new_sizes([fake]):
+            environment.create_unbacked_symint()
+        assert torch_internals.example_of(7) == 7
+
+
+def test_a_write_into_an_input_is_noted():
+    x, y = torch.zeros(2, 2), torch.zeros(2)
+    with torch_internals.noting_mutations([x, y]) as changed:
+        x[0].add_(y)
+    assert changed == {0}
+
+
+def test_the_flag_of_an_export_is_set_and_put_back():
+    with torch_internals.exporting_to_onnx():
+        assert torch.onnx.is_in_onnx_export()
+    assert not torch.onnx.is_in_onnx_export()
+
+
+def test_the_default_opset_and_the_old_exporter_are_found():
+    assert torch_internals.default_opset() >= 18
+    assert torch_internals.old_exporter("symbolic_helper").parse_args
+    assert torch_internals.old_exporter("no_such_module") is None

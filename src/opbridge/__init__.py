@@ -28,8 +28,15 @@ if TYPE_CHECKING:
     from opbridge.kernels.declared import kernel_for
     from opbridge.load import load
     from opbridge.operator import operator
+    from opbridge.passes.opsets.public import convert_opset
     from opbridge.pipeline import diagnose, export, verify
     from opbridge.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
+    from opbridge.surgery.diff import diff
+    from opbridge.surgery.extract import extract
+    from opbridge.surgery.fuse import fuse
+    from opbridge.surgery.inline import inline
+    from opbridge.surgery.join import join
+    from opbridge.translation_table import translation_table
     from opbridge.verification import Verification
 
 __version__ = "0.1.0"
@@ -51,16 +58,23 @@ __all__ = [
     "VerificationError",
     "__version__",
     "body_for",
+    "convert_opset",
     "custom_node",
     "decomposition",
     "diagnose",
+    "diff",
     "export",
+    "extract",
     "fake_for",
+    "fuse",
+    "inline",
+    "join",
     "kernel_for",
     "load",
     "operator",
     "rewrite",
     "translation",
+    "translation_table",
     "verify",
 ]
 
@@ -71,16 +85,23 @@ _HOMES = {
     "Sample": "spec",
     "Verification": "verification",
     "body_for": "spec",
+    "convert_opset": "passes.opsets.public",
     "custom_node": "custom_node",
     "decomposition": "spec",
     "diagnose": "pipeline",
+    "diff": "surgery.diff",
     "export": "pipeline",
+    "extract": "surgery.extract",
     "fake_for": "spec",
+    "fuse": "surgery.fuse",
+    "inline": "surgery.inline",
+    "join": "surgery.join",
     "kernel_for": "kernels.declared",
     "load": "load",
     "operator": "operator",
     "rewrite": "spec",
     "translation": "spec",
+    "translation_table": "translation_table",
     "verify": "pipeline",
 }
 """The module of each public name that is not an error."""
@@ -103,6 +124,8 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("legacy", "surgery"):
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)

@@ -19,6 +19,7 @@ from opbridge.errors import InputError
 from opbridge.graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
 from opbridge.graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
 from opbridge.graph.rewriting import rewriting
+from opbridge.legacy.functions import bridging, note_ignored
 from opbridge.silence import silenced
 from opbridge.spec import OpSpec
 
@@ -40,6 +41,7 @@ class Captured:
         bounded_inputs: The inputs for which the user declared a largest size of a dimension.
         rewrites: The rewrites that were taken.
         was_training: Whether the model came in training mode. It is captured in evaluation mode.
+        declared: The mappings of operators that this capture made: autograd.Functions, while the bridge is on.
     """
 
     program: torch.export.ExportedProgram
@@ -52,6 +54,7 @@ class Captured:
     bounded_inputs: frozenset[str] = frozenset()
     rewrites: tuple[str, ...] = ()
     was_training: bool = False
+    declared: tuple[OpSpec, ...] = ()
 
 
 def capture(
@@ -85,9 +88,10 @@ def capture(
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
     # The lock of rewriting comes first: two threads must not freeze one model at a time.
-    with rewriting(rewrites) as used, frozen(module) as was_training:
+    with rewriting(rewrites) as used, frozen(module) as was_training, bridging() as seen:
         program = _export(module, positional, keywords, dynamic_shapes)
         freeze_program(program)
+    note_ignored(program, seen)
     arguments = arguments_by_name(module, positional, keywords)
     return Captured(
         program=program,
@@ -100,6 +104,7 @@ def capture(
         bounded_inputs=bounded_inputs(program, dynamic_shapes, arguments),
         rewrites=tuple(dict.fromkeys(used)),
         was_training=was_training,
+        declared=tuple(call.spec() for call in seen.calls.values()),
     )
 
 

@@ -55,7 +55,11 @@ class Catalog:
         user = {(spec.target, spec.rung, spec.source): spec for spec in (*declared_specs(), *extra)}
         _refuse_duplicates(builtin)
         _refuse_duplicates(user.values())
-        return cls(tuple(user.values()), builtin)
+        return cls((*user.values(), *_registered_specs(user.values())), builtin)
+
+    def extended(self, specs: Sequence[OpSpec]) -> Catalog:
+        """The catalog with further declarations at the user's level."""
+        return dataclasses.replace(self, user=(*self.user, *specs)) if specs else self
 
     @property
     def specs(self) -> tuple[OpSpec, ...]:
@@ -109,6 +113,17 @@ def _refuse_duplicates(specs: Iterable[OpSpec]) -> None:
                 f"The operator {spec.target!r} is declared twice: at {other.source} and at {spec.source}.",
                 fix="remove one of the two declarations.",
             )
+
+
+def _registered_specs(declared: Iterable[OpSpec]) -> Iterator[OpSpec]:
+    """The registered symbolic functions, while the bridge is on; what the user declares in the new way goes first."""
+    from opbridge.legacy import switch
+
+    if switch.is_on():
+        from opbridge.legacy.registrations import registered_specs
+
+        taken = {spec.target.partition(".")[0] for spec in declared if spec.rung in _RUNGS}
+        yield from (spec for spec in registered_specs() if spec.target.partition(".")[0] not in taken)
 
 
 def _package_specs() -> Iterator[OpSpec]:

@@ -9,7 +9,7 @@ from opbridge.errors import InputError
 __all__ = ["custom_node"]
 
 
-def custom_node(operator: str, *inputs: Any, num_outputs: int = 1, overload: str = "", **attributes: Any) -> Any:
+def custom_node(operator: str, /, *inputs: Any, num_outputs: int = 1, overload: str = "", **attributes: Any) -> Any:
     """Add a node of a custom domain to the graph that a translation is building.
 
     The node keeps the dtype and shape that PyTorch knows for its outputs, so later nodes see them.

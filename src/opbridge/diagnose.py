@@ -11,7 +11,9 @@ from opbridge import findings
 from opbridge.capture import Captured, capture
 from opbridge.capture_failures import CaptureFailure
 from opbridge.catalog import Catalog
-from opbridge.climb import Break, Climbed, climb
+from opbridge.climb import climb
+from opbridge.climbed import Break, Climbed
+from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
@@ -20,68 +22,6 @@ from opbridge.graph.targets import display_name
 from opbridge.steps import Step
 
 __all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model", "list_findings"]
-
-
-@dataclasses.dataclass(frozen=True)
-class OperatorLinks:
-    """One operator of the model and its three links.
-
-    Attributes:
-        step: The rung it takes.
-        torch: Link 1: it is captured.
-        mapping: Link 2: something maps it to ONNX.
-        kernel: Link 3: every engine has kernels for what it becomes; None where that could not be asked.
-    """
-
-    step: Step
-    torch: bool
-    mapping: bool
-    kernel: bool | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The operator as JSON data."""
-        links = {"torch": self.torch, "mapping": self.mapping, "kernel": self.kernel}
-        return {**self.step.to_dict(), "sources": list(self.step.sources), "links": links}
-
-
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """What stands between a model and the engines.
-
-    Attributes:
-        operators: Every distinct operator of the model; none if it can't be captured.
-        findings: What is broken, what mends it, and what is worth knowing.
-        engines: The version of each engine that was asked.
-        opset: The lowest opset that serves the model; None if it can't be captured.
-        opset_reason: Which operator forced it.
-        seconds: How long it took.
-        details: The long story of a failed capture, for a log; empty otherwise.
-    """
-
-    operators: tuple[OperatorLinks, ...]
-    findings: tuple[Finding, ...]
-    engines: Mapping[str, str]
-    opset: int | None
-    opset_reason: str
-    seconds: float
-    details: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether every broken link is mended."""
-        return not any(finding.severity == "error" and not finding.mended for finding in self.findings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The diagnosis as JSON data."""
-        return {
-            "ok": self.ok,
-            "opset": self.opset,
-            "opset_reason": self.opset_reason,
-            "engines": dict(self.engines),
-            "operators": [operator.to_dict() for operator in self.operators],
-            "findings": [finding.to_dict() for finding in self.findings],
-            "seconds": round(self.seconds, 3),
-        }
 
 
 def diagnose_model(
@@ -106,7 +46,7 @@ def diagnose_model(
     try:
         climbed = climb(
             distinct_operators(captured.program),
-            catalog,
+            catalog.extended(captured.declared),
             engines,
             captured=None,
             opset=opset,
@@ -157,12 +97,24 @@ def list_findings(captured: Captured, climbed: Climbed, versions: Mapping[str, s
     for step in climbed.plan.steps:
         if step.target not in broken:
             found.extend(_finding_of_step(step, climbed))
+    found.extend(_unbuilt_kernels(climbed))
     if captured.was_training:
         found.append(findings.by_code("training-mode").finding(()))
     for finding in findings.in_program(captured.program):
         declared = finding.code == "narrowed-dimension" and finding.target in captured.bounded_inputs
         found.append(dataclasses.replace(finding, severity="info") if declared else finding)
     return found
+
+
+def _unbuilt_kernels(climbed: Climbed) -> Iterator[Finding]:
+    missing = climbed.no_compiler
+    if missing is None:
+        return
+    sources = {step.target: step.sources for step in climbed.plan.steps}
+    make = findings.by_code("no-compiler").finding
+    for target in (*missing.served, *missing.lost):
+        where = sources.get(target, ())
+        yield make(target, reason=missing.reason, fix=missing.fix, has_body=target in missing.served, sources=where)
 
 
 def _finding_of_step(step: Step, climbed: Climbed) -> Iterator[Finding]:
@@ -180,9 +132,19 @@ def _finding_of(item: Break, climbed: Climbed, versions: Mapping[str, str]) -> F
     target = display_name(item.target)
     step = next((step for step in climbed.plan.steps if step.target == target), None)
     rung = step.rung if item.mended and step is not None else None
-    if item.link == "kernel":
-        engine = f"{item.engine} {versions[item.engine]}"
-        made: Finding = findings.by_code("no-kernel").finding(
+    if item.opset is not None:
+        made: Finding = findings.by_code("inexpressible-node").finding(
+            target,
+            node=item.node,
+            opset=item.opset,
+            engine=describe_engine(item.engine, versions),
+            reason=item.reason,
+            rung=rung,
+            sources=item.sources,
+        )
+    elif item.link == "kernel":
+        engine = describe_engine(item.engine, versions)
+        made = findings.by_code("no-kernel").finding(
             target, node=item.node, engine=engine, reason=item.reason, rung=rung, sources=item.sources
         )
     else:

@@ -18,6 +18,7 @@ from opbridge.graph.bodies import Bodies, capture_bodies
 from opbridge.graph.checks import CHECKS, remove_checks
 from opbridge.graph.custom_calls import CustomCall, keep_custom_nodes
 from opbridge.graph.targets import calls_in, display_name, overload_of, target_key
+from opbridge.graph.twins import under_twins
 from opbridge.silence import silenced
 from opbridge.spec import LOWEST_OPSET, OpSpec
 from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
@@ -40,6 +41,7 @@ class Plan:
         bodies: The function bodies of the custom-domain nodes; None without such nodes.
         bodies_plan: The plan for ``bodies``.
         missing: The operators that nothing maps.
+        twins: The operators that the program has under another name, by that name's target key.
     """
 
     program: torch.export.ExportedProgram
@@ -52,6 +54,7 @@ class Plan:
     bodies: Bodies | None
     bodies_plan: Plan | None
     missing: tuple[Missing, ...]
+    twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def mapping_of(self, key: str) -> str:
         """What names the mapping in force for a target key, for :func:`plan`'s ``refused``."""
@@ -93,10 +96,13 @@ def plan(
         TranslationError: A decomposition of the catalog or of the user fails on this model.
     """
     floor = opset or max((LOWEST_OPSET, *raised.values()))
-    chosen = _choose(program, catalog, refused)
+    chosen = _choose(catalog, refused)
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
     recorder = _Recorder()
-    decomposed = _decompose(program, chosen, {key for key, needs in mapped.items() if needs <= floor}, recorder)
+    translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
+    with under_twins(program, translated) as twins:
+        decomposed = _decompose(program, chosen, {key for key, needs in mapped.items() if needs <= floor}, recorder)
+    chosen.update({twin: chosen[key] for twin, key in twins.items()})
     remove_checks(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
     needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
@@ -124,7 +130,7 @@ def plan(
                 chosen,
                 mapped={**mapped, **raised},
                 floor=opset or LOWEST_OPSET,
-                mended_inside=_mended(decomposed, chosen, recorder.uses),
+                mended_inside=_mended(decomposed, chosen, recorder.uses, twins),
                 missing=missing,
                 ignored=CHECKS,
             ),
@@ -134,6 +140,7 @@ def plan(
         bodies=bodies,
         bodies_plan=inner,
         missing=missing + (inner.missing if inner else ()),
+        twins=twins,
     )
 
 
@@ -146,7 +153,7 @@ def _reason(opset: int | None, raised: Mapping[str, int]) -> str:
     return f"{display_name(key)} needs opset {raised[key]}"
 
 
-def _choose(program: torch.export.ExportedProgram, catalog: Catalog, refused: frozenset[str]) -> dict[str, OpSpec]:
+def _choose(catalog: Catalog, refused: frozenset[str]) -> dict[str, OpSpec]:
     """The catalog's and the user's mapping for every torch operator they name, by target key."""
     chosen: dict[str, OpSpec] = {}
     for name in {spec.target.partition(".")[0] for spec in catalog.specs if spec.rung not in ("rewrite", "fake")}:
@@ -247,12 +254,14 @@ def _rewrite_steps(catalog: Catalog, targets: tuple[str, ...]) -> list[Step]:
     return [Step(target, "rewrite", 1, (), providers[target], "replaced while capturing") for target in targets]
 
 
-def _mended(program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], uses: Uses) -> Uses:
+def _mended(
+    program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], uses: Uses, twins: Mapping[str, str]
+) -> Uses:
     """The uses of our mappings: the decompositions taken, and the translations still to be made."""
     for node in calls_in(program):
         key = node.target.target if isinstance(node.target, CustomCall) else target_key(node.target)
         if key in chosen:
-            uses.note(key, node.meta)
+            uses.note(twins.get(key, key), node.meta)
     return uses
 
 

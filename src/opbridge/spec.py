@@ -212,15 +212,18 @@ def rewrite(target: str) -> Callable[[F], F]:
     return decorate
 
 
-def fake_for(target: str) -> Callable[[F], F]:
+def fake_for(target: str | type) -> Callable[[F], F]:
     """Give somebody else's torch operator its shape function, so that it can be captured (link 1).
 
     The decorated function takes the operator's arguments as fake tensors and returns fake tensors of the right shape
     and dtype; ``torch.library.get_ctx().new_dynamic_size()`` stands for a size that depends on the data.
 
     Args:
-        target: ``"mmcv::roi_align_rotated"``: an operator registered with torch, from C++ or Python.
+        target: ``"mmcv::roi_align_rotated"``: an operator registered with torch, from C++ or Python. Or a class, an
+            ``autograd.Function`` with a ``symbolic``: its shape function takes the arguments of ``apply``.
     """
+    if isinstance(target, type):
+        return _fake_for_function(target)
     _check_target(target, "fake_for")
 
     def decorate(function: F) -> F:
@@ -228,6 +231,24 @@ def fake_for(target: str) -> Callable[[F], F]:
 
         register_fake(target, function)
         declare(OpSpec(target, "fake", function, LOWEST_OPSET, None, "", _source(function)))
+        return function
+
+    return decorate
+
+
+def _fake_for_function(target: type) -> Callable[[F], F]:
+    import torch
+
+    from opbridge.legacy.function_fakes import register_function_fake
+
+    if not issubclass(target, torch.autograd.Function):
+        raise InputError(
+            f"fake_for({target.__name__}): the class is no torch.autograd.Function.",
+            fix="name an operator, 'namespace::name', or give a subclass of torch.autograd.Function.",
+        )
+
+    def decorate(function: F) -> F:
+        register_function_fake(target, function)
         return function
 
     return decorate

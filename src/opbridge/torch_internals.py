@@ -14,6 +14,12 @@
   stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
   export, 0.4 s; it is read once instead.
+* ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
+  of a ``SymInt``: what the shape function of an autograd.Function is made of, whose ``forward`` nobody wrote for it.
+* ``torch.onnx._internal.exporter._flags``: ``torch.onnx.is_in_onnx_export()`` is true while torch.onnx captures, and
+  models of old choose by it between an operator's ONNX form and its other one.
+* ``torch.onnx._internal.torchscript_exporter``: where torch keeps what ``torch.onnx.symbolic_helper`` and others held.
+* ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: the opset of a model for which none was asked.
 """
 
 from __future__ import annotations
@@ -21,12 +27,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import importlib
 import itertools
 import math
 import operator
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,10 +45,19 @@ __all__ = [
     "capturing",
     "decomposing",
     "decomposition_table",
+    "default_opset",
+    "example_of",
     "exclusively",
+    "exporting_to_onnx",
+    "forgetting_new_sizes",
     "has_way",
+    "is_fake",
     "mapped_targets",
+    "noting_mutations",
+    "old_exporter",
+    "outside_fake_tensors",
     "reusing_registry",
+    "symbols_of",
     "takes",
     "translating",
 ]
@@ -224,3 +240,109 @@ def takes(module: torch.nn.Module, args: tuple[Any, ...]) -> bool:
     except Exception:  # A failed guard is an AssertionError; an operator that refuses the sizes raises what it likes.
         return False
     return True
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is sizes only, as those of a model that is being captured."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(tensor, FakeTensor)
+
+
+@contextlib.contextmanager
+def outside_fake_tensors() -> Iterator[None]:
+    """Let new tensors have memory, inside the shape function of an operator."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        yield
+
+
+@contextlib.contextmanager
+def forgetting_new_sizes(values: Sequence[Any]) -> Iterator[None]:
+    """Let sizes that depend on data be made on the way and not be among the results.
+
+    Args:
+        values: The fake tensors and numbers that are worked on.
+    """
+    nodes = (value if isinstance(value, torch.Tensor) else getattr(value, "node", None) for value in values)
+    environments = (getattr(getattr(node, "fake_mode", node), "shape_env", None) for node in nodes)
+    environment = next((found for found in environments if found is not None), None)
+    with environment.ignore_fresh_unbacked_symbols() if environment is not None else contextlib.nullcontext():
+        yield
+
+
+def symbols_of(values: Sequence[Any]) -> set[Any]:
+    """The symbols without a value (sizes that depend on data) in tensors' sizes and in dynamic numbers."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    found: set[Any] = set()
+    for value in values:
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                found |= set(free_unbacked_symbols(size))
+    return found
+
+
+def example_of(value: Any) -> Any:
+    """The value that a dynamic number has in the example, 2 for a size that depends on data; any other as it is."""
+    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value
+    return value.node.hint if value.node.has_hint() else value.node.pytype(2)
+
+
+@contextlib.contextmanager
+def noting_mutations(inputs: Sequence[Any]) -> Iterator[set[int]]:
+    """Note which of the inputs an operator writes into, itself or through a view of it.
+
+    Yields:
+        Receives the positions of these inputs.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    storages = {
+        value.untyped_storage()._cdata: position
+        for position, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor)
+    }
+    changed: set[int] = set()
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            for argument, value in zip(func._schema.arguments, args, strict=False):
+                if argument.is_write and isinstance(value, torch.Tensor):
+                    position = storages.get(value.untyped_storage()._cdata)
+                    changed.update(() if position is None else (position,))
+            return func(*args, **(kwargs or {}))
+
+    with Watching():
+        yield changed
+
+
+@contextlib.contextmanager
+def exporting_to_onnx() -> Iterator[None]:
+    """Let ``torch.onnx.is_in_onnx_export()`` be true, as it is while torch.onnx captures a model."""
+    from torch.onnx._internal.exporter import _flags
+
+    before = _flags._is_onnx_exporting
+    _flags._is_onnx_exporting = True
+    try:
+        yield
+    finally:
+        _flags._is_onnx_exporting = before
+
+
+def default_opset() -> int:
+    """The opset that ``torch.onnx.export`` takes where none is asked for."""
+    from torch.onnx import _constants
+
+    return int(_constants.ONNX_DEFAULT_OPSET)
+
+
+@functools.cache
+def old_exporter(name: str) -> Any:
+    """A module of torch's TorchScript exporter by name, ``"symbolic_helper"``; None where this torch has none of it."""
+    try:
+        return importlib.import_module(f"torch.onnx._internal.torchscript_exporter.{name}")
+    except ImportError:
+        return None

@@ -16,6 +16,7 @@ from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import cut_into_functions, name_overloads
 from opbridge.graph.custom_calls import CustomCall
 from opbridge.graph.targets import target_key
+from opbridge.legacy.symbolic_call import splicing
 from opbridge.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.plan import Plan
 from opbridge.silence import silenced
@@ -42,20 +43,24 @@ class Translated:
     targets: Mapping[str, str]
 
 
-def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int = IR_VERSION) -> Translated:
+def translate(
+    plan: Plan, captured: Captured | None = None, *, ir_version: int = IR_VERSION, asked_opset: int | None = None
+) -> Translated:
     """Translate a planned program to ONNX.
 
     Args:
         plan: Has no missing operators.
         captured: Gives the names of inputs, outputs and dimensions; None leaves them as torch chose them.
         ir_version: The ONNX IR version of the result.
+        asked_opset: The opset that the user asks for, where it is older than the plan's: old symbolic functions write
+            for it.
 
     Raises:
         TranslationError: A mapping fails; names the operator and the place in the user's source.
     """
     name_overloads(_custom_calls(plan))
-    functions = _functions(plan, plan.opset)
-    model = _export(plan, plan.opset)
+    functions = _functions(plan, plan.opset, asked_opset)
+    model = _export(plan, plan.opset, asked_opset)
     for function in functions:
         model.functions[function.identifier()] = function
         for domain, version in function.opset_imports.items():
@@ -73,7 +78,7 @@ def translate(plan: Plan, captured: Captured | None = None, *, ir_version: int =
         for node in function.all_nodes():
             # The name of a node is what its source and its operator are found by, here and in what an engine refuses.
             node.name = f"{'.'.join(filter(None, (function.name, function.overload)))}/{node.name}"
-    sources, targets = _provenance(model)
+    sources, targets = _provenance(model, plan.twins)
     _strip(model)
     return Translated(model, sources, targets)
 
@@ -96,20 +101,21 @@ def _custom_calls(plan: Plan) -> list[CustomCall]:
     return [*plan.bodies.calls, *_custom_calls(plan.bodies_plan)]
 
 
-def _functions(plan: Plan, opset: int) -> list[ir.Function]:
+def _functions(plan: Plan, opset: int, asked_opset: int | None) -> list[ir.Function]:
     if plan.bodies is None or plan.bodies_plan is None:
         return []
-    nested = _functions(plan.bodies_plan, opset)
-    model = _export(plan.bodies_plan, opset)
+    nested = _functions(plan.bodies_plan, opset, asked_opset)
+    model = _export(plan.bodies_plan, opset, asked_opset)
     return [*nested, *cut_into_functions(model, plan.bodies)]
 
 
-def _export(plan: Plan, opset: int) -> ir.Model:
+def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
     try:
         with (
             silenced(),
             torch_internals.reusing_registry(),
             torch_internals.translating(plan.program),
+            splicing(plan.program, opset, asked_opset) as splice,
         ):
             program = torch.onnx.export(
                 plan.program,
@@ -124,6 +130,7 @@ def _export(plan: Plan, opset: int) -> ir.Model:
     except Exception as error:
         raise _failure(plan, error) from error
     assert program is not None
+    splice(program.model)
     return program.model
 
 
@@ -134,6 +141,9 @@ def _failure(plan: Plan, error: Exception) -> TranslationError:
     while cause is not None:
         chain.append(cause)
         cause = cause.__cause__
+    for item in chain:
+        if isinstance(item, TranslationError):
+            return item
     text = "\n".join(str(item) for item in chain)
     found = re.search(r"Error when translating node %(\w+)", text)
     node = _node_named(plan, found.group(1)) if found else None
@@ -214,7 +224,7 @@ def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str 
 _METADATA = "pkg.torch.onnx."
 
 
-def _provenance(model: ir.Model) -> tuple[dict[str, str], dict[str, str]]:
+def _provenance(model: ir.Model, twins: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     sources: dict[str, str] = {}
     targets: dict[str, str] = {}
     for node in all_nodes(model):
@@ -224,7 +234,8 @@ def _provenance(model: ir.Model) -> tuple[dict[str, str], dict[str, str]]:
         described = node.metadata_props.get(f"{_METADATA}fx_node", "")
         target = re.search(r"target=torch\.ops\.(\w+)\.([\w.]+)", described)
         if target and node.name:
-            targets[node.name] = f"{target.group(1)}::{target.group(2)}"
+            key = f"{target.group(1)}::{target.group(2)}"
+            targets[node.name] = twins.get(key, key)
     return sources, targets
 
 

@@ -8,7 +8,8 @@ Example::
 
     opbridge.export(torch.jit.load("model.pt"), (x,), path="out")
 
-Fix: pass the ``nn.Module`` that the TorchScript module was made from.
+Fix: pass the ``nn.Module`` that the TorchScript module was made from; or, where there is none, write an .onnx file with
+``torch.onnx.export`` under ``opbridge.legacy.enable()`` and pass that.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def explain(failure: Failure) -> Finding | None:
         name or _original_name(part),
         f"{what} is a TorchScript module ({_original_name(part)}), which has no Python code to capture.",
         f"use the nn.Module that it was made from by torch.jit.script or torch.jit.trace "
-        f"({_original_name(part)}), and load the weights with load_state_dict(scripted.state_dict()).",
+        f"({_original_name(part)}), and load the weights with load_state_dict(scripted.state_dict()). Without it: "
+        "torch.onnx.export under opbridge.legacy.enable() writes an .onnx file of it, which opbridge takes.",
     )
 
 

@@ -198,7 +198,10 @@ def _function(graph: ir.Graph, call: CustomCall, opset_imports: Any) -> ir.Funct
         constant.outputs[0].name = f"{value.name}_constant"
         constant.outputs[0].dtype = value.dtype
         constant.outputs[0].shape = value.shape
-        graph.insert_before(graph[0], constant)
+        if len(graph) > 0:
+            graph.insert_before(graph[0], constant)
+        else:
+            graph.append(constant)  # The body is this constant.
         value.replace_all_uses_with(constant.outputs[0], replace_graph_outputs=True)
     graph.initializers.clear()
     present = list(graph.inputs)

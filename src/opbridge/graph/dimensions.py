@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind
 
-__all__ = ["arguments_by_name", "bounded_inputs", "dimension_names", "without_names"]
+__all__ = ["arguments_by_name", "bounded_inputs", "declared_sizes", "dimension_names", "without_names"]
 
 _NO_LIMIT = 2**31
 """Torch writes the absence of a limit as infinity or as its largest integer."""
@@ -40,7 +40,7 @@ def dimension_names(
     Two dimensions of one name that torch found no reason to equate keep it with a number behind the second.
     """
     names: dict[str, str] = {}
-    for _, size, declared in _declared(program, dynamic_shapes, arguments):
+    for _, size, declared in declared_sizes(program, dynamic_shapes, arguments):
         name = declared if isinstance(declared, str) else getattr(declared, "__name__", None)
         symbol = str(size)
         if name and isinstance(size, torch.SymInt) and re.fullmatch(r"\w+", symbol) and symbol not in names:
@@ -55,12 +55,12 @@ def bounded_inputs(
     """The placeholders with a dimension for which the user himself declared a largest size."""
     return frozenset(
         name
-        for name, _, declared in _declared(program, dynamic_shapes, arguments)
+        for name, _, declared in declared_sizes(program, dynamic_shapes, arguments)
         if (getattr(declared, "max", None) or _NO_LIMIT) < _NO_LIMIT
     )
 
 
-def _declared(
+def declared_sizes(
     program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Per declared dimension: the placeholder's name, the captured size, and the declaration."""

@@ -1,0 +1,42 @@
+"""A function of a C++ extension, exported by the autograd.Function around it.
+
+``symbolic`` multiplies a float by an int64 constant. The old exporter made that a float, and so does the bridge.
+
+    cd examples/legacy/my_add && python setup.py build_ext --inplace
+    opbridge run-script examples/legacy/my_add/export.py build/my_add.onnx
+"""
+
+import sys
+
+import my_lib
+import torch
+
+
+class MyAddFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        return my_lib.my_add(a, b)
+
+    @staticmethod
+    def symbolic(g, a, b):
+        two = g.op("Constant", value_t=torch.tensor([2]))
+        a = g.op("Mul", a, two)
+        return g.op("Add", a, b)
+
+
+my_add = MyAddFunction.apply
+
+
+class MyAdd(torch.nn.Module):
+    def forward(self, a, b):
+        return my_add(a, b)
+
+
+if __name__ == "__main__":
+    torch.onnx.export(
+        MyAdd().eval(),
+        (torch.rand(1, 3, 10, 10), torch.rand(1, 3, 10, 10)),
+        sys.argv[1] if len(sys.argv) > 1 else "my_add.onnx",
+        input_names=["a", "b"],
+        output_names=["sum"],
+    )

@@ -1,0 +1,90 @@
+"""An autograd.Function has a ``symbolic`` that the modern exporter never calls.
+
+What it means: torch.export inlines the Function's ``forward``.
+
+Why it is a problem: ``symbolic`` says what is to be in the ONNX model. Where ``forward`` is only a stand-in for an
+engine's own operator, the model computes something else, without an error.
+
+Example::
+
+    class TRT_NMS(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, boxes, scores): ...
+        @staticmethod
+        def symbolic(g, boxes, scores):
+            return g.op("TRT::EfficientNMS_TRT", boxes, scores, outputs=4)
+
+Fix: turn the bridge on: ``opbridge.legacy.enable()`` before the export, or ``opbridge run-script script.py``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from opbridge.findings.base import Failure, Finding, first_line
+from opbridge.sources import source_of_function
+
+CODE = "ignored-symbolic"
+
+ORDER = -1
+"""Before those that say what is wrong with ``forward``, which nobody would run with the bridge on."""
+
+TURN_ON = (
+    "call opbridge.legacy.enable() before the export, or run the old script with `opbridge run-script`; "
+    "`opbridge migrate` writes the modern form."
+)
+
+
+def detect(program: Any) -> Iterator[Finding]:
+    """Noted while the model was captured with the bridge off."""
+    from opbridge.legacy.functions import ignored_in
+
+    for function, place in ignored_in(program).items():
+        where = f", used at {place}," if place else ""
+        message = f"{_described(function)}{where} is not called: the modern exporter inlines forward instead."
+        sources = (place,) if place else ()
+        yield Finding(CODE, function.__qualname__, message, TURN_ON, severity="warning", sources=sources)
+
+
+def explain(failure: Failure) -> Finding | None:
+    """Recognised by the ``forward`` of such a Function among the frames of a failed capture."""
+    from opbridge.legacy import switch
+
+    if switch.is_on():
+        return None
+    for function in _functions_in(failure):
+        return failure.finding(
+            CODE,
+            function.__qualname__,
+            f"The forward of {function.__qualname__}{failure.at} can't be captured ({first_line(failure.error, 120)}). "
+            f"{_described(function)} says what belongs in the ONNX model, but the modern exporter does not call it.",
+            TURN_ON,
+        )
+    return None
+
+
+def _described(function: Any) -> str:
+    place = source_of_function(inspect.unwrap(function.symbolic))
+    return f"{function.__qualname__}.symbolic{f' at {place}' if place else ''}"
+
+
+def _functions_in(failure: Failure) -> Iterator[Any]:
+    import torch
+
+    from opbridge.legacy.functions import symbolic_of
+
+    codes = set()
+    for error in failure.chain:
+        traceback = error.__traceback__
+        while traceback is not None:
+            codes.add(traceback.tb_frame.f_code)
+            traceback = traceback.tb_next
+    waiting: list[Any] = [torch.autograd.Function]
+    while waiting:
+        function = waiting.pop()
+        waiting.extend(function.__subclasses__())
+        forward = inspect.unwrap(getattr(function.forward, "__func__", function.forward))
+        if symbolic_of(function) is not None and getattr(forward, "__code__", None) in codes:
+            yield function

@@ -1,0 +1,81 @@
+"""Composite operators that have a translation, kept whole while the program is decomposed.
+
+Torch decomposes some of them (``reshape``, ``batch_norm``) whatever the table of decompositions says. Under a name of
+their own, as operators that torch can't look into, they stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from opbridge.graph.targets import graph_modules, target_key
+
+__all__ = ["under_twins"]
+
+_NAMESPACE = "opbridge_kept"
+
+
+@contextlib.contextmanager
+def under_twins(program: torch.export.ExportedProgram, keys: Collection[str]) -> Iterator[dict[str, str]]:
+    """Inside the block, nodes of composite operators call a twin that torch does not decompose.
+
+    Args:
+        program: Changed for the time of the block only.
+        keys: The target keys of the operators to keep.
+
+    Yields:
+        The target key of each operator that has a twin in the program, by the twin's.
+    """
+    swapped: list[tuple[torch.fx.Node, Any]] = []
+    originals: dict[str, str] = {}
+    for module in graph_modules(program):
+        for node in module.graph.nodes:
+            if node.op == "call_function" and target_key(node.target) in keys and node.target._can_decompose():
+                swapped.append((node, node.target))
+    try:
+        for node, overload in swapped:
+            node.target = _twin(overload)
+            originals[str(target_key(node.target))] = str(target_key(overload))
+        _recompile(program, swapped)
+        yield originals
+    finally:
+        for node, overload in swapped:
+            node.target = overload
+        _recompile(program, swapped)
+
+
+def _recompile(program: torch.export.ExportedProgram, swapped: list[tuple[torch.fx.Node, Any]]) -> None:
+    if swapped:
+        for module in graph_modules(program):
+            module.recompile()
+
+
+@functools.cache
+def _library() -> torch.library.Library:
+    return torch.library.Library(_NAMESPACE, "FRAGMENT")
+
+
+@functools.cache
+def _twin(overload: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    name = re.sub(r"\W", "_", str(target_key(overload)))
+    signature = str(overload._schema).partition("(")[2]
+    _library().define(f"{name}({re.sub(r'Tensor[(][^)]*[)]', 'Tensor', signature)}")
+    _library().impl(name, _fresh(overload), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_NAMESPACE}::{name}", _fresh(overload), lib=_library())
+    return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+
+def _fresh(overload: torch._ops.OpOverload) -> Callable[..., Any]:
+    """The operator, with results in memory of their own: the twin promises that."""
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        return tree_map_only(torch.Tensor, lambda value: value.clone(), overload(*args, **kwargs))
+
+    return compute

@@ -1,0 +1,153 @@
+"""Where an autograd.Function's ``forward`` and its ``symbolic`` are different things, PyTorch can't say what is right.
+
+The stand-ins of a TensorRT plugin return numbers of the right shape, and ``symbolic`` is the truth. So where a result
+differs from PyTorch's and depends on such a Function, each Function is tried alone: if the ONNX nodes of its
+``symbolic`` do not compute what its ``forward`` computes, what depends on it is not compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opbridge import torch_internals
+from opbridge.capture import capture
+from opbridge.catalog import Catalog
+from opbridge.errors import OpbridgeError
+from opbridge.graph.targets import calls_in
+from opbridge.isolation import IsolatedSession
+from opbridge.legacy.function_calls import FunctionCall, function_of
+from opbridge.plan import plan
+from opbridge.sources import source_of_node
+from opbridge.translate import translate
+from opbridge.verification import NOT_VERIFIED, Verification
+from opbridge.verify import verify_captured
+
+if TYPE_CHECKING:
+    from opbridge.capture import Captured
+
+__all__ = ["reconsidered"]
+
+
+def reconsidered(
+    verification: Verification, captured: Captured, engine: str, libraries: Sequence[Path] = ()
+) -> Verification:
+    """A verification that failed, without blame where only a Function's ``forward`` is another thing than ``symbolic``.
+
+    Args:
+        verification: Of the whole model.
+        captured: The model.
+        engine: The engine that it ran in.
+        libraries: The kernels that were loaded.
+
+    Returns:
+        ``verification`` itself where it passed or where no Function is to blame. Otherwise the outputs that depend on
+        such a Function have the status "not compared", and if nothing else failed the verdict is "not verified".
+    """
+    if verification.verdict != "failed":
+        return verification
+    nodes = [node for node in calls_in(captured.program) if function_of(node.target) is not None]
+    disagreeing = {node: call for node, call in _distinct(nodes).items() if _disagrees(node, call, engine, libraries)}
+    if not disagreeing:
+        return verification
+    targets = {node.target for node in disagreeing}
+    affected = _outputs_after(captured, targets)
+    reason = " ".join(dict.fromkeys(_reason(node, call) for node, call in disagreeing.items()))
+    comparisons = tuple(
+        dataclasses.replace(item, status="not compared", detail=f"it depends on {_names(disagreeing.values())}")
+        if item.output in affected and not item.passed
+        else item
+        for item in verification.comparisons
+    )
+    failed = {item.case for item in comparisons if not item.passed and item.status != "not compared"}
+    cases = tuple(
+        case
+        if case.name in failed or case.verdict != "failed"
+        else dataclasses.replace(case, verdict=NOT_VERIFIED, eager_matches=None, notes=(*case.notes, reason))
+        for case in verification.cases
+    )
+    verdict = "failed" if any(case.verdict == "failed" for case in cases) else NOT_VERIFIED
+    error = verification.error or reason
+    return dataclasses.replace(verification, verdict=verdict, cases=cases, comparisons=comparisons, error=error)
+
+
+def _distinct(nodes: Sequence[torch.fx.Node]) -> dict[torch.fx.Node, FunctionCall]:
+    first = {node.target: node for node in reversed(nodes)}
+    found = {node: function_of(node.target) for node in reversed(first.values())}
+    return {node: call for node, call in found.items() if call is not None}
+
+
+def _reason(node: torch.fx.Node, call: FunctionCall) -> str:
+    place = source_of_node(node)
+    return (
+        f"{call.display_name}{f' (used at {place})' if place else ''}: its forward does not compute what its symbolic "
+        f"at {call.source} emits. The symbolic counts, and PyTorch has nothing to compare it with."
+    )
+
+
+def _names(calls: Any) -> str:
+    names = sorted({call.display_name for call in calls})
+    return f"{', '.join(names)}, whose forward does not compute what its symbolic emits"
+
+
+class _Alone(torch.nn.Module):
+    """One call of a Function."""
+
+    def __init__(self, call: FunctionCall) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.call.overload(*inputs)
+
+
+def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: Sequence[Path]) -> bool:
+    """Whether the call alone, as its symbolic has it, differs from its forward. Where that can't be tried: no."""
+    try:
+        captured = capture(_Alone(call), tuple(map(_example, node.args)))
+        planned = plan(captured.program, Catalog((call.spec(),), ()))
+        model = translate(planned, captured).model
+        with tempfile.TemporaryDirectory() as folder:
+            file = _save(model, Path(folder))
+            with IsolatedSession(engine, file, libraries=libraries) as session:
+                alone = verify_captured(captured, session, engine=engine)
+    except OpbridgeError:
+        return False
+    return alone.verdict == "failed" and bool(alone.comparisons)
+
+
+def _save(model: Any, folder: Path) -> Path:
+    from opbridge.onnx_file import save_model
+
+    save_model(model, folder, name="alone.onnx", external_data=False)
+    return folder / "alone.onnx"
+
+
+def _example(value: Any) -> Any:
+    """An input of the captured sizes."""
+    value = value.meta["val"] if isinstance(value, torch.fx.Node) else value
+    if not isinstance(value, torch.Tensor):
+        return torch_internals.example_of(value)
+    shape = [torch_internals.example_of(size) for size in value.shape]
+    return torch.rand(shape).to(value.dtype)
+
+
+def _outputs_after(captured: Captured, targets: set[Any]) -> set[str]:
+    """The ONNX names of the outputs that depend on one of these operators."""
+    from opbridge.capture import user_outputs
+
+    after: set[torch.fx.Node] = set()
+    for node in captured.program.graph.nodes:
+        if node.target in targets or any(source in after for source in node.all_input_nodes):
+            after.add(node)
+    # The user's outputs follow the mutated buffers and inputs.
+    results = captured.program.graph.output_node().args[0]
+    count = len(captured.program.graph_signature.output_specs)
+    first = count - len([s for s in captured.program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"])
+    positions = [first + position for position in user_outputs(captured.program)]
+    return {name for name, i in zip(captured.output_names, positions, strict=True) if results[i] in after}

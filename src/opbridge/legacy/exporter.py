@@ -1,0 +1,235 @@
+"""``torch.onnx.export`` while the bridge is on: torch's exporter over a graph in which the old declarations count."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opbridge import torch_internals
+from opbridge.capture import Captured, _as_module, capture, user_inputs, user_outputs
+from opbridge.catalog import Catalog
+from opbridge.errors import InputError, TranslationError, UnsupportedOperatorError
+from opbridge.graph.dimensions import arguments_by_name
+from opbridge.legacy.dynamic_axes import axis_names, label_dimensions, shapes_by_argument
+from opbridge.legacy.old_arguments import Request, read_arguments
+from opbridge.legacy.scripted import export_scripted
+from opbridge.legacy.target import Target, targeting
+from opbridge.plan import Plan, plan
+from opbridge.spec import LOWEST_OPSET, OpSpec
+from opbridge.translate import translate
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["installed"]
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[None]:
+    """Let ``torch.onnx.export`` be the bridged one."""
+    original = torch.onnx.export
+    torch.onnx.export = _bridged(original)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.onnx.export = original
+
+
+def _bridged(original: Callable[..., Any]) -> Callable[..., Any]:
+    def export(model: Any, args: Any = (), f: Any = None, *positional: Any, **options: Any) -> Any:
+        """``torch.onnx.export`` with the old declarations, keyword arguments and names honoured."""
+        ours = type(model).__module__.startswith("opbridge.") and isinstance(model, torch.export.ExportedProgram)
+        exportable = getattr(torch.onnx, "ExportableModule", ())
+        if ours or options.get("dynamo") is False or isinstance(model, exportable):
+            return original(model, args, f, *positional, **options)
+        request = read_arguments(positional, options)
+        _check_opset(request.opset_version)
+        if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+            return export_scripted(original, model, args, f, request)
+        return _export(model, args, f, request)
+
+    return export
+
+
+def _export(model: Any, args: Any, f: Any, request: Request) -> torch.onnx.ONNXProgram:
+    positional, keywords = _inputs(args, request.kwargs)
+    target = Target(
+        custom_opsets=dict(request.custom_opsets or {}),
+        training=request.training,
+        operator_export_type=request.operator_export_type,
+        constant_folding=request.do_constant_folding,
+    )
+    with targeting(target):
+        catalog = Catalog.load().extended(_table_specs(request.custom_translation_table or {}))
+        captured = _captured(model, positional, keywords, request, catalog)
+        planned = _planned(captured, catalog, request)
+        onnx_model = translate(planned, captured, asked_opset=request.opset_version).model
+    _write_fixed_sizes(onnx_model)
+    _name_parameters(onnx_model, captured, request.input_names or ())
+    onnx_model = finish(onnx_model, request)
+    program = torch.onnx.ONNXProgram(onnx_model, captured.program)
+    write(program, f, request)
+    return program
+
+
+def _inputs(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional inputs and those by keyword, which may be a dict at the end of the positional ones."""
+    positional = (
+        (args,) if isinstance(args, torch.Tensor) else tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    )
+    if (
+        not kwargs
+        and positional
+        and isinstance(positional[-1], dict)
+        and all(isinstance(k, str) for k in positional[-1])
+    ):
+        return positional[:-1], positional[-1]
+    return positional, dict(kwargs or {})
+
+
+def _captured(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], request: Request, catalog: Catalog
+) -> Captured:
+    module = None if isinstance(model, torch.export.ExportedProgram) else _as_module(model)
+    shapes, labels = request.dynamic_shapes, None
+    names, outputs = request.input_names or (), request.output_names or ()
+    if request.dynamic_axes and shapes is None and module is not None:
+        shapes, labels = shapes_by_argument(axis_names(request.dynamic_axes), module, args, kwargs, names, outputs)
+    captured = capture(model, args, kwargs, dynamic_shapes=shapes, rewrites=catalog.rewrites())
+    if labels is not None and module is not None:
+        symbols, fixed = label_dimensions(captured.program, labels, arguments_by_name(module, args, kwargs))
+        _warn_of_fixed(fixed)
+        captured = dataclasses.replace(captured, dimension_names=symbols)
+    return dataclasses.replace(
+        captured,
+        input_names=_first_named(names, captured.input_names, len(user_inputs(captured.program))),
+        output_names=_first_named(outputs, captured.output_names, len(user_outputs(captured.program))),
+    )
+
+
+def _first_named(given: Sequence[str], own: Sequence[str], count: int) -> tuple[str, ...]:
+    """The names given, as far as they go: the old exporter took fewer than there are, and more."""
+    return (*given[:count], *(name for name in own[len(given) :]))
+
+
+def _warn_of_fixed(fixed: Sequence[str]) -> None:
+    if fixed:
+        warnings.warn(
+            f"dynamic_axes: the model fixes {', '.join(fixed)}, so that dimension is not dynamic.", stacklevel=5
+        )
+
+
+def _table_specs(table: Mapping[Any, Callable[..., Any]]) -> tuple[OpSpec, ...]:
+    from opbridge.graph.targets import target_key
+
+    return tuple(
+        OpSpec(target_key(operator), "translate", function, source="custom_translation_table")
+        for operator, function in table.items()
+        if isinstance(operator, torch._ops.OpOverload)
+    )
+
+
+def _planned(captured: Captured, catalog: Catalog, request: Request) -> Plan:
+    wanted = request.opset_version or torch_internals.default_opset()
+    planned = plan(
+        captured.program,
+        catalog.extended(captured.declared),
+        opset=max(wanted, LOWEST_OPSET),
+        rewrites=captured.rewrites,
+    )
+    if planned.missing:
+        lines = [
+            f"  {item.target.removesuffix('.default')}: {item.reason}"
+            + (f" (at {', '.join(item.sources[:3])})" if item.sources else "")
+            for item in planned.missing
+        ]
+        first = planned.missing[0].target.removesuffix(".default")
+        raise UnsupportedOperatorError(
+            "Nothing maps these operators to ONNX:\n" + "\n".join(lines),
+            fix=f"give each a mapping: torch.onnx.register_custom_op_symbolic({first!r}, ...), "
+            f"@opbridge.translation({first!r}) or @opbridge.decomposition({first!r}).",
+            targets=[item.target for item in planned.missing],
+        )
+    return planned
+
+
+def _write_fixed_sizes(model: ir.Model) -> None:
+    """A size that torch found to be fixed is a number; torch writes it as if it were a name."""
+    import onnx_ir as ir
+
+    values = [*model.graph.inputs, *(value for node in model.graph.all_nodes() for value in node.outputs)]
+    for value in values:
+        if value.shape is not None:
+            sizes = [int(size.value) if str(getattr(size, "value", "")).isdigit() else size for size in value.shape]
+            value.shape = ir.Shape(sizes)
+
+
+def _name_parameters(model: ir.Model, captured: Captured, names: Sequence[str]) -> None:
+    """Give the names beyond those of the inputs to the parameters, in order, as the old exporter did."""
+    parameters = captured.program.graph_signature.parameters
+    for name, parameter in zip(names[len(captured.input_names) :], parameters, strict=False):
+        initializer = model.graph.initializers.pop(parameter, None)
+        if initializer is not None:
+            initializer.name = name
+            model.graph.initializers[name] = initializer
+
+
+def _check_opset(asked: int | None) -> None:
+    from opbridge.passes.opsets import NEWEST_OPSET, OLDEST_OPSET
+
+    if asked is not None and asked > NEWEST_OPSET:
+        raise InputError(
+            f"opset_version={asked}: the newest opset of the installed onnx is {NEWEST_OPSET}.",
+            fix=f"ask for one from {OLDEST_OPSET} to {NEWEST_OPSET}, or leave it out.",
+        )
+    if asked is not None and asked < OLDEST_OPSET:
+        text = f"opset_version={asked}: {OLDEST_OPSET} is the oldest opset that is written, so the model has that."
+        warnings.warn(text, stacklevel=3)
+
+
+def finish(model: ir.Model, request: Request) -> ir.Model:
+    """The model at the opset asked for, with the versions of custom domains.
+
+    Raises:
+        TranslationError: A node can't be expressed at that opset.
+    """
+    from opbridge.passes import opsets
+
+    opset = max(request.opset_version or torch_internals.default_opset(), opsets.OLDEST_OPSET)
+    if model.opset_imports.get("") != opset:
+        converted = opsets.convert_opset(model, opset)
+        if converted.unexpressed:
+            item = converted.unexpressed[0]
+            raise TranslationError(
+                f"{item.operator} can't be expressed at opset {opset}: {item.reason} (node {item.node}).",
+                fix="export with a newer opset_version, or give the operator a symbolic that does without it.",
+            )
+        model = converted.model
+    for domain, version in (request.custom_opsets or {}).items():
+        if domain in model.opset_imports:
+            model.opset_imports[domain] = version
+    return model
+
+
+def write(program: torch.onnx.ONNXProgram, f: Any, request: Request) -> None:
+    """Write the model where the call wants it: a path, a file that is open, or nowhere."""
+    if request.verbose:
+        print(program)
+    if f is None:
+        return
+    options = {
+        "include_initializers": request.export_params,
+        "keep_initializers_as_inputs": request.keep_initializers_as_inputs,
+    }
+    if hasattr(f, "write"):
+        buffer = io.BytesIO()
+        program.save(buffer, **options, external_data=False)  # type: ignore[arg-type]
+        f.write(buffer.getvalue())
+    else:
+        program.save(f, **options, external_data=request.external_data)

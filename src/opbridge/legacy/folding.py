@@ -1,0 +1,100 @@
+"""Constants: how they are stated, and what the old exporter computed from them while exporting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+
+__all__ = ["fold_constants", "fold_results", "state_constants"]
+
+_FOLDED = {
+    "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Greater", "Less", "Mod", "Mul", "Neg", "Not", "Pow", "Range",
+    "ReduceL1", "ReduceL2", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Slice", "Sqrt", "Squeeze", "Sub",
+    "Transpose", "Unsqueeze", "Where",
+}  # fmt: skip
+
+
+def state_constants(model: ir.Model) -> None:
+    """Let each Constant state a tensor: ``g.op("Constant", value_f=0.5)`` made an attribute that ONNX does not have."""
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        stated = node.attributes.get("value") if node.op_type == "Constant" and node.domain == "" else None
+        if stated is not None and stated.type != ir.AttributeType.TENSOR:
+            tensor = _tensor(stated.value)
+            node.attributes["value"] = ir.AttrTensor("value", tensor)
+            node.outputs[0].dtype, node.outputs[0].shape = tensor.dtype, ir.Shape(tensor.shape)
+
+
+def _tensor(value: Any) -> ir.TensorProtocol:
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    if isinstance(first, str):
+        texts = np.array(value, dtype=object)
+        return ir.StringTensor([text.encode() for text in texts.ravel()], shape=ir.Shape(texts.shape))
+    return ir.tensor(value, dtype=ir.DataType.FLOAT if isinstance(first, float) else ir.DataType.INT64)
+
+
+def fold_constants(model: ir.Model) -> None:
+    """Replace each node of the graph whose inputs are all constants by what it makes."""
+    for node in list(model.graph):
+        if node.op_type in _FOLDED and node.domain == "" and node.inputs and len(node.outputs) == 1:
+            array = _known(node.outputs[0], model.opset_imports[""], sizes=False)
+            if array is not None:
+                _replace(node.outputs[0], array)
+
+
+def fold_results(model: ir.Model) -> None:
+    """Replace each output of the graph that follows from constants and fixed sizes alone by its contents."""
+    for value in dict.fromkeys(model.graph.outputs):
+        node = value.producer()
+        if node is not None and node.op_type in _FOLDED and node.domain == "" and node.graph is model.graph:
+            array = _known(value, model.opset_imports[""], sizes=True)
+            if array is not None:
+                _replace(value, array)
+
+
+def _known(value: ir.Value | None, opset: int, sizes: bool) -> np.ndarray | None:
+    """The contents of a value, where they follow from constants, and with ``sizes`` from the sizes of values."""
+    tensor = ir.convenience.get_const_tensor(value) if value is not None else None
+    if tensor is not None:
+        return tensor.numpy()
+    node = value.producer() if value is not None else None
+    if node is None or node.op_type not in _FOLDED or node.domain or None in node.inputs:
+        return None
+    if node.op_type == "Shape" and sizes:
+        shape = node.inputs[0].shape  # type: ignore[union-attr]
+        if shape is None or not shape.is_static():
+            return None
+        start, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(shape))
+        return np.asarray(shape.numpy()[start:end], np.int64)
+    inputs = [_known(item, opset, sizes) for item in node.inputs]
+    if any(item is None for item in inputs):
+        return None
+    return _run(node, inputs, opset)
+
+
+def _run(node: ir.Node, inputs: list[np.ndarray | None], opset: int) -> np.ndarray | None:
+    """What a node makes of these inputs; None where the reference evaluator fails on it."""
+    proto = ir.serde.serialize_node(node)
+    del proto.input[:]
+    proto.input.extend(f"input_{position}" for position in range(len(inputs)))
+    feeds = {f"input_{position}": array for position, array in enumerate(inputs)}
+    try:
+        (result,) = ReferenceEvaluator(proto, opsets={"": opset}).run(None, feeds)
+    except Exception:  # It computes on numpy, and raises whatever numpy does.
+        return None
+    return np.asarray(result)
+
+
+def _replace(value: ir.Value, array: np.ndarray) -> None:
+    node = value.producer()
+    assert node is not None
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    constant = ir.node("Constant", [], attributes={"value": ir.tensor(array)})
+    made = constant.outputs[0]
+    made.name, made.dtype, made.shape = value.name, ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+    graph.insert_before(node, [constant])
+    ir.convenience.replace_all_uses_with(value, made, replace_graph_outputs=True)
+    graph.remove(node, safe=True)

@@ -1,0 +1,195 @@
+"""The piece of an ONNX model that a symbolic function builds, and how it takes its place in the whole model.
+
+While torch.onnx.export runs, a call of a symbolic function is one placeholder node, which no optimizer and no version
+converter touches. Afterwards the fragment is put there node for node.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+
+from opbridge.errors import TranslationError
+
+__all__ = ["PLACEHOLDER_DOMAIN", "Fragment", "Slot", "TensorInput", "restore_inputs", "splice"]
+
+PLACEHOLDER_DOMAIN = "opbridge.legacy"
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorInput:
+    """What is known of an ONNX value that a symbolic function gets.
+
+    Attributes:
+        dtype: Its element type; None if it is not known.
+        shape: Its sizes, None for one that is not fixed; None if the rank is not known.
+        constant: Its contents (a ``torch.Tensor``), where the old exporter knew them.
+    """
+
+    dtype: ir.DataType | None
+    shape: tuple[int | None, ...] | None
+    constant: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """Stands for the ``index``-th ONNX value among the arguments of a symbolic function."""
+
+    index: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fragment:
+    """What a symbolic function built.
+
+    Attributes:
+        model: Its graph has one input per ONNX value of the call, in order. Its outputs are the values that the
+            symbolic returned. Its functions are those that the nodes call.
+        results: For each value that the symbolic returned its position among the outputs; None where it returned None.
+        several: Whether it returned a list or tuple rather than one value.
+        name: Whose symbolic function it is, for messages.
+    """
+
+    model: ir.Model
+    results: tuple[int | None, ...]
+    several: bool
+    name: str = ""
+
+    def value(self, position: int) -> ir.Value | None:
+        """The value that the symbolic returned at ``position``."""
+        index = self.results[position]
+        return None if index is None else self.model.graph.outputs[index]
+
+
+def restore_inputs(model: ir.Model, names: Sequence[str], copies: Mapping[str, int]) -> None:
+    """Give the model one input per ONNX value of the call, in order.
+
+    Args:
+        model: Changed in place.
+        names: The inputs' names.
+        copies: The inputs of known contents, by the name of the constant that stood for each. Where that is still used
+            as it came, the input takes its place.
+    """
+    kept = {value.name: value for value in model.graph.inputs}
+    model.graph.inputs[:] = [kept.get(name) or ir.Value(name=name) for name in names]
+    for node in list(model.graph):
+        made = node.outputs[0] if node.op_type == "Constant" else None
+        if made is not None and made.name in copies:
+            replacement = model.graph.inputs[copies[made.name]]
+            ir.convenience.replace_all_uses_with(made, replacement, replace_graph_outputs=True)
+            model.graph.remove(node, safe=True)
+
+
+def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> None:
+    """Put the fragments in the place of their placeholder nodes, and drop what only the placeholders used.
+
+    Args:
+        model: Changed in place.
+        fragments: By the number that the placeholder has as its attribute ``fragment``. The inputs of the fragment's
+            graph and the values it returned are the placeholder's inputs and outputs, in order.
+
+    Raises:
+        TranslationError: A value is used for which the symbolic function returned None.
+    """
+    if not fragments:
+        return
+    for graph in (model.graph, *model.functions.values()):
+        for node in list(ir.traversal.RecursiveGraphIterator(graph)):
+            if node.domain == PLACEHOLDER_DOMAIN:
+                _replace(node, fragments[node.attributes["fragment"].as_int()])
+    model.opset_imports.pop(PLACEHOLDER_DOMAIN, None)
+    for fragment in fragments.values():
+        for domain, version in fragment.model.opset_imports.items():
+            if domain:
+                model.opset_imports[domain] = version
+        for identifier, function in fragment.model.functions.items():
+            model.functions.setdefault(identifier, function)
+    common_passes.RemoveUnusedNodesPass()(model)
+
+
+def _replace(placeholder: ir.Node, fragment: Fragment) -> None:
+    """Move the nodes of a copy of ``fragment`` to where ``placeholder`` is, and take that away."""
+    owner = placeholder.graph
+    assert owner is not None
+    graph = fragment.model.clone().graph
+    prefix = placeholder.name or "symbolic"
+    constants = _initializers_as_nodes(graph)
+    nodes = [*constants, *graph]
+    for position, node in enumerate(nodes):
+        node.name = f"{prefix}/{node.op_type}_{position}"
+    for node in [*constants, *ir.traversal.RecursiveGraphIterator(graph)]:
+        node.metadata_props.update(placeholder.metadata_props)
+        for value in node.outputs:
+            if value.name is None or value.name.isdigit():
+                value.name = f"{placeholder.outputs[0].name}/{node.op_type}_{value.name or 0}"
+    results = list(graph.outputs)
+    graph.outputs.clear()
+    for inner, outer in zip(graph.inputs, placeholder.inputs, strict=True):
+        assert outer is not None
+        ir.convenience.replace_all_uses_with(inner, outer)
+        results = [outer if value is inner else value for value in results]
+    graph.remove(list(graph))
+    owner.insert_before(placeholder, nodes)
+    _connect(placeholder, [None if index is None else results[index] for index in fragment.results], fragment.name)
+    owner.remove(placeholder, safe=True)
+
+
+def _initializers_as_nodes(graph: ir.Graph) -> list[ir.Node]:
+    """A Constant node for each initializer: functions and subgraphs take no others."""
+    constants: list[ir.Node] = []
+    for value in list(graph.initializers.values()):
+        tensor = value.const_value
+        assert tensor is not None
+        constant = ir.node("Constant", [], attributes={"value": tensor})
+        made = constant.outputs[0]
+        made.name, made.shape, made.type = value.name, value.shape, value.type
+        ir.convenience.replace_all_uses_with(value, made)
+        graph.outputs[:] = [made if output is value else output for output in graph.outputs]
+        constants.append(constant)
+    graph.initializers.clear()
+    return constants
+
+
+def _connect(placeholder: ir.Node, results: list[ir.Value | None], name: str) -> None:
+    """Let what the placeholder's outputs are used for use the fragment's."""
+    taken: set[int] = set()
+    own = set(map(id, placeholder.inputs))
+    owner = placeholder.graph
+    assert owner is not None
+    for position, (output, result) in enumerate(zip(placeholder.outputs, results, strict=True)):
+        if result is None:
+            if output.uses() or output.is_graph_output():
+                raise TranslationError(
+                    f"The symbolic function of {name} returns None for value {position}, which the model uses.",
+                    fix="let it return a value of the graph there.",
+                )
+            continue
+        if output.is_graph_output() and (id(result) in own or id(result) in taken or result.is_graph_output()):
+            # A value is one output of a graph at most, and an input is none.
+            identity = ir.node("Identity", [result], name=f"{placeholder.name}/Identity_{position}")
+            identity.metadata_props.update(placeholder.metadata_props)
+            owner.insert_before(placeholder, [identity])
+            result = identity.outputs[0]
+        if id(result) not in own and id(result) not in taken:
+            _describe(result, output)
+            taken.add(id(result))
+        ir.convenience.replace_all_uses_with(output, result, replace_graph_outputs=True)
+
+
+def _describe(result: ir.Value, output: ir.Value) -> None:
+    """Give the value that takes the place of ``output`` its name, and what only torch knows of it."""
+    result.name = output.name
+    result.dtype = result.dtype or output.dtype
+    known = result.shape
+    if known is None or (output.shape is not None and _agree(known, output.shape)):
+        result.shape = output.shape
+    result.metadata_props.update(output.metadata_props)
+
+
+def _agree(one: ir.Shape, other: ir.Shape) -> bool:
+    sizes = zip(one, other, strict=False)
+    return len(one) == len(other) and all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in sizes)

@@ -1,0 +1,168 @@
+"""While a model is captured, each autograd.Function that has a ``symbolic`` becomes one operator of the graph.
+
+Users hold ``my_op = F.apply`` since import time, and ``apply`` looks up the class's ``forward`` at each call. So it is
+that look-up that is answered otherwise, through the metaclass, in the thread that captures and only meanwhile. It finds
+Functions defined, and ``symbolic``s assigned, while the model runs, and nothing is written on the user's classes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from opbridge import torch_internals
+from opbridge.legacy import switch
+from opbridge.legacy.function_calls import FunctionCall, operator_for
+from opbridge.sources import source_of_stack_trace
+
+__all__ = ["bridging", "ignored_in", "is_capturing", "latest_function", "note_ignored", "paused", "symbolic_of"]
+
+_Meta = type(torch.autograd.Function)
+_BASE = torch.autograd.Function
+_lock = threading.Lock()
+_captures = 0
+_thread = threading.local()
+_ignored: weakref.WeakKeyDictionary[torch.export.ExportedProgram, dict[Any, str]] = weakref.WeakKeyDictionary()
+
+
+@dataclasses.dataclass
+class Seen:
+    """The Functions with a ``symbolic`` that a capture met.
+
+    Attributes:
+        on: Whether the bridge is on.
+        latest: The Function that was met last.
+        calls: With the bridge on: their calls, by target, in order of first use.
+        ignored: With the bridge off: the Functions that were inlined, with the user's line of the first call.
+    """
+
+    on: bool
+    latest: Any = None
+    calls: dict[str, FunctionCall] = dataclasses.field(default_factory=dict)
+    ignored: dict[Any, str] = dataclasses.field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def bridging() -> Iterator[Seen]:
+    """Around a capture: while the bridge is on, each Function with a ``symbolic`` becomes one operator.
+
+    While it is off they are inlined as torch does, and noted.
+    """
+    seen = Seen(switch.is_on())
+    outer = getattr(_thread, "seen", None)
+    _count_capture(1)
+    _thread.seen = seen
+    try:
+        with torch_internals.exporting_to_onnx() if seen.on else contextlib.nullcontext():
+            yield seen
+    finally:
+        _thread.seen = outer
+        _count_capture(-1)
+        for call in seen.calls.values():
+            switch.note("autograd.Function", call.display_name, call.source, *call.notes, count=0)
+
+
+def note_ignored(program: torch.export.ExportedProgram, seen: Seen) -> None:
+    """Keep, for :func:`ignored_in`, which Functions were inlined in a program."""
+    _ignored[program] = seen.ignored
+
+
+def ignored_in(program: torch.export.ExportedProgram) -> Mapping[Any, str]:
+    """The Functions whose ``symbolic`` did not count when a program was captured, with the line of the first call."""
+    return _ignored.get(program, {})
+
+
+def symbolic_of(function: Any) -> Callable[..., Any] | None:
+    """The ``symbolic`` of an autograd.Function; None if it has none."""
+    symbolic = getattr(function, "symbolic", None)
+    return symbolic if callable(symbolic) else None
+
+
+def latest_function() -> Any:
+    """The Function with a ``symbolic`` that the capture under way met last; None if it met none."""
+    return getattr(getattr(_thread, "seen", None), "latest", None)
+
+
+def is_capturing() -> bool:
+    """Whether this thread captures a model with the bridge on, and is not inside a ``forward``."""
+    seen = getattr(_thread, "seen", None)
+    return seen is not None and seen.on
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Inside a ``forward`` that runs for its own operator: the outer Function wins, those that it calls are inlined."""
+    seen = getattr(_thread, "seen", None)
+    _thread.seen = None
+    try:
+        yield
+    finally:
+        _thread.seen = seen
+
+
+def _count_capture(change: int) -> None:
+    global _captures
+    with _lock:
+        _captures += change
+        if _captures and "__getattribute__" not in vars(_Meta):
+            _Meta.__getattribute__ = _getattribute  # type: ignore[method-assign,assignment]
+        elif not _captures:
+            del _Meta.__getattribute__
+
+
+def _getattribute(cls: Any, name: str) -> Any:
+    value = type.__getattribute__(cls, name)
+    if name not in ("forward", "setup_context"):
+        return value
+    seen = getattr(_thread, "seen", None)
+    if seen is None or symbolic_of(cls) is None:
+        return value
+    seen.latest = cls
+    if not seen.on:
+        if cls not in seen.ignored:
+            seen.ignored[cls] = _place_of_the_call()
+        return value
+    separate = type.__getattribute__(cls, "setup_context") is not _BASE.setup_context
+    if name == "forward":
+        return _Replacement(cls, value, takes_ctx=not separate)
+    return _no_context if separate else value
+
+
+def _place_of_the_call() -> str:
+    stack = "".join(traceback.format_stack(sys._getframe(2)))
+    return str(source_of_stack_trace(stack) or "")
+
+
+def _no_context(ctx: Any, inputs: Any, output: Any) -> None:
+    """Instead of ``setup_context``: nothing is differentiated while a model is captured."""
+
+
+class _Replacement:
+    """A ``forward`` that calls the Function's operator instead. ``apply`` sees the parameters of the user's own."""
+
+    def __init__(self, function: Any, forward: Callable[..., Any], takes_ctx: bool) -> None:
+        self.__wrapped__ = forward
+        self._function = function
+        self._takes_ctx = takes_ctx
+
+    def __getattr__(self, name: str) -> Any:
+        # apply reads the code object, to turn arguments by keyword into positional ones.
+        return getattr(self.__wrapped__, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._takes_ctx and not (args and isinstance(args[0], torch.autograd.function.FunctionCtx)):
+            return self.__wrapped__(*args, **kwargs)  # Somebody calls F.forward himself, without apply.
+        ctx, given = (args[0], args[1:]) if self._takes_ctx else (None, args)
+        call, inputs = operator_for(self._function, self.__wrapped__, given, kwargs, self._takes_ctx)
+        values = call.overload(*inputs)
+        _thread.seen.calls[call.target] = call
+        switch.note("autograd.Function", call.display_name, call.source)
+        return call.outputs(values, inputs, ctx)

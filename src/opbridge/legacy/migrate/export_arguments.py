@@ -1,0 +1,166 @@
+"""Old arguments of ``torch.onnx.export`` by their successors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import libcst as cst
+
+from opbridge.legacy.migrate.script import Edit, Left, Script, literal
+
+__all__ = ["find"]
+
+_EXPORTS = ("torch.onnx.export", "torch.onnx._export", "torch.onnx.utils.export", "torch.onnx.utils._export")
+_POSITIONAL = ("model", "args", "f", "export_params", "verbose", "training", "input_names", "output_names")
+_GONE = {
+    "aten": "it has no meaning any more",
+    "custom_opsets": "a custom domain's version is 1",
+    "do_constant_folding": "constants are always folded",
+    "dynamo": "there is one exporter",
+    "enable_onnx_checker": "the model is always checked",
+    "example_outputs": "shapes are found by capturing the model",
+    "export_params": "weights are always exported",
+    "export_raw_ir": "it has no meaning any more",
+    "operator_export_type": "an operator without a mapping is an error; give it one",
+    "retain_param_name": "names of weights are always kept",
+    "_retain_param_name": "names of weights are always kept",
+    "strip_doc_string": "nodes carry their source as metadata",
+    "training": "call model.eval() before",
+    "onnx_shape_inference": "shapes are always inferred",
+}
+_LOWEST_OPSET = 18
+
+
+def find(script: Script) -> Iterator[Edit | Left]:
+    """Every call of an exporter."""
+    for call in script.walk(cst.Call):
+        if script.path(call.func) in _EXPORTS:
+            yield from _of_call(script, call)
+
+
+def _of_call(script: Script, call: cst.Call) -> Iterator[Edit | Left]:
+    if any(argument.star for argument in call.args):
+        yield Left(script.line(call), "torch.onnx.export", "its arguments are starred.")
+        return
+    arguments: dict[str, cst.Arg] = {}
+    for position, argument in enumerate(call.args):
+        if argument.keyword is not None:
+            arguments[argument.keyword.value] = argument
+        elif position < len(_POSITIONAL):
+            arguments[_POSITIONAL[position]] = argument
+        else:
+            yield Left(script.line(call), "torch.onnx.export", "it has too many positional arguments.")
+            return
+    changes: dict[str, Any] = {}
+    for name, argument in arguments.items():
+        yield from _argument(script, name, argument, arguments, changes)
+
+    def replace(updated: cst.Call) -> cst.Call:
+        return _rewritten(updated, list(arguments), changes)
+
+    if script.path(call.func) != "torch.onnx.export":
+        changes["f"] = changes.get("f", {})
+        yield Edit(call, _to_export, script.line(call), script.code(call.func), "torch.onnx.export")
+    if changes or _custom(script):
+        yield Edit(call, replace, script.line(call), "torch.onnx.export")
+    if _custom(script):
+        yield Edit(call, _with_table, script.line(call), "torch.onnx.export", "custom_translation_table")
+
+
+def _argument(
+    script: Script, name: str, argument: cst.Arg, arguments: dict[str, cst.Arg], changes: dict[str, Any]
+) -> Iterator[Edit | Left]:
+    """Note in ``changes`` what becomes of one argument: None drops it, a dict gives its new keyword and value."""
+    line = script.line(argument)
+    if name in _GONE:
+        changes[name] = None
+        yield Edit(argument, _same, line, name, f"removed: {_GONE[name]}")
+    elif name == "use_external_data_format":
+        changes[name] = {"keyword": "external_data"}
+        yield Edit(argument, _same, line, name, "external_data")
+    elif name == "opset_version":
+        try:
+            opset = literal(argument.value)
+        except ValueError:
+            yield Left(line, name, f"it is no literal; below {_LOWEST_OPSET}, opbridge.convert_opset goes down.")
+            return
+        if isinstance(opset, int) and opset < _LOWEST_OPSET:
+            changes[name] = {"value": cst.Integer(str(_LOWEST_OPSET))}
+            detail = f"{_LOWEST_OPSET}, the lowest of the exporter; opbridge.convert_opset goes down to {opset}"
+            yield Edit(argument, _same, line, name, detail)
+    elif name == "dynamic_axes":
+        shapes = _dynamic_shapes(argument, arguments.get("input_names"))
+        if shapes is None:
+            yield Left(line, name, "write dynamic_shapes: by the parameters of forward, not by names of inputs.")
+        else:
+            changes[name] = {"keyword": "dynamic_shapes", "value": cst.parse_expression(shapes)}
+            yield Edit(argument, _same, line, name, "dynamic_shapes")
+
+
+def _same(updated: Any) -> Any:
+    return updated
+
+
+def _to_export(updated: cst.Call) -> cst.Call:
+    return updated.with_changes(func=cst.parse_expression("torch.onnx.export"))
+
+
+def _custom(script: Script) -> bool:
+    """Whether something of the script became a translation."""
+    return "opbridge" in script.needs
+
+
+def _with_table(updated: cst.Call) -> cst.Call:
+    table = cst.Arg(
+        cst.parse_expression("opbridge.translation_table()"), cst.Name("custom_translation_table"), equal=_EQUAL
+    )
+    last = updated.args[-1]
+    between = next((item.comma for item in updated.args if isinstance(item.comma, cst.Comma)), _COMMA)
+    trailing = last.comma
+    first = last.with_changes(comma=between, whitespace_after_arg=cst.SimpleWhitespace(""))
+    table = table.with_changes(comma=trailing, whitespace_after_arg=last.whitespace_after_arg)
+    return updated.with_changes(args=[*updated.args[:-1], first, table])
+
+
+_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+_COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+
+
+def _rewritten(call: cst.Call, names: list[str], changes: dict[str, Any]) -> cst.Call:
+    kept = []
+    shifted = False
+    for position, (name, argument) in enumerate(zip(names, call.args, strict=True)):
+        change = changes.get(name, {})
+        if change is None:
+            shifted = shifted or argument.keyword is None
+            continue
+        keyword = change.get("keyword") or (argument.keyword.value if argument.keyword is not None else None)
+        if keyword is None and (shifted or position > 2):
+            keyword = name  # What stands after f is passed by name today.
+        if keyword is not None:
+            argument = argument.with_changes(keyword=cst.Name(keyword), equal=_EQUAL)
+        kept.append(argument.with_changes(value=change.get("value", argument.value)))
+    if kept and call.args:
+        last = call.args[-1]
+        kept[-1] = kept[-1].with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    return call.with_changes(args=kept)
+
+
+def _dynamic_shapes(axes: cst.Arg, names: cst.Arg | None) -> str | None:
+    """``dynamic_axes`` by position, one entry per input; None where that takes a human."""
+    try:
+        by_name = literal(axes.value)
+        order = literal(names.value) if names is not None else None
+    except ValueError:
+        return None
+    if not isinstance(by_name, dict) or not isinstance(order, list):
+        return None
+    shapes = []
+    for name in order:
+        dims = by_name.get(name, {})
+        if isinstance(dims, list):
+            dims = {dim: f"{name}_{dim}" for dim in dims}
+        inside = ", ".join(f'{dim}: "{label}"' for dim, label in dims.items())
+        shapes.append(f"{{{inside}}}")
+    return f"({', '.join(shapes)}{',' if len(shapes) == 1 else ''})"

@@ -1,0 +1,151 @@
+"""The types of an operator's parameters, which ``torch.library`` must know and old scripts do not state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import libcst as cst
+
+from opbridge.legacy.migrate.script import Script, literal
+
+__all__ = ["count_results", "parameter_types"]
+
+_LETTERS = {"v": "torch.Tensor", "i": "int", "f": "float", "b": "bool", "s": "str", "is": "list[int]",
+            "fs": "list[float]"}  # fmt: skip
+_SUFFIXES = {"f": "float", "i": "int", "s": "str"}
+_NUMBER = "number"
+"""What a constant is made of: a call tells which number."""
+_ANNOTATIONS = {"int", "float", "bool", "str", "list[int]", "list[float]", "torch.Tensor"}
+
+
+def parameter_types(
+    script: Script,
+    parameters: Sequence[cst.Param],
+    symbolic: cst.FunctionDef,
+    names: Sequence[str],
+    letters: Sequence[str],
+    calls: Sequence[cst.Call],
+) -> list[str]:
+    """The type of each parameter of a Function; "" where nothing tells it.
+
+    Args:
+        script: The script.
+        parameters: Those of ``forward`` after ``ctx``.
+        symbolic: The symbolic function.
+        names: How it calls them.
+        letters: Its ``@parse_args``, or nothing.
+        calls: Every ``apply`` of the Function.
+    """
+    types = []
+    for position, parameter in enumerate(parameters):
+        annotation = _annotated(script, parameter)
+        letter = _LETTERS.get(letters[position], "") if position < len(letters) else ""
+        used = _used_as(script, symbolic, names[position]) if position < len(names) else ""
+        given = _given(calls, position, parameter)
+        types.append(annotation or letter or _merged(given, used))
+    return types
+
+
+def _merged(given: str, used: str) -> str:
+    """What a call passes says more than an attribute's suffix, but 2 may be meant as a float."""
+    if used == _NUMBER:
+        return given or "float"
+    if given == "int" and used == "float":
+        return "float"
+    if given == "list[int]" and "float" in used:
+        return "list[float]"
+    return given or used
+
+
+def _annotated(script: Script, parameter: cst.Param) -> str:
+    if parameter.annotation is None:
+        return ""
+    text = re.sub(r"\b(typing\.)?(List|Sequence)\b", "list", script.code(parameter.annotation.annotation))
+    if script.path(parameter.annotation.annotation).endswith("torch.Tensor"):
+        text = "torch.Tensor"
+    return text if text in _ANNOTATIONS else ""
+
+
+def _given(calls: Sequence[cst.Call], position: int, parameter: cst.Param) -> str:
+    """By the literals that are passed."""
+    kinds = set()
+    values = [call.args[position].value for call in calls if position < len(call.args)]
+    for value in [*values, *([parameter.default] if parameter.default is not None else [])]:
+        try:
+            kinds.add(_kind(literal(value)))
+        except ValueError:
+            continue
+    if kinds == {"int", "float"}:
+        return "float"
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list) and value:
+        inner = {type(item).__name__ for item in value}
+        return f"list[{'float' if 'float' in inner else 'int'}]" if inner <= {"int", "float"} else ""
+    name = type(value).__name__
+    return name if name in ("int", "float", "bool", "str") else ""
+
+
+def _used_as(script: Script, symbolic: cst.FunctionDef, name: str) -> str:
+    """By what the symbolic function does with it."""
+    graph = symbolic.params.params[0].name.value
+    for call in script.walk(cst.Call, symbolic.body):
+        is_node = isinstance(call.func, cst.Attribute) and script.code(call.func.value) == graph
+        if script.path(call.func) == "torch.tensor" and name in _names(script, call.args[0]):
+            return "int" if any(script.path(item.value) == "torch.int64" for item in call.args[1:]) else _NUMBER
+        for argument in call.args:
+            value = argument.value
+            if argument.keyword is not None and is_node:
+                kind = _SUFFIXES.get(argument.keyword.value.rpartition("_")[2], "")
+                if kind and name in _names(script, value):
+                    is_list = isinstance(value, cst.Call) and script.code(value.func) in ("list", "tuple")
+                    is_list = is_list or any(_is(item.value, name) for item in script.walk(cst.Subscript, value))
+                    return f"list[{kind}]" if is_list else kind
+            elif _is(value, name) and (is_node or (call.args and _is(call.args[0].value, graph))):
+                return "torch.Tensor"
+        if isinstance(call.func, cst.Attribute) and _is(call.func.value, name) and call.func.attr.value == "type":
+            return "torch.Tensor"
+    returned = [node.value for node in script.walk(cst.Return, symbolic.body) if node.value is not None]
+    return "torch.Tensor" if any(_is(value, name) for value in returned) else ""
+
+
+def _names(script: Script, node: cst.CSTNode) -> set[str]:
+    return {found.value for found in script.walk(cst.Name, node)}
+
+
+def _is(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
+def count_results(script: Script, *functions: cst.FunctionDef) -> int:
+    """How many tensors a Function returns: the most that its ``forward`` or its symbolic function shows."""
+    most = 1
+    for function in functions:
+        outputs = {}
+        for assign in script.walk(cst.Assign, function):
+            if isinstance(assign.value, cst.Call) and len(assign.targets) == 1:
+                target = assign.targets[0].target
+                if isinstance(target, cst.Name):
+                    outputs[target.value] = _outputs(assign.value)
+        for node in script.walk(cst.Return, function):
+            value = node.value
+            if isinstance(value, cst.Tuple):
+                most = max(most, len(value.elements))
+            elif isinstance(value, cst.Call):
+                most = max(most, _outputs(value))
+            elif isinstance(value, cst.Name):
+                most = max(most, outputs.get(value.value, 1))
+    return most
+
+
+def _outputs(call: cst.Call) -> int:
+    for argument in call.args:
+        if argument.keyword is not None and argument.keyword.value == "outputs":
+            try:
+                return int(literal(argument.value))
+            except ValueError:
+                return 1
+    return 1

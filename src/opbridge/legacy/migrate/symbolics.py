@@ -1,0 +1,265 @@
+"""The body of one symbolic function, as the body of a translation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import libcst as cst
+
+from opbridge.legacy.migrate import helper_calls
+from opbridge.legacy.migrate.constants import constant_value, is_arithmetic
+from opbridge.legacy.migrate.script import Script
+
+__all__ = ["NotConvertible", "convert_body", "own_parameters", "parsed_letters"]
+
+_SUFFIX = re.compile(r"(\w+)_([ifstgz])")
+
+
+class NotConvertible(Exception):
+    """A symbolic function holds something that has no counterpart in a translation.
+
+    Args:
+        reason: What.
+        node: It.
+    """
+
+    def __init__(self, reason: str, node: cst.CSTNode) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.node = node
+
+
+def own_parameters(function: cst.FunctionDef) -> list[cst.Param]:
+    """The parameters of a symbolic function after ``g``.
+
+    Raises:
+        NotConvertible: It takes starred ones, or no ``g``.
+    """
+    parameters = function.params
+    required = [parameter for parameter in parameters.kwonly_params if parameter.default is None]
+    starred = isinstance(parameters.star_arg, cst.Param) or parameters.star_kwarg or required
+    if starred or not parameters.params or parameters.posonly_params:
+        raise NotConvertible("its parameters are starred", function)
+    return list(parameters.params[1:])
+
+
+def parsed_letters(script: Script, function: cst.FunctionDef) -> list[str]:
+    """The codes of its ``@parse_args``; empty without."""
+    for decorator in function.decorators:
+        call = decorator.decorator
+        if isinstance(call, cst.Call) and script.path(call.func).endswith(".parse_args"):
+            return [argument.value.evaluated_value for argument in call.args]  # type: ignore[attr-defined]
+    return []
+
+
+def convert_body(script: Script, function: cst.FunctionDef, renamed: dict[str, str]) -> cst.BaseSuite:
+    """The function's body, made of onnxscript calls and :func:`opbridge.custom_node`.
+
+    Args:
+        script: What the names in it mean.
+        function: A symbolic function.
+        renamed: Parameters that get another name.
+
+    Raises:
+        NotConvertible: Something in it has no counterpart.
+    """
+    converter = _Body(script, function, renamed)
+    body = function.body.visit(converter)
+    for call in script.walk(cst.Call, body):  # type: ignore[arg-type]
+        if _method(call) == "type" and not call.args:
+            raise NotConvertible("it keeps the type of a value", function)
+    for name in script.walk(cst.Name, body):  # type: ignore[arg-type]
+        if name.value == converter.graph:
+            raise NotConvertible(f"it uses {converter.graph} other than by {converter.graph}.op", function)
+        if script.path(name).startswith(("torch.onnx.symbolic", "torch.onnx._internal", "torch.onnx.utils")):
+            raise NotConvertible(f"it calls {name.value}, which has no counterpart", function)
+    return body  # type: ignore[return-value]
+
+
+class _Body(cst.CSTTransformer):
+    """Turns what is done with ``g`` and its values into today's words, from the inside out."""
+
+    def __init__(self, script: Script, function: cst.FunctionDef, renamed: dict[str, str]) -> None:
+        super().__init__()
+        self.script = script
+        self.graph = function.params.params[0].name.value
+        self.renamed = renamed
+        self.arithmetic = _used_in_arithmetic(script, function, self.graph)
+        self.typed = {parameter.name.value for parameter in function.params.params}
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        return updated_node.with_changes(value=self.renamed.get(updated_node.value, updated_node.value))
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
+        # A keyword is no use of the parameter of that name.
+        return updated_node.with_changes(keyword=original_node.keyword)
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        owner = original_node.value
+        if isinstance(owner, cst.Name) and owner.value == self.graph and original_node.attr.value == "opset":
+            self.script.needs.add("op")
+            return cst.parse_expression("op.version")
+        return updated_node.with_changes(attr=original_node.attr)
+
+    def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
+        return helper_calls.dtype_number(self.script, original_node) or updated_node
+
+    def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.BaseSmallStatement:
+        call = original_node.value
+        if not isinstance(call, cst.Call) or _method(call) not in ("setType", "setTypeAs"):
+            return updated_node
+        assert isinstance(call.func, cst.Attribute)
+        assert call.args
+        value, other = call.func.value, call.args[0].value
+        if _method(call) == "setType" and isinstance(other, cst.Call) and _method(other) == "type":
+            other = other.func.value  # type: ignore[attr-defined]
+        if not isinstance(value, cst.Name) or not isinstance(other, cst.Name):
+            raise NotConvertible(f"it sets a type that is no other value's: {self.script.code(call)}", original_node)
+        self.typed.add(value.value)
+        to, origin = (self.renamed.get(name.value, name.value) for name in (value, other))
+        statement = cst.parse_statement(f"{to}.type, {to}.shape = {origin}.type, {origin}.shape")
+        return statement.body[0]  # type: ignore[index, union-attr, return-value]
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        function = original_node.func
+        if isinstance(function, cst.Attribute) and _is_name(function.value, self.graph):
+            return self._graph_call(function.attr.value, original_node, updated_node)
+        method = _method(original_node)
+        if method in ("setType", "setTypeAs"):
+            return updated_node.func.value  # type: ignore[attr-defined, no-any-return]
+        asked = helper_calls.asked_of_a_type(original_node, updated_node)
+        if asked is not None:
+            for name in self.script.walk(cst.Name, function.value):  # type: ignore[attr-defined]
+                if method == "type" and name.value not in self.typed:
+                    raise NotConvertible(f"it asks for the type of {name.value}, which it made itself", original_node)
+            return asked
+        if method in _UNKNOWN_METHODS:
+            raise NotConvertible(f"it asks a value for .{method}()", original_node)
+        path = self.script.path(function)
+        if path.startswith(("torch.onnx.symbolic", "torch.onnx._internal")):
+            converted = helper_calls.helper_call(path, updated_node)
+            if converted is None:
+                raise NotConvertible(f"it calls {path.removeprefix('torch.onnx.')}", original_node)
+            self.script.needs.add("op")
+            return converted
+        return updated_node
+
+    def _graph_call(self, method: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        if method not in ("op", "at", "aten_op"):
+            raise NotConvertible(f"it calls {self.graph}.{method}", original)
+        try:
+            name = updated.args[0].value.evaluated_value  # type: ignore[attr-defined]
+        except (AttributeError, IndexError) as error:
+            raise NotConvertible("the name of a node is no literal", original) from error
+        domain, _, operator = name.rpartition("::")
+        if method != "op":
+            domain, operator = "org.pytorch.aten", "ATen"
+        standard = domain in ("", "onnx")
+        if standard and operator == "Constant":
+            return self._constant(original, updated)
+        inputs = [argument.with_changes(comma=cst.MaybeSentinel.DEFAULT) for argument in updated.args[1:]]
+        positional = [argument for argument in inputs if argument.keyword is None]
+        keywords = self._attributes([item for item in inputs if item.keyword is not None], standard, original)
+        if standard:
+            self.script.needs.add("op")
+            return _call(f"op.{operator}", [*positional, *keywords], updated)
+        self.script.needs.add("opbridge")
+        if method != "op":
+            keywords.insert(0, cst.Arg(cst.SimpleString(repr(name)), cst.Name("operator")))
+        node = cst.Arg(cst.SimpleString(f'"{domain}::{operator}"'))
+        return _call("opbridge.custom_node", [node, *positional, *keywords], updated)
+
+    def _attributes(self, keywords: Sequence[cst.Arg], standard: bool, original: cst.Call) -> list[cst.Arg]:
+        converted = []
+        for argument in keywords:
+            assert argument.keyword is not None
+            key = argument.keyword.value
+            if key == "outputs":
+                if not standard:
+                    converted.append(argument.with_changes(keyword=cst.Name("num_outputs")))
+                continue
+            found = _SUFFIX.fullmatch(key)
+            if found is None:
+                plain = key == "overload_name"
+                if not plain:
+                    raise NotConvertible(f"the attribute {key} has no suffix", original)
+                converted.append(argument)
+                continue
+            converted.append(self._attribute(argument, found[1], found[2], original))
+        return converted
+
+    def _attribute(self, argument: cst.Arg, name: str, kind: str, original: cst.Call) -> cst.Arg:
+        value = argument.value
+        if kind in "gz":
+            raise NotConvertible(f"the attribute {name}_{kind} is a graph", original)
+        if kind == "t":
+            if isinstance(value, cst.List | cst.Tuple):
+                raise NotConvertible(f"the attribute {name}_t is a list of tensors", original)
+            self.script.needs.add("ir")
+            value = _call("ir.tensor", [cst.Arg(value)], None)
+        if kind == "f" and isinstance(value, cst.Integer):
+            value = cst.Float(f"{value.value}.0")
+        return argument.with_changes(keyword=cst.Name(name), value=value)
+
+    def _constant(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        parent = next(self.script.parents(original))
+        arithmetic = _assigned_name(parent) in self.arithmetic or id(original) in self.arithmetic
+        value = constant_value(self.script, original, updated, arithmetic)
+        if value is None:
+            raise NotConvertible("a Constant of it can't be read", original)
+        if isinstance(parent, cst.Return):
+            self.script.needs.add("op")
+            return _call("op.Identity", [cst.Arg(value)], None)
+        return value
+
+
+_UNKNOWN_METHODS = {
+    "scalarType", "node", "isCompleteTensor", "isSubtypeOf", "mustBeNone", "debugName", "setDebugName", "with_sizes",
+    "kind",
+}  # fmt: skip
+
+
+def _used_in_arithmetic(script: Script, function: cst.FunctionDef, graph: str) -> set[object]:
+    """The names and the nested constants that are operands of arithmetic, where one number takes the other's type."""
+    arithmetic: set[object] = set()
+    other: set[object] = set()
+    for call in script.walk(cst.Call, function):
+        if not (isinstance(call.func, cst.Attribute) and _is_name(call.func.value, graph)) or not call.args:
+            continue
+        used = arithmetic if is_arithmetic(call.args[0].value) else other
+        for argument in call.args[1:]:
+            if isinstance(argument.value, cst.Name):
+                used.add(argument.value.value)
+            elif isinstance(argument.value, cst.Call):
+                used.add(id(argument.value))
+    return arithmetic - other
+
+
+def _assigned_name(parent: cst.CSTNode) -> str | None:
+    if isinstance(parent, cst.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0].target, cst.Name):
+        return parent.targets[0].target.value
+    return None
+
+
+def _call(function: str, arguments: Sequence[cst.Arg], layout: cst.Call | None) -> cst.Call:
+    """A call, laid out like the one that it replaces."""
+    call = cst.Call(cst.parse_expression(function), [*arguments])
+    if layout is None or not layout.args:
+        return call
+    commas: list[cst.Comma | cst.MaybeSentinel] = [argument.comma for argument in layout.args]
+    between = next((comma for comma in commas if isinstance(comma, cst.Comma)), cst.MaybeSentinel.DEFAULT)
+    spread = [argument.with_changes(comma=between) for argument in arguments]
+    if spread:
+        spread[-1] = spread[-1].with_changes(
+            comma=commas[-1], whitespace_after_arg=layout.args[-1].whitespace_after_arg
+        )
+    return call.with_changes(args=spread, whitespace_before_args=layout.whitespace_before_args)
+
+
+def _is_name(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
+def _method(call: cst.Call) -> str:
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""

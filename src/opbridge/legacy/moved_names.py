@@ -1,0 +1,202 @@
+"""Names of torch.onnx that old code imports and that moved or went: there again while the bridge is on.
+
+Each module gets a ``__getattr__``, which Python asks only for what the module itself lacks. A name that has a meaning
+still is restored; one that has none gives something whose use says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import torch
+
+from opbridge import torch_internals
+from opbridge.errors import InputError
+from opbridge.legacy import symbolic_registry
+
+__all__ = ["restored"]
+
+_SHIMS = ("utils", "symbolic_helper", *(f"symbolic_opset{n}" for n in range(7, 21)))
+"""Modules of torch.onnx that show only a part of what they held; the rest is where torch keeps its old exporter."""
+
+
+class ExportTypes(enum.Enum):
+    """What ``torch.onnx.export`` could write. It writes a protobuf file; for the others, pack that file yourself."""
+
+    PROTOBUF_FILE = "Protobuf"
+    ZIP_ARCHIVE = "ZIP archive"
+    COMPRESSED_ZIP_ARCHIVE = "compressed ZIP archive"
+    DIRECTORY = "directory"
+
+
+class _Gone:
+    """Stands for a name without a meaning, so that importing it works; any use is an error that names the successor."""
+
+    def __init__(self, name: str, fix: str) -> None:
+        vars(self).update(_name=name, _fix=fix)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise InputError(f"{self._name} is gone from PyTorch.", fix=self._fix)
+
+    __call__ = __enter__ = __iter__ = __getitem__ = __setattr__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse()
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which is gone from PyTorch>"
+
+
+def _export(model: Any, args: Any, f: Any = None, *positional: Any, **options: Any) -> Any:
+    """``torch.onnx._export``: exports, and returns what the model returns."""
+    torch.onnx.export(model, args, f, *positional, **options)
+    with torch.no_grad():
+        return model(*(args if isinstance(args, (tuple, list)) else (args,)))
+
+
+def _export_to_text(model: Any, args: Any, *positional: Any, **options: Any) -> str:
+    """``torch.onnx.export_to_pretty_string``: the model as text."""
+    return str(torch.onnx.export(model, args, None, *positional, **options))
+
+
+def _setter(name: str) -> Callable[[Any], None]:
+    def set_it(value: Any) -> None:
+        setattr(torch_internals.old_exporter("_globals").GLOBALS, name, value)
+
+    return set_it
+
+
+def _setting(name: str) -> Callable[[], Any]:
+    return lambda: getattr(torch_internals.old_exporter("_globals").GLOBALS, name)
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """For a switch of a log that is gone."""
+
+
+def _is(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _gone(name: str, fix: str) -> Callable[[], Any]:
+    return lambda: _Gone(name, fix)
+
+
+_HELPER = "torch.onnx.symbolic_helper"
+_NAMES: dict[str, Callable[[], Any]] = {
+    "torch.onnx.CheckerError": lambda: importlib.import_module("onnx").checker.ValidationError,
+    "torch.onnx.ExportTypes": _is(ExportTypes),
+    "torch.onnx.PYTORCH_ONNX_CAFFE2_BUNDLE": _is(False),
+    "torch.onnx.SymbolicContext": _gone(
+        "torch.onnx.SymbolicContext", "take the graph context g: it has the node, its block and the settings."
+    ),
+    "torch.onnx._export": _is(_export),
+    "torch.onnx._optimize_trace": _gone("torch.onnx._optimize_trace", "call torch.onnx.export, which optimizes."),
+    "torch.onnx._run_symbolic_function": _gone(
+        "torch.onnx._run_symbolic_function", "register a symbolic with torch.onnx.register_custom_op_symbolic."
+    ),
+    "torch.onnx._type_utils": lambda: torch_internals.old_exporter("_type_utils"),
+    "torch.onnx._globals": lambda: torch_internals.old_exporter("_globals"),
+    "torch.onnx.disable_log": _is(_nothing),
+    "torch.onnx.enable_log": _is(_nothing),
+    "torch.onnx.export_to_pretty_string": _is(_export_to_text),
+    "torch.onnx.ir_version": lambda: importlib.import_module("onnx").IR_VERSION,
+    "torch.onnx.set_training": lambda: torch.onnx.select_model_mode_for_export,
+    "torch.onnx.symbolic_caffe2": _gone(
+        "torch.onnx.symbolic_caffe2", "drop it: Caffe2 is gone, and its symbolics too."
+    ),
+    "torch.onnx.symbolic_registry": _is(symbolic_registry),
+    "torch.onnx.utils.export_to_pretty_string": _is(_export_to_text),
+    "torch.onnx.utils.is_in_onnx_export": lambda: torch.onnx.is_in_onnx_export,
+    "torch.onnx.utils._graph_op": _gone("torch.onnx.utils._graph_op", "write g.op(...) in the symbolic."),
+    "torch.onnx.utils._graph_at": _gone("torch.onnx.utils._graph_at", "write g.at(...) in the symbolic."),
+    "torch.onnx.utils._newNode": _gone("torch.onnx.utils._newNode", "write g.op(...) in the symbolic."),
+    f"{_HELPER}._block_list_in_opset": lambda: torch_internals.old_exporter("symbolic_helper")._block_list_in_opset,
+    f"{_HELPER}._default_onnx_opset_version": _is(9),
+    f"{_HELPER}._export_onnx_opset_version": _setting("export_onnx_opset_version"),
+    f"{_HELPER}._onnx_main_opset": lambda: torch_internals.default_opset(),
+    f"{_HELPER}._onnx_shape_inference": _setting("onnx_shape_inference"),
+    f"{_HELPER}._onnx_stable_opsets": _is(list(range(7, 21))),
+    f"{_HELPER}._operator_export_type": _setting("operator_export_type"),
+    f"{_HELPER}._set_onnx_shape_inference": _is(_setter("onnx_shape_inference")),
+    f"{_HELPER}._set_operator_export_type": _is(_setter("operator_export_type")),
+    f"{_HELPER}._set_opset_version": _is(_setter("export_onnx_opset_version")),
+    f"{_HELPER}._set_training_mode": _is(_setter("training_mode")),
+    f"{_HELPER}._training_mode": _setting("training_mode"),
+    f"{_HELPER}.is_caffe2_aten_fallback": _is(lambda: False),
+}
+"""What each name stands for now. One that torch itself still has is never asked for here."""
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Let the old names be found, as attributes of their modules and by ``import``; then let them be gone again."""
+    settings = torch_internals.old_exporter("_globals").GLOBALS
+    before = dict(vars(settings))
+    with contextlib.ExitStack() as stack:
+        for name in ("", *_SHIMS):
+            for module in _modules(name):
+                stack.enter_context(_answering(module, f"torch.onnx.{name}".rstrip("."), name))
+        stack.enter_context(_importable("torch.onnx.symbolic_registry", symbolic_registry))
+        try:
+            yield
+        finally:
+            vars(settings).update(before)
+
+
+def _modules(name: str) -> list[types.ModuleType]:
+    """The module that torch.onnx shows by this name, and the one that ``import`` gives: they may be two."""
+    if not name:
+        return [torch.onnx]
+    shown = vars(torch.onnx).get(name)
+    found = [shown, sys.modules.get(f"torch.onnx.{name}"), torch_internals.old_exporter(name)]
+    return list({id(module): module for module in found if isinstance(module, types.ModuleType)}.values())
+
+
+@contextlib.contextmanager
+def _answering(module: types.ModuleType, path: str, shim: str) -> Iterator[None]:
+    earlier = vars(module).get("__getattr__")
+
+    def find(name: str) -> Any:
+        if f"{path}.{name}" in _NAMES:
+            return _NAMES[f"{path}.{name}"]()
+        inner = torch_internals.old_exporter(shim) if shim else None
+        if inner is not None and name in vars(inner):
+            return vars(inner)[name]
+        if earlier is not None:
+            return earlier(name)
+        raise AttributeError(f"module {path!r} has no attribute {name!r}")
+
+    module.__getattr__ = find  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        if earlier is None:
+            del module.__getattr__
+        else:
+            module.__getattr__ = earlier  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _importable(name: str, module: types.ModuleType) -> Iterator[None]:
+    """Let ``import name`` find a module."""
+    earlier = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        parent, _, last = name.rpartition(".")
+        if vars(sys.modules[parent]).get(last) is module:
+            delattr(sys.modules[parent], last)
+        if earlier is None:
+            sys.modules.pop(name, None)
+        else:
+            sys.modules[name] = earlier

@@ -1,0 +1,223 @@
+"""The registered symbolic functions: which is in force for an operator at an opset, as mappings of operators.
+
+Registrations live in torch's own registry, so those count that were made before the bridge was turned on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from opbridge.errors import InputError, TranslationError
+from opbridge.graph.targets import overload_of, target_key
+from opbridge.legacy import switch, torchscript
+from opbridge.legacy.old_names import OLD_NAMES
+from opbridge.legacy.symbolic_call import emit, symbolic_opset
+from opbridge.sources import source_of_function
+from opbridge.spec import LOWEST_OPSET, OpSpec
+
+__all__ = [
+    "Registration",
+    "register_custom_op_symbolic",
+    "registered_specs",
+    "registrations",
+    "registrations_without_operator",
+    "unregister_custom_op_symbolic",
+]
+
+Arguments = Callable[[Sequence[Any]], list[Any]]
+"""Turns the arguments of the captured operator into those that the symbolic function expects."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Registration:
+    """The symbolic functions that a user registered for one operator.
+
+    Attributes:
+        name: "aten::asinh"; an empty namespace means aten.
+        functions: By the opset from which on each holds.
+    """
+
+    name: str
+    functions: Mapping[int, Callable[..., Any]]
+
+    @property
+    def source(self) -> str:
+        """``file:line`` of the newest function."""
+        return _source(self.functions[max(self.functions)])
+
+    def at(self, opset: int) -> Callable[..., Any] | None:
+        """The newest function not above ``opset``; None if all are. One of torch's own that is newer does not count."""
+        versions = [version for version in self.functions if version <= opset]
+        return self.functions[max(versions)] if versions else None
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
+    """Register a symbolic function, as ``torch.onnx.register_custom_op_symbolic`` does.
+
+    Args:
+        symbolic_name: "namespace::name"; an empty namespace means aten.
+        symbolic_fn: Takes the graph context, then the operator's arguments as values of the graph, in schema order.
+        opset_version: The opset from which on it holds.
+
+    Raises:
+        InputError: The name can't be registered.
+    """
+    try:
+        torchscript.register(symbolic_name, symbolic_fn, opset_version)
+    except Exception as error:
+        raise InputError(
+            f"register_custom_op_symbolic({symbolic_name!r}): {str(error).strip()}",
+            fix="write for example register_custom_op_symbolic('mylib::my_op', symbolic, 11).",
+        ) from error
+
+
+def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
+    """Take a registration back, as ``torch.onnx.unregister_custom_op_symbolic`` does."""
+    torchscript.unregister(symbolic_name, opset_version)
+
+
+def registrations() -> tuple[Registration, ...]:
+    """The users' registrations so far, by operator.
+
+    Those that torchvision makes for itself count only where torch has no mapping of its own.
+    """
+    found = []
+    for name, functions in torchscript.registered().items():
+        by_users = {opset: function for opset, function in functions.items() if not _is_torchvision(function)}
+        if by_users or not _is_mapped(name):
+            found.append(Registration(name, by_users or functions))
+    return tuple(found)
+
+
+def _is_torchvision(function: Callable[..., Any]) -> bool:
+    return getattr(function, "__module__", None) == "torchvision.ops._register_onnx_ops"
+
+
+def _is_mapped(name: str) -> bool:
+    from opbridge import torch_internals
+
+    return any(str(key).partition(".")[0] == name for key in torch_internals.mapped_targets())
+
+
+def registered_specs() -> tuple[OpSpec, ...]:
+    """The mapping of every torch operator that has a registered symbolic function, one per overload."""
+    found = registrations()
+    names = {registration.name for registration in found}
+    specs: list[OpSpec] = []
+    for registration in found:
+        for overload in _overloads(registration.name):
+            specs.append(_spec(registration, overload, list))
+        for old in OLD_NAMES.get(registration.name, ()):
+            if old.captured.partition(".")[0] not in names:
+                specs.append(_spec(registration, overload_of(old.captured), old.arguments))
+    return tuple(specs)
+
+
+def registrations_without_operator() -> tuple[Registration, ...]:
+    """The registrations under a name that no captured graph has: TorchScript's own (``prim``), or of no operator."""
+    return tuple(
+        one
+        for one in registrations()
+        if one.name.startswith("prim::") or not (one.name in OLD_NAMES or _overloads(one.name))
+    )
+
+
+def _spec(registration: Registration, overload: torch._ops.OpOverload, arguments: Arguments) -> OpSpec:
+    return OpSpec(
+        target=str(target_key(overload)),
+        rung="translate",
+        function=_translation(registration, overload, arguments),
+        opset=max(LOWEST_OPSET, min(registration.functions)),
+        overrides="a symbolic function is registered for it",
+        source=registration.source,
+    )
+
+
+def _overloads(name: str) -> list[torch._ops.OpOverload]:
+    namespace, _, operator_name = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), operator_name, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return []
+    overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    return [one for one in overloads if not one._schema.is_mutable and "Dimname" not in str(one._schema)]
+
+
+def _translation(
+    registration: Registration, overload: torch._ops.OpOverload, arguments: Arguments
+) -> Callable[..., Any]:
+    """What torch.onnx calls for a node of ``overload``: it leaves out arguments that are at their defaults."""
+    newest = registration.functions[max(registration.functions)]
+
+    @functools.wraps(newest)
+    def translation(*args: Any, **kwargs: Any) -> Any:
+        opset = symbolic_opset()
+        function = registration.at(opset)
+        if function is None:
+            raise _too_new(registration, overload, opset)
+        returns = overload._schema.returns
+        values = [_value(argument, _given(position, argument, args, kwargs)) for position, argument in _all(overload)]
+        made = emit(
+            function,
+            arguments(values),
+            name=registration.name,
+            results=None if "[]" in str(returns[0].type) else len(returns),
+            registered=True,
+        )
+        switch.note("registered symbolic", registration.name, _source(function))
+        return made
+
+    return translation
+
+
+def _too_new(registration: Registration, overload: torch._ops.OpOverload, opset: int) -> TranslationError:
+    lowest = min(registration.functions)
+    return TranslationError(
+        f"The symbolic function of {registration.name} at {_source(registration.functions[lowest])} is registered from "
+        f"opset {lowest} on, and opset {opset} is asked for.",
+        fix=f"ask for opset {lowest} or newer, or register one for opset {opset}.",
+        target=str(target_key(overload)),
+    )
+
+
+def _source(function: Callable[..., Any]) -> str:
+    return str(source_of_function(inspect.unwrap(function)) or "")
+
+
+def _all(overload: torch._ops.OpOverload) -> list[tuple[int, Any]]:
+    return list(enumerate(overload._schema.arguments))
+
+
+def _given(position: int, argument: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if not argument.kwarg_only and position < len(args):
+        return args[position]
+    return kwargs.get(argument.name, argument.default_value)
+
+
+_MEMORY_FORMATS = {
+    "torch.contiguous_format": 0, "torch.preserve_format": 1, "torch.channels_last": 2, "torch.channels_last_3d": 3,
+}  # fmt: skip
+
+
+def _value(argument: Any, given: Any) -> Any:
+    """An argument as TorchScript has it: torch.onnx made ONNX types of dtypes, and words of devices and layouts."""
+    kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
+    if argument.name == "dtype" and given == -1:
+        return None
+    if isinstance(given, ir.DataType):
+        return ir.tensor_adapters.to_torch_dtype(given)
+    if isinstance(given, str) and re.fullmatch(r"[\w.]+(:\d+)?", given):
+        if given in _MEMORY_FORMATS:
+            return _MEMORY_FORMATS[given]
+        if kind == "Device" or argument.name == "device":
+            return torch.device(given)
+        if given == "torch.strided":
+            return 0
+    return given

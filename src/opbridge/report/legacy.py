@@ -1,0 +1,38 @@
+"""What the bridge honoured, and what a migration changed, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+
+from opbridge.report.tables import paragraph, plural, table
+
+__all__ = ["migration_view", "script_view"]
+
+
+def script_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
+    """Render ``ScriptRun.to_dict()``."""
+    if not data["bridged"]:
+        yield paragraph("Nothing was bridged: the script uses no old declaration.", "bold yellow")
+        return
+    result = table("bridged", "kind", "uses", "where", right=("uses",))
+    for item in data["bridged"]:
+        result.add_row(item["name"], item["kind"], str(item["count"]), item["source"])
+    yield result
+    for item in data["bridged"]:
+        for note in item["notes"]:
+            yield paragraph(f"{item['name']}: {note}")
+    yield paragraph(f"{plural(len(data['bridged']), 'old declaration')} bridged", "bold green")
+
+
+def migration_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
+    """Render ``Migration.to_dict()`` of a file that was written."""
+    for key, title in (("converted", "converted"), ("left", "left as it is")):
+        if data[key]:
+            result = table("line", title, "detail", right=("line",))
+            for item in data[key]:
+                result.add_row(str(item["line"]), item["name"], item["detail"])
+            yield result
+    yield paragraph(f"{data['file']}: {len(data['converted'])} converted, {len(data['left'])} left as they are", "bold")
