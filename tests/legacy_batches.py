@@ -77,8 +77,7 @@ def batches(*, dynamic: bool, only: Callable[[Case], bool] = lambda case: True) 
     together: dict[Any, list[Case]] = {}
     for case in all_cases().values():
         if (case.dynamic or not dynamic) and only(case):
-            alone = case.setup is not None or not case.oracle
-            key = case.name if alone else (case.group, case.opset, case.runs)
+            key = case.name if case.alone else (case.group, case.opset, case.runs, case.setup is not None)
             together.setdefault(key, []).append(case)
     return [Batch(tuple(cases), dynamic) for cases in together.values()]
 

@@ -125,6 +125,16 @@ def test_no_network(cache, tmp_path, monkeypatch):
     assert "check the network" in caught.value.fix
 
 
+def test_a_python_that_can_not_make_environments(cache, monkeypatch):
+    def fail(*args, **kwargs):
+        raise subprocess.CalledProcessError(1, ["python", "-m", "ensurepip"])
+
+    monkeypatch.setattr("venv.EnvBuilder.create", fail)
+    with pytest.raises(EngineError, match=r"The environment of onnxruntime 1\.16\.3 can't be made in .*ensurepip"):
+        engine_environment("onnxruntime", "1.16.3")
+    assert not [entry for entry in cache.rglob("*") if entry.suffix != ".lock" and entry.name.startswith(("onnx", "."))]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -115,6 +115,15 @@ def test_one_computation_in_many_spellings(spelling: str) -> None:
     same(fused, model)
 
 
+@pytest.mark.parametrize("opset", [11, 14])
+def test_a_model_of_an_opset_from_before_functions(opset: int) -> None:
+    old = opbridge.convert_opset(SPELLINGS["commuted"], opset).model
+    fused = opbridge.fuse(old, blend)
+    assert [item.op_type for item in fused.model.graph] == ["blend"]
+    assert fused.model.opset_imports[""] == opset
+    same(fused, SPELLINGS["commuted"])
+
+
 def test_each_place_has_its_own_number_and_inlining_gives_the_model_back() -> None:
     nodes = [
         node("Mul", ["x", "f"], ["a"], "m1"), node("Add", ["a", "y"], ["b"], "a1"), node("Relu", ["b"], ["c"], "r1"),

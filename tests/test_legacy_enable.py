@@ -88,6 +88,17 @@ def test_as_a_call_it_holds_until_disable() -> None:
     assert_same(before, state_of_torch())
 
 
+def test_disable_leaves_the_blocks_of_others_alone() -> None:
+    before = state_of_torch()
+    legacy.enable()
+    with legacy.enable():
+        legacy.disable()
+        legacy.disable()
+        assert switch.is_on()
+    assert not switch.is_on()
+    assert_same(before, state_of_torch())
+
+
 def test_nested_uses_end_with_the_last() -> None:
     before = state_of_torch()
     outer = legacy.enable()

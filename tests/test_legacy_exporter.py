@@ -54,8 +54,9 @@ X = torch.randn(4, 3)
 
 @pytest.fixture(autouse=True)
 def bridge() -> Iterator[None]:
-    with legacy.enable():
-        yield
+    legacy.enable()
+    yield
+    legacy.disable()
 
 
 def export(model: Any, args: Any = (X,), *positional: Any, **options: Any) -> onnx.ModelProto:
@@ -85,6 +86,11 @@ def test_it_returns_and_writes_what_torch_does(tmp_path: Path) -> None:
     assert written.opset_import[0].version == 20
     np.testing.assert_allclose(run(written, x=X)[0], net(X).detach().numpy(), rtol=1e-5)
     assert [node.op_type for node in written.graph.node] == ["Gemm", "Constant", "Mul"]
+
+
+def test_a_file_that_can_not_be_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"torch\.onnx\.export: \S+none/m\.onnx can't be written: No such file"):
+        torch.onnx.export(Net(), (X,), str(tmp_path / "none" / "m.onnx"))
 
 
 def test_weights_are_external_or_left_out_on_demand(tmp_path: Path) -> None:
@@ -139,6 +145,32 @@ def test_old_arguments_are_mapped_with_one_warning() -> None:
     assert sizes(model.graph.output[0]) == ["batch", 2]
     assert (model.graph.input[0].name, model.graph.output[0].name) == ("input", "output")
     assert "use_external_data_format" in {item.name for item in legacy.bridged() if item.kind == "old argument"}
+
+
+def test_that_the_optimizer_runs_all_the_same_is_told() -> None:
+    with pytest.warns(FutureWarning, match="optimize: torch's optimizer runs all the same"):
+        torch.onnx.export(Net(), (X,), optimize=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("opset_version", "17", "opset_version is '17', and should be a number."),
+        ("dynamic_axes", ["x"], "dynamic_axes is ['x'], and should be a dict of the axes by the names of inputs and "),
+        ("custom_opsets", [1], "custom_opsets is [1], and should be a dict of the versions by domain."),
+        ("input_names", "x", "input_names is 'x', and should be a list of names."),
+        ("training", "TESTING", "training is 'TESTING', and can be EVAL, TRAINING, PRESERVE."),
+        ("operator_export_type", "RAW", "operator_export_type is 'RAW', and can be ONNX, ONNX_ATEN, ONNX_ATEN_FALLBA"),
+    ],
+)
+def test_values_that_no_argument_takes(name: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        export(Net(Own), **{name: value})
+    assert raised.value.message.startswith(f"torch.onnx.export: {message}")
+
+
+def test_the_raw_graph_of_old_is_no_reason_to_fail() -> None:
+    assert "own" in {node.domain for node in export(Net(Own), export_raw_ir=True).graph.node}
 
 
 def test_without_old_arguments_there_is_no_warning() -> None:
@@ -246,6 +278,30 @@ def test_a_traced_module() -> None:
     net = Net().eval()
     model = export(torch.jit.trace(net, X), input_names=["x"])
     np.testing.assert_allclose(run(model, x=X)[0], net(X).detach().numpy(), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_traced_module_takes_registrations_for_a_newer_opset() -> None:
+    torch.onnx.register_custom_op_symbolic("aten::asinh", lambda g, x: g.op("own::Asinh", x), 18)
+    try:
+        model = export(torch.jit.trace(Asinh(), X), custom_opsets={"own": 1}, opset_version=18)
+    finally:
+        torch.onnx.unregister_custom_op_symbolic("aten::asinh", 18)
+    assert [node.domain for node in model.graph.node] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("dynamic_shapes", ({0: "n"},), "use dynamic_axes"),
+        ("custom_translation_table", {torch.ops.aten.asinh.default: print}, "use torch.onnx.register_custom_op"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_what_a_traced_module_can_not_take_is_not_dropped(name: str, value: Any, instead: str) -> None:
+    with pytest.raises(InputError, match=f"{name} does not count for a TopLevelTracedModule") as raised:
+        export(torch.jit.trace(Asinh(), X), **{name: value})
+    assert raised.value.fix.startswith(instead)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -15,6 +15,7 @@ from torch.autograd import Function
 import opbridge
 from opbridge import legacy
 from opbridge.capture import capture
+from opbridge.entry import Entry
 from opbridge.errors import CaptureError, InputError
 from opbridge.legacy.function_calls import function_of
 from opbridge.legacy.switch import is_on
@@ -268,6 +269,33 @@ def test_equal_calls_share_an_operator_and_others_do_not() -> None:
     assert len(set(used)) == 2
 
 
+def test_a_symbolic_on_the_class_is_one_operator_too() -> None:
+    program = captured(lambda x: OnClass.apply(OnClass.apply(x)), torch.randn(2)).program
+    assert len({node.target for node in program.graph.nodes if function_of(node.target) is not None}) == 1
+
+
+class Sizes(Function):
+    @staticmethod
+    def forward(ctx, x, sizes):
+        return x * sum(sizes["all"])
+
+    @staticmethod
+    def symbolic(g, x, sizes):
+        return g.op("t::Sizes", x, sizes_i=sizes["all"])
+
+
+def test_a_list_that_changes_after_the_call_is_the_one_of_the_call() -> None:
+    def model(x):
+        sizes = {"all": [1, 2]}
+        x = Sizes.apply(x, sizes)
+        sizes["all"].append(3)
+        return Sizes.apply(x, sizes)
+
+    with legacy.enable():
+        nodes = list(torch.onnx.export(model, (torch.randn(2),)).model.graph)
+    assert [list(node.attributes["sizes"].as_ints()) for node in nodes] == [[1, 2], [1, 2, 3]]
+
+
 def test_a_dynamic_number_is_an_input_of_the_node() -> None:
     found = captured(lambda x: Plain.apply(x, x.shape[0]), torch.randn(4, 2), dynamic_shapes=({0: "n"},))
     (node,) = [node for node in found.program.graph.nodes if function_of(node.target) is not None]
@@ -447,6 +475,33 @@ def test_a_stand_in_is_neither_passed_nor_failed(tmp_path: Path) -> None:
     x = np.random.rand(2, 3).astype(np.float32)
     np.testing.assert_allclose(opbridge.load(bundle.path).run({"x": x})["output_1"], np.cos(x) + 1, rtol=1e-6)
     assert json.dumps(verification)
+
+
+def test_verifying_with_the_bridge_off_says_that_it_is(tmp_path: Path) -> None:
+    model, x = torch.nn.Sequential(Calls(Dummy)).eval(), torch.randn(2, 3)
+    with legacy.enable():
+        opbridge.export(model, x, path=tmp_path / "b", verify=False)
+    found = opbridge.verify(tmp_path / "b", reference=Entry("model", model, (x,)))
+    assert found.verdict == "failed"
+    assert found.error is not None
+    assert found.error.startswith("The model was captured with the bridge off, so Dummy counted as forward computes it")
+    assert "opbridge.legacy.enable() first" in found.error
+
+
+def test_a_program_with_functions_is_not_saved_as_a_reference(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="with_reference: the model calls Double") as raised, legacy.enable():
+        opbridge.export(Calls(Double).eval(), torch.randn(2), path=tmp_path / "b", with_reference=True)
+    assert "reference='file.py:function'" in raised.value.fix
+    assert not (tmp_path / "b").exists()
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function.apply(x)
 
 
 def test_a_failure_that_is_no_functions_fault_stays_one() -> None:

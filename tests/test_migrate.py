@@ -118,9 +118,23 @@ def test_an_export_call_gets_todays_arguments(tmp_path: Path) -> None:
     assert "opbridge.convert_opset goes down to 11" in result.converted[1].detail
 
 
+@pytest.mark.parametrize("given", ["False", "with_weights"])
+def test_weights_that_were_left_out_stay_out(given: str, tmp_path: Path) -> None:
+    result = migrated(tmp_path, f"import torch\ntorch.onnx.export(m, x, 'f', {given}, strip_doc_string=True)\n")
+    assert result.text == f"import torch\ntorch.onnx.export(m, x, 'f', export_params={given})\n"
+
+
+def test_line_endings_stay(tmp_path: Path) -> None:
+    script = tmp_path / "old.py"
+    script.write_bytes(b"import torch\r\ntorch.onnx.export(m, x, 'f', aten=False)\r\n")
+    assert main(["migrate", "-q", "-w", str(script)]) == 0
+    assert script.read_bytes() == b"import torch\r\ntorch.onnx.export(m, x, 'f')\r\n"
+
+
 @pytest.mark.parametrize(
     ("text", "name", "detail"),
     [
+        ("import torch\ntorch.onnx.export(m, x, 'f', custom_opsets={'own': 3})", "custom_opsets", "set the others"),
         ("import torch\ntorch.onnx.export(m, x, 'f', dynamic_axes=axes)", "dynamic_axes", "write dynamic_shapes"),
         ("import torch\ntorch.onnx.export(*given)", "torch.onnx.export", "its arguments are starred"),
         ("import torch\ntorch.onnx.register_custom_op_symbolic(name, f, 9)", "torch.onnx.register", "no literals"),

@@ -160,6 +160,22 @@ def test_a_declared_body_serves_a_foreign_node(foreign: Path, tmp_path: Path, de
     assert opbridge.verify(tmp_path / "b").passed
 
 
+def test_a_body_that_calls_a_declared_operator(foreign: Path, tmp_path: Path, declarations: None) -> None:
+    @opbridge.operator("test_onnx_flow::inner", samples=lambda: [opbridge.Sample((torch.randn(2, 3),))])
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) * 2
+
+    @opbridge.body_for("acme::Scale")
+    def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return (inner(x) + 1) * factor
+
+    bundle = opbridge.export(foreign, path=tmp_path / "b")
+    assert bundle.verified, bundle.verification
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    (found,) = opbridge.load(tmp_path / "b")(x)
+    np.testing.assert_allclose(found, np.maximum((np.sin(x) * 2 + 1) * 3, 0), rtol=1e-5)
+
+
 def test_two_attributes_make_two_bodies(tmp_path: Path, declarations: None) -> None:
     @opbridge.body_for("acme::Scale")
     def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
@@ -261,12 +277,28 @@ def test_random_outputs_are_compared_by_distribution(tmp_path: Path) -> None:
         ({"input_names": ["a"]}, "input_names is for PyTorch models"),
         ({"dynamic_shapes": ({},)}, "dynamic_shapes is for PyTorch models"),
         ({"kwargs": {"q": np.ones(2, np.float32)}}, "the model has no input 'q'"),
+        ({"args": (np.ones(8, np.float32),)}, r"'x' has the shape \[8\], and the model takes \['n', 8\]"),
+        ({"args": (np.ones((2, 9), np.float32),)}, r"'x' has the shape \[2, 9\], and the model takes \['n', 8\]"),
+        ({"ir_version": 7}, "ONNX IR version 7 can't be written: opset 22 needs at least 8"),
     ],
 )
 def test_options_that_do_not_fit(mended: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         opbridge.export(mended, path=tmp_path / "b", **options)
     assert not (tmp_path / "b").exists()
+
+
+def test_an_ir_version_that_the_models_own_opset_allows(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 13]> net (float[n] x) => (float[n] y) { y = Relu(x) }'
+    opbridge.export(written(text, tmp_path / "m.onnx"), path=tmp_path / "b", ir_version=7, verify=False)
+    assert onnx.load(tmp_path / "b" / "model.onnx").ir_version == 7
+
+
+def test_the_original_in_a_bundle_is_as_it_was(mended: Path, tmp_path: Path) -> None:
+    opbridge.export(mended, path=tmp_path / "b", with_reference=True, verify=False)
+    reference = onnx.load(tmp_path / "b" / "reference.onnx")
+    assert [node.op_type for node in reference.graph.node] == ["Gelu", "HardSwish", "Cast", "HardSwish"]
+    assert not any(node.metadata_props for node in reference.graph.node)
 
 
 def cyclic() -> onnx.ModelProto:

@@ -646,10 +646,11 @@ def test_the_public_function(kind: Callable[[Any, Path], Any], tmp_path: Path) -
     [
         (10, None, f"Opset 10 is unknown: 11 to {NEWEST_OPSET} can be written with onnx"),
         (NEWEST_OPSET + 1, None, f"Opset {NEWEST_OPSET + 1} is unknown"),
+        ("13", None, "Opset '13' is unknown"),
         (13, 5, "IR version 5 is unknown: 6 to"),
     ],
 )
-def test_numbers_that_are_unknown(opset: int, ir_version: int | None, message: str) -> None:
+def test_numbers_that_are_unknown(opset: Any, ir_version: int | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         opbridge.convert_opset(one_node("Relu", [("FLOAT", [2])], [("FLOAT", [2])]), opset, ir_version=ir_version)
 

@@ -94,6 +94,38 @@ def test_an_autograd_function_gets_another_symbolic_and_its_own_back(registries:
     assert sorted(attribute.name for attribute in found["one"].attribute) == ["engine", "factor"]
 
 
+def test_a_registration_of_the_users_comes_back(registries: Any) -> None:
+    from opbridge.legacy import torchscript
+
+    registries[1].register_symbolic("asinh", is_pytorch=True)(lambda g, x: g.op("theirs::Asinh", x))
+
+    def own(g, x):
+        return g.op("mylib::Asinh", x)
+
+    torch.onnx.register_custom_op_symbolic("aten::asinh", own, 11)
+    try:
+        with for_engine("ncnn"):
+            assert torchscript.registered()["aten::asinh"][11] is not own
+        assert torchscript.registered()["aten::asinh"] == {11: own}
+    finally:
+        torch.onnx.unregister_custom_op_symbolic("aten::asinh", 11)
+    with for_engine("ncnn"):
+        pass
+    assert "aten::asinh" not in torchscript.registered()
+
+
+def test_a_module_in_two_places_is_replaced_in_both(registries: Any) -> None:
+    registries[2].register_rewrite_module(torch.nn.ReLU)(lambda module: torch.nn.GELU())
+    shared = torch.nn.ReLU()
+    model = torch.nn.Sequential(shared, torch.nn.Linear(2, 2), shared)
+    with for_engine("ncnn") as active:
+        active.replaced(model)
+        assert type(model[0]) is torch.nn.GELU
+        assert model[0] is model[2]
+    assert model[0] is shared
+    assert model[2] is shared
+
+
 def test_an_engine_beats_the_default_and_a_context_comes_first_if_asked_for(registries: Any) -> None:
     @registries[0].register_rewriter("mylib.f")
     def for_all(x):

@@ -72,6 +72,21 @@ def test_what_was_bridged_is_listed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (tmp_path / "b.onnx").exists()
 
 
+def test_the_report_is_where_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    script = write(tmp_path, "import os\nos.chdir('elsewhere')\n")
+    assert main(["run-script", "-q", "--report", "report.json", script]) == 0
+    assert json.loads((tmp_path / "report.json").read_text())["exit_code"] == 0
+    script = write(tmp_path, "print('it ran')\n")
+    assert main(["run-script", "-q", "--report", "none/report.json", script]) == 1
+    printed = capsys.readouterr()
+    assert "it ran" not in printed.out
+    assert printed.err.startswith("error: run-script: none/report.json can't be written: there is no such folder.\n")
+
+
 @pytest.mark.parametrize(
     ("ending", "code", "said"),
     [

@@ -98,6 +98,20 @@ def test_a_result_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     assert [file.name for file in tmp_path.iterdir()] == ["m.onnx"]
 
 
+def test_a_file_where_the_weights_would_go_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx.data").write_bytes(b"of another model")
+    big = make_model(
+        [node("MatMul", ["x", "w"], ["y"])], {"x": ("FLOAT", ["n", 64])}, {"y": ("FLOAT", ["n", 64])},
+        initializers=[constant("w", np.eye(64, dtype=np.float32))],
+    )  # fmt: skip
+    edited = surgery.insert(big, "Relu", "y")
+    with pytest.raises(InputError, match=r"The weights would go to 'm.onnx.data', which exists already"):
+        edited.save(tmp_path / "m.onnx", external_data=True)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("m.onnx.data", b"of another model")]
+    edited.save(tmp_path / "m.onnx", external_data=True, overwrite=True)
+    onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
+
+
 def test_a_file_may_be_changed_in_place_with_its_external_data(tmp_path: Path) -> None:
     target = tmp_path / "m.onnx"
     big = make_model(
@@ -249,6 +263,16 @@ def test_join_resolves_names_and_keeps_other_outputs() -> None:
     y, z = run(mlp())
     np.testing.assert_allclose(run(joined)[0], z, rtol=1e-6)
     np.testing.assert_allclose(run(joined)[1], y * W[0], rtol=1e-6)
+
+
+def test_join_on_an_input_with_a_default() -> None:
+    second = make_model([node("Add", ["q", "x"], ["t"])], {"q": ROW, "x": ROW}, {"t": ROW}, initializers=[
+        constant("x", np.ones((1, 4), np.float32))
+    ])  # fmt: skip
+    joined = surgery.join(mlp(), second, {"z": "x"})
+    assert [value.name for value in joined.model.graph.inputs] == ["x", "q"]
+    (_, total), q = run(joined.model, x=X, q=2 * X), 2 * X
+    np.testing.assert_allclose(total, q + run(mlp(), x=X)[1], rtol=1e-5)
 
 
 def test_join_brings_functions_and_dimensions_together() -> None:
@@ -407,6 +431,9 @@ REFUSED = {
     "insert, unknown operator": (
         pick("insert", mlp(), "Rellu", "s", attributes={"a": 1}), "no operator 'Rellu'", "'Relu'"),
     "insert, unknown reader": (pick("insert", mlp(), "Abs", "s", only=["product"]), "'product' does not read 's'", ""),
+    "insert, a cycle": (
+        pick("insert", mlp(), "Add", "x", inputs=["x", "m"]),
+        "computed from 'x', and give 'x' anew: the model would be cyclic", "only="),
     "insert, invalid": (pick("insert", mlp(), "Not", "s"), "would leave an invalid model", "change"),
     "delete, unknown": (pick("delete", mlp(), nodes=["rellu"]), "no node 'rellu'", "did you mean 'relu'"),
     "delete, no stand-in": (
@@ -453,6 +480,8 @@ REFUSED = {
     "dimension, name": (pick("set_dimensions", mlp(), {"x": {0: "a b"}}), "'a b' is no name", "letters"),
     "dimension, number": (pick("set_dimensions", mlp(), {"x": {0: 0}}), "can't have the size 0", "positive"),
     "type, unknown": (pick("convert_dtype", mlp(), "float8"), "No conversion to 'float8'", "'float16'"),
+    "type, an input missing": (pick("convert_dtype", mlp(), inputs=[{"y": W}]), "The inputs lack 'x'", "pass 'x'"),
+    "type, no inputs": (pick("convert_dtype", mlp(), inputs=[]), "inputs is empty", "pass one case"),
     "type, too coarse": (pick("convert_dtype", mlp(), tolerance=1e-9), "is off by", "tolerance"),
     "attach, nothing": (pick("attach", mlp()), "Nothing that is declared fits", "body_for"),
 }  # fmt: skip

@@ -23,7 +23,7 @@ from opbridge.kernel_rung import build_kernels, buildable, kernels_in
 from opbridge.passes.opsets import NEWEST_OPSET, OLDEST_OPSET
 from opbridge.probe import probe
 from opbridge.step import Step
-from opbridge.versions import ORIGIN, Versions, bring_to_versions, forget_origins
+from opbridge.versions import ORIGIN, Versions, bring_to_versions, forget_origins, lowest_ir_version
 
 if TYPE_CHECKING:
     from opbridge.catalog import Catalog
@@ -105,6 +105,7 @@ def climb_onnx(
         raise _unsupported(lost)
     for item in fitted.values():
         forget_origins(item.model)
+    forget_origins(original)
     changes = [change.what for item in fitted.values() for change in item.adaptations]
     opset = max(item.model.opset_imports.get("", 0) for item in fitted.values())
     return ClimbedModel(
@@ -192,6 +193,8 @@ class _Climb:
                 (newer if version > own else older).add(version if version > own else version - 1)
         candidates = sorted(n for n in newer if n <= newest)
         candidates += sorted((n for n in older if OLDEST_OPSET <= n < own), reverse=True)
+        if self._asked.ir_version is not None:
+            candidates = [n for n in candidates if lowest_ir_version(n) <= self._asked.ir_version]
         return candidates[:_MOST_OPSETS]
 
     def breaks(self, best: Fitted, bodied: Sequence[str]) -> Iterator[Break]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
 
 from opbridge.errors import InputError, OpbridgeError, TranslationError
 from opbridge.infer import fill_types
@@ -93,7 +94,8 @@ def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overlo
             fix="write it for the node's inputs in order, then its attributes by name; in torch operators only.",
             details=error.details,
         ) from error
-    converted = convert_opset(made, opset)
+    # A declared operator that the body calls is a function too, and a function of the model stands by itself.
+    converted = convert_opset(InlinePass()(made).model, opset)
     if converted.unexpressed:
         lost = converted.unexpressed[0]
         raise TranslationError(
@@ -150,10 +152,12 @@ def _as_function(made: ir.Model, node: ir.Node, overload: str) -> ir.Function:
     first = next(iter(graph), None)
     for value in sorted(graph.initializers.values(), key=lambda value: str(value.name)):
         constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", value.const_value)], name=f"c_{value.name}")
-        constant.outputs[0].name, constant.outputs[0].type = f"{value.name}_constant", value.type
+        constant.outputs[0].name, constant.outputs[0].type = value.name, value.type
         constant.outputs[0].shape = value.shape
         if first is not None:
             graph.insert_before(first, constant)
+        else:
+            graph.append(constant)  # The body is this constant.
         value.replace_all_uses_with(constant.outputs[0], replace_graph_outputs=True)
     graph.initializers.clear()
     _align_inputs(graph, node)

@@ -29,4 +29,8 @@ def model_hash(model: ir.Model) -> str:
         tensor = large[name]
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
         digest.update(memoryview(tensor.tobytes()))
+        release = getattr(tensor, "release", None)
+        if release is not None:
+            # A mapped weight would otherwise stay in memory when it is read.
+            release()
     return digest.hexdigest()

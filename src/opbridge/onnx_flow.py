@@ -52,6 +52,12 @@ class OnnxEntry:
     file: Path | None = None
     examples: Mapping[str, np.ndarray] | None = None
 
+    @property
+    def opset(self) -> int | None:
+        """The version of the standard domain that the model imports, if it does."""
+        imports = self.model.opset_imports
+        return imports.get("", imports.get("ai.onnx"))
+
 
 def load_onnx(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> OnnxEntry:
     """Read a model, or take one that is in memory.
@@ -83,7 +89,22 @@ def load_onnx(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | 
             fix=f"pass one for each of {', '.join(names)}, or none.",
         )
     examples = {name: np.asarray(value) for name, value in given.items()}
+    for value in graph.inputs:
+        if value.name in examples:
+            _check_example(value, examples[value.name])
     return dataclasses.replace(entry, examples=examples or None)
+
+
+def _check_example(value: ir.Value, array: np.ndarray) -> None:
+    if value.shape is None:
+        return
+    stated = [size if isinstance(size, int) else size.value for size in value.shape]
+    fixed = [(size, actual) for size, actual in zip(stated, array.shape, strict=False) if isinstance(size, int)]
+    if len(stated) != array.ndim or any(size != actual for size, actual in fixed):
+        raise InputError(
+            f"The example input {value.name!r} has the shape {list(array.shape)}, and the model takes {stated}.",
+            fix="pass an array of that shape, or no examples at all.",
+        )
 
 
 def diagnose_onnx(

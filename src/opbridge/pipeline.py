@@ -155,7 +155,7 @@ def export(
 
         given = load_onnx(model, args, kwargs)
         chosen = chosen_engines(engines, progress)
-        check_versions(chosen, asked)
+        check_versions(chosen, asked, own_opset=given.opset)
         return export_onnx(
             given,
             chosen,

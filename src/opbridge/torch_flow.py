@@ -53,6 +53,8 @@ def export_torch(
     """Bring a PyTorch model to the engines. The parameters are those of :func:`opbridge.export`, resolved."""
     report("capturing")
     captured = _capture(entry, catalog, entry.input_names, entry.output_names)
+    if with_reference:
+        _refuse_functions(captured)
     with without_kernels():
         check_fakes(captured.program)
     with _weights_hash_beside(captured.program) as weights:
@@ -127,6 +129,17 @@ def _capture(
         output_names=output_names,
         rewrites=catalog.rewrites(),
     )
+
+
+def _refuse_functions(captured: Captured) -> None:
+    """Refuse to save a program with nodes of autograd.Functions: another process has no operator for them."""
+    if captured.declared:
+        spec = captured.declared[0]
+        raise InputError(
+            f"with_reference: the model calls {spec.target.partition('::')[2]}, whose symbolic at {spec.source} is one "
+            "node of the program, and no other process could read that from a saved one.",
+            fix="leave it out; opbridge.verify takes reference='file.py:function', or an Entry.",
+        )
 
 
 def _reference(bundle: Bundle, reference: Any, ops: Ops) -> Captured:

@@ -138,6 +138,9 @@ class _Verifier:
                     self._check(f"given {number}", {}, feeds, self._run(feeds))
                 return ""
             except OpbridgeError as error:
+                # The next candidate begins again with the first case.
+                self._results.clear()
+                self._comparisons.clear()
                 self._runs.problems.append(error.message)
         return "The original model runs nowhere on the given inputs: " + "; ".join(dict.fromkeys(self._runs.problems))
 

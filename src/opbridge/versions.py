@@ -58,8 +58,13 @@ class WithVersions:
     refusals: tuple[Refusal, ...] = ()
 
 
-def check_versions(engines: Sequence[Engine], asked: Versions) -> None:
+def check_versions(engines: Sequence[Engine], asked: Versions, *, own_opset: int | None = None) -> None:
     """Check what the user asks for, before any work is done.
+
+    Args:
+        engines: The engines.
+        asked: What the user asks for.
+        own_opset: The opset of the model, if it is an ONNX model: the one it keeps where none is asked for.
 
     Raises:
         InputError: An opset or IR version that can't be written, or that an engine does not take.
@@ -90,18 +95,18 @@ def check_versions(engines: Sequence[Engine], asked: Versions) -> None:
             f"Opset {opset} is newer than {NEWEST_OPSET}, the newest that onnx {onnx.__version__} knows.",
             fix=f"ask for opset {NEWEST_OPSET} or older, or install a newer onnx.",
         )
-    _check_ir_version(opset, ir_version)
+    kept = None if own_opset is None else min(own_opset, *(engine.newest_opset for engine in engines))
+    _check_ir_version(opset or kept or _LOWEST_BY_DEFAULT, ir_version)
 
 
-def _check_ir_version(opset: int | None, ir_version: int | None) -> None:
+def _check_ir_version(opset: int, ir_version: int | None) -> None:
     if ir_version is None:
         return
-    lowest = lowest_ir_version(opset) if opset is not None else lowest_ir_version(_LOWEST_BY_DEFAULT)
+    lowest = lowest_ir_version(opset)
     newest = int(onnx.IR_VERSION)
     if not lowest <= ir_version <= newest:
-        needed = f"opset {opset or _LOWEST_BY_DEFAULT} needs at least {lowest}"
         raise InputError(
-            f"ONNX IR version {ir_version} can't be written: {needed}.",
+            f"ONNX IR version {ir_version} can't be written: opset {opset} needs at least {lowest}.",
             fix=f"ask for one from {lowest} to {newest}, or leave it out.",
         )
 

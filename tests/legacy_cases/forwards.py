@@ -85,6 +85,7 @@ case(
     dynamic=False,
     runs=True,
     migrates=False,
+    alone=True,
 )
 
 

@@ -194,6 +194,7 @@ case(
     undo=TWO_OPSETS,
     domains=("custom",),
     migrates=False,
+    alone=True,
 )
 case(
     "the_newer_of_two_opsets",
@@ -204,6 +205,7 @@ case(
     domains=("custom",),
     opset=20,
     migrates=False,
+    alone=True,
 )
 
 
@@ -221,6 +223,7 @@ case(
     domains=("custom",),
     opset=20,
     migrates=False,
+    alone=True,
 )
 
 
@@ -307,4 +310,5 @@ case(
     setup=register_add,
     undo=[("aten::add", 13)],
     domains=("custom",),
+    alone=True,
 )

@@ -88,4 +88,5 @@ case(
     domains=("custom",),
     dynamic=False,
     migrates=False,
+    alone=True,
 )

@@ -34,6 +34,7 @@ class Case:
         runs: Whether ONNX Runtime has every node of it.
         reference: What the symbolic computes, where that is not what ``forward`` computes.
         domains: Custom domains in what it emits.
+        alone: Whether it must not share a model with others, because its registrations would meet theirs.
         migrates: Whether ``opbridge migrate`` converts it.
     """
 
@@ -51,6 +52,7 @@ class Case:
     runs: bool = False
     reference: Callable[..., Any] | None = None
     domains: tuple[str, ...] = ()
+    alone: bool = False
     migrates: bool = True
 
     def model(self) -> torch.nn.Module:

@@ -99,6 +99,7 @@ if torchvision is not None:
         migrates=False,
         domains=("custom",),
         dynamic=False,
+        alone=True,
     )
     case(
         "roi_align",

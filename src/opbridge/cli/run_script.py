@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from opbridge.cli._options import Commands, add_command
 from opbridge.cli._outcome import Outcome
+from opbridge.errors import InputError
 
 __all__ = ["register"]
 
@@ -23,14 +26,28 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from pathlib import Path
-
-    from opbridge.bundle import to_json
     from opbridge.legacy.run_script import run_script
     from opbridge.report.legacy import script_view
 
+    # The script may change the working folder, and must not run in vain.
+    report = None if arguments.report is None else Path(arguments.report).absolute()
+    if report is not None and not report.parent.is_dir():
+        raise _unwritable(arguments.report, "there is no such folder")
     run = run_script(arguments.script, arguments.arguments)
-    if arguments.report is None:
+    if report is None:
         return Outcome(run.to_dict(), script_view, run.exit_code)
-    Path(arguments.report).write_text(to_json(run.to_dict()), encoding="utf-8")
+    _write(report, arguments.report, run.to_dict())
     return Outcome(run.to_dict(), lambda data: (), run.exit_code)
+
+
+def _write(file: Path, name: str, data: Mapping[str, Any]) -> None:
+    from opbridge.bundle import to_json
+
+    try:
+        file.write_text(to_json(data), encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(name, error.strerror or str(error)) from error
+
+
+def _unwritable(name: str, reason: str) -> InputError:
+    return InputError(f"run-script: {name} can't be written: {reason}.", fix="choose another file with --report.")

@@ -69,10 +69,11 @@ def engine_environment(package: str, version: str) -> EngineEnvironment:
         if record.is_file() and not _read(record).python.exists():
             record.unlink(missing_ok=True)
         made_once(record, lambda unfinished: _make(package, version, unfinished))
-    except (OSError, BuildError) as error:
+    except (OSError, BuildError, subprocess.SubprocessError) as error:
         raise EngineError(
             f"The environment of {package} {version} can't be made in {record.parent}: {error}.",
-            fix="set the environment variable OPBRIDGE_CACHE to a folder that can be written and has room.",
+            fix="set the environment variable OPBRIDGE_CACHE to a folder that can be written and has room; "
+            "python -m venv must work.",
         ) from error
     return _read(record)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from opbridge.errors import OpbridgeError
 from opbridge.graph.targets import calls_in
 from opbridge.isolation import IsolatedSession
 from opbridge.legacy.function_calls import FunctionCall, function_of
+from opbridge.legacy.functions import ignored_in
 from opbridge.plan import plan
 from opbridge.sources import source_of_node
 from opbridge.translate import translate
@@ -46,21 +47,30 @@ def reconsidered(
         libraries: The kernels that were loaded.
 
     Returns:
-        ``verification`` itself where it passed or where no Function is to blame. Otherwise the outputs that depend on
+        ``verification`` itself where it passed or where no Function is to blame; with a hint where the bridge is off,
+        so that nothing can be said of the Functions. Otherwise the outputs that depend on
         such a Function have the status "not compared", and if nothing else failed the verdict is "not verified".
     """
     if verification.verdict != "failed":
         return verification
+    ignored = ignored_in(captured.program)
+    if ignored:
+        return dataclasses.replace(verification, error=verification.error or _not_honoured(ignored))
     nodes = [node for node in calls_in(captured.program) if function_of(node.target) is not None]
     disagreeing = {node: call for node, call in _distinct(nodes).items() if _disagrees(node, call, engine, libraries)}
     if not disagreeing:
         return verification
-    targets = {node.target for node in disagreeing}
-    affected = _outputs_after(captured, targets)
-    reason = " ".join(dict.fromkeys(_reason(node, call) for node, call in disagreeing.items()))
+    affected = _outputs_after(captured, {node.target for node in disagreeing})
+    by = ", as the attached kernels compute it" if libraries else ""
+    reason = " ".join(dict.fromkeys(_reason(node, call, by) for node, call in disagreeing.items()))
+    return _not_compared(verification, affected, f"it depends on {_names(disagreeing.values())}", reason)
+
+
+def _not_compared(verification: Verification, outputs: set[str], detail: str, reason: str) -> Verification:
+    """The same without a judgement of these outputs, where they differ."""
     comparisons = tuple(
-        dataclasses.replace(item, status="not compared", detail=f"it depends on {_names(disagreeing.values())}")
-        if item.output in affected and not item.passed
+        dataclasses.replace(item, status="not compared", detail=detail)
+        if item.output in outputs and not item.passed
         else item
         for item in verification.comparisons
     )
@@ -76,17 +86,25 @@ def reconsidered(
     return dataclasses.replace(verification, verdict=verdict, cases=cases, comparisons=comparisons, error=error)
 
 
+def _not_honoured(ignored: Iterable[Any]) -> str:
+    names = ", ".join(function.__qualname__ for function in ignored)
+    return (
+        f"The model was captured with the bridge off, so {names} counted as forward computes it, not as symbolic has "
+        "it. If the bundle was made with the bridge on, call opbridge.legacy.enable() first."
+    )
+
+
 def _distinct(nodes: Sequence[torch.fx.Node]) -> dict[torch.fx.Node, FunctionCall]:
     first = {node.target: node for node in reversed(nodes)}
     found = {node: function_of(node.target) for node in reversed(first.values())}
     return {node: call for node, call in found.items() if call is not None}
 
 
-def _reason(node: torch.fx.Node, call: FunctionCall) -> str:
+def _reason(node: torch.fx.Node, call: FunctionCall, by: str) -> str:
     place = source_of_node(node)
     return (
         f"{call.display_name}{f' (used at {place})' if place else ''}: its forward does not compute what its symbolic "
-        f"at {call.source} emits. The symbolic counts, and PyTorch has nothing to compare it with."
+        f"at {call.source} emits{by}. The symbolic counts, and PyTorch has nothing to compare it with."
     )
 
 

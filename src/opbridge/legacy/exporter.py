@@ -218,7 +218,11 @@ def finish(model: ir.Model, request: Request) -> ir.Model:
 
 
 def write(program: torch.onnx.ONNXProgram, f: Any, request: Request) -> None:
-    """Write the model where the call wants it: a path, a file that is open, or nowhere."""
+    """Write the model where the call wants it: a path, a file that is open, or nowhere.
+
+    Raises:
+        InputError: There can be no such file.
+    """
     if request.verbose:
         print(program)
     if f is None:
@@ -231,5 +235,10 @@ def write(program: torch.onnx.ONNXProgram, f: Any, request: Request) -> None:
         buffer = io.BytesIO()
         program.save(buffer, **options, external_data=False)  # type: ignore[arg-type]
         f.write(buffer.getvalue())
-    else:
+        return
+    try:
         program.save(f, **options, external_data=request.external_data)
+    except OSError as error:
+        raise InputError(
+            f"torch.onnx.export: {f} can't be written: {error.strerror or error}.", fix="give another file."
+        ) from error

@@ -257,7 +257,14 @@ def _split(args: Sequence[Any], kwargs: Mapping[str, Any], takes_ctx: bool) -> t
             leaves[position] = _Input(len(inputs))
             inputs.append(leaf)
             kinds.append("Tensor" if isinstance(leaf, torch.Tensor) else _SCALARS[type(leaf)])
-    return _Arguments(tuple(leaves), structure, tuple(kinds), takes_ctx), inputs
+    return _Arguments(tuple(map(_copied, leaves)), structure, tuple(kinds), takes_ctx), inputs
+
+
+def _copied(leaf: Any) -> Any:
+    """A list or dict as it is now, with the same contents: the user may change his own after the call."""
+    if type(leaf) in (list, tuple):
+        return type(leaf)(map(_copied, leaf))
+    return {key: _copied(value) for key, value in leaf.items()} if type(leaf) is dict else leaf
 
 
 def _static_key(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -288,7 +295,8 @@ def operator_for(
         takes_ctx: Whether ``forward`` is called with a context.
     """
     arguments, inputs = _split(args, kwargs, takes_ctx)
-    key = (function, id(function.symbolic), *arguments.key)
+    symbolic = function.symbolic  # Of a classmethod a new object each time.
+    key = (function, id(getattr(symbolic, "__func__", symbolic)), *arguments.key)
     if key not in _calls:
         _calls[key] = call = FunctionCall(function, forward, arguments)
         _by_target[call.target] = call

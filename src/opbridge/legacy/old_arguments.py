@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,11 +60,21 @@ def _old_type(name: str) -> Callable[[Request, Any], None]:
 
 
 def _read_training(request: Request, value: Any) -> None:
-    request.training = {"None": "EVAL", "False": "EVAL", "True": "TRAINING"}.get(str(value), _name(value))
+    name = {"None": "EVAL", "False": "EVAL", "True": "TRAINING"}.get(str(value), _name(value))
+    request.training = _one_of("training", name, ("EVAL", "TRAINING", "PRESERVE"))
 
 
 def _read_export_type(request: Request, value: Any) -> None:
-    request.operator_export_type = "ONNX" if value is None else _name(value)
+    names = ("ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH")
+    request.operator_export_type = "ONNX" if value is None else _one_of("operator_export_type", _name(value), names)
+
+
+def _one_of(argument: str, name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        raise InputError(
+            f"torch.onnx.export: {argument} is {name!r}, and can be {', '.join(names)}.", fix="give one of these."
+        )
+    return name
 
 
 def _read_folding(request: Request, value: Any) -> None:
@@ -95,7 +106,7 @@ _OLD: dict[str, tuple[Callable[[Request, Any], None], str]] = {
     "enable_onnx_checker": (_read_nothing, "use onnx.checker.check_model on the file"),
     "example_outputs": (_read_nothing, "drop it, the outputs are computed"),
     "export_modules_as_functions": (_read_nothing, "use @opbridge.operator for what is to be one function"),
-    "export_raw_ir": (_old_type("RAW"), "use torch.export.export"),
+    "export_raw_ir": (_read_nothing, "use torch.export.export"),
     "operator_export_type": (_read_export_type, "use a mapping for each operator (opbridge.translation)"),
     "_retain_param_name": (_read_nothing, "drop it, parameters keep their names"),
     "strip_doc_string": (_read_nothing, "drop it, the model has no doc strings"),
@@ -139,8 +150,27 @@ def read_arguments(positional: Sequence[Any], options: Mapping[str, Any], *, sta
             raise InputError(
                 f"torch.onnx.export has, and had, no argument {name!r}.", fix="check its spelling, or leave it out."
             )
+    _check_kinds(request)
     _warn(old, [name for name in given if name in _OLD], request, stacklevel)
     return request
+
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "opset_version": (numbers.Integral, "a number"),
+    "dynamic_axes": (Mapping, "a dict of the axes by the names of inputs and outputs"),
+    "custom_opsets": (Mapping, "a dict of the versions by domain"),
+    "input_names": (Sequence, "a list of names"),
+    "output_names": (Sequence, "a list of names"),
+}
+
+
+def _check_kinds(request: Request) -> None:
+    for name, (kind, words) in _KINDS.items():
+        value = getattr(request, name)
+        if value is not None and (isinstance(value, str) or not isinstance(value, kind)):
+            raise InputError(
+                f"torch.onnx.export: {name} is {value!r}, and should be {words}.", fix=f"give {words}, or leave it out."
+            )
 
 
 def _warn(positional: Sequence[str], named: Sequence[str], request: Request, stacklevel: int) -> None:
@@ -153,6 +183,8 @@ def _warn(positional: Sequence[str], named: Sequence[str], request: Request, sta
         for name, value in request.unmapped.items()
         if value not in (None, False, "", ".") and name != "optimize"
     ]
+    if request.unmapped.get("optimize") is False:
+        lines.append("optimize: torch's optimizer runs all the same, and leaves what a symbolic built as it is")
     for name in (*named, *positional):
         switch.note("old argument", name)
     if lines:

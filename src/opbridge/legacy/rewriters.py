@@ -184,11 +184,15 @@ class Rewriters:
         types = {_imported(name): made for name, made, _ in MODULE_REWRITER.for_backend(self._backend)}
         if type(model) in types:
             return self._made(types[type(model)], model)
-        for parent in list(model.modules()):
-            for name, child in list(parent.named_children()):
-                if type(child) in types:
-                    self._undo.callback(setattr, parent, name, child)
-                    setattr(parent, name, self._made(types[type(child)], child))
+        made: dict[torch.nn.Module, torch.nn.Module] = {}
+        modules = dict(model.named_modules(remove_duplicate=False))  # One module may stand in several places.
+        for path, child in modules.items():
+            if path and type(child) in types:
+                if child not in made:
+                    made[child] = self._made(types[type(child)], child)
+                parent, name = modules[path.rpartition(".")[0]], path.rpartition(".")[2]
+                self._undo.callback(setattr, parent, name, child)
+                setattr(parent, name, made[child])
         return model
 
     def _made(self, replacement: Callable[..., Any], module: torch.nn.Module) -> Any:
@@ -208,17 +212,13 @@ def for_engine(backend: str, config: Mapping[str, Any] | None = None) -> Iterato
     Raises:
         InputError: A name that was declared can't be imported.
     """
-    from torch.onnx import register_custom_op_symbolic, unregister_custom_op_symbolic
-
     config = config or {}
     with contextlib.ExitStack() as undo:
         undo.enter_context(enable())
         for name, function, options in SYMBOLIC_REWRITER.for_backend(backend):
             symbolic = _as_symbolic(function, options["codes"], backend, config)
             if options["is_pytorch"]:
-                full = name if "::" in name else f"aten::{name}"
-                register_custom_op_symbolic(full, symbolic, _OPSET)
-                undo.callback(unregister_custom_op_symbolic, full, _OPSET)
+                undo.enter_context(_with_registration(name if "::" in name else f"aten::{name}", symbolic))
             else:
                 undo.enter_context(_with_symbolic(_imported(name), symbolic))
         yield Rewriters(backend, config, undo)
@@ -256,6 +256,22 @@ def _as_symbolic(
     from torch.onnx.symbolic_helper import parse_args
 
     return parse_args(*codes)(symbolic)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _with_registration(name: str, symbolic: Callable[..., Any]) -> Iterator[None]:
+    """A registered symbolic function; one that was registered before comes back."""
+    from opbridge.legacy import torchscript
+    from opbridge.legacy.registrations import register_custom_op_symbolic, unregister_custom_op_symbolic
+
+    own = torchscript.registered().get(name, {}).get(_OPSET)
+    register_custom_op_symbolic(name, symbolic, _OPSET)
+    try:
+        yield
+    finally:
+        unregister_custom_op_symbolic(name, _OPSET)
+        if own is not None:
+            register_custom_op_symbolic(name, own, _OPSET)
 
 
 @contextlib.contextmanager

@@ -52,8 +52,8 @@ class _Switch:
 
     def remove(self, handle: _Enabled | None) -> None:
         with self.lock:
-            if handle is None and self.open:
-                handle = self.open[-1]
+            if handle is None:
+                handle = next((one for one in reversed(self.open) if not one.is_block), None)
             if handle is None or handle not in self.open:
                 return
             self.open.remove(handle)
@@ -79,7 +79,10 @@ _switch = _Switch()
 class _Enabled:
     """One :func:`enable` that is to be undone: by leaving its ``with`` block, or by :func:`disable`."""
 
+    is_block = False
+
     def __enter__(self) -> _Enabled:
+        self.is_block = True
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -99,7 +102,7 @@ def enable() -> _Enabled:
 
 
 def disable() -> None:
-    """Undo the latest :func:`enable` that is still in force; does nothing while the bridge is off."""
+    """Undo the latest plain :func:`enable` that is still in force, of any thread; a ``with`` block ends by itself."""
     _switch.remove(None)
 
 

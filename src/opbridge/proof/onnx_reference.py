@@ -17,7 +17,7 @@ from onnx_ir.passes.common import InlinePass
 
 from opbridge import engines
 from opbridge.engines.base import Engine, Session
-from opbridge.errors import EngineError, OpbridgeError
+from opbridge.errors import OpbridgeError
 from opbridge.isolation import IsolatedSession
 from opbridge.onnx_file import save_model
 from opbridge.proof.widened_model import widened_model
@@ -154,7 +154,7 @@ class OriginalRuns:
             if not (self._folder / name).exists():
                 save_model(make(), self._folder, name=name)
             session = candidate.load(self._folder / name)
-        except EngineError as error:
+        except OpbridgeError as error:
             self.problems.append(f"{candidate.label}: {error.message}")
             return None
         self._stack.callback(session.close)  # type: ignore[attr-defined]

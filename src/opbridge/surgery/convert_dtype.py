@@ -61,6 +61,7 @@ def convert_dtype(
     refine_shapes(own)
     _name_nodes(own)
     cases = list(inputs) if inputs is not None else [random_feeds(own, {}, seed + case) for case in range(2)]
+    _check_cases(own, cases)
     proof = _Proof(own, _DTYPES[dtype], cases, engine, tolerance)
     kept: dict[str, str] = {}
     for _ in range(_ROUNDS):
@@ -77,6 +78,17 @@ def convert_dtype(
         f"{len(kept)} nodes in float32; {tolerance:g} is allowed.",
         fix="allow more with tolerance, or pass inputs that are typical of the model.",
     )
+
+
+def _check_cases(model: ir.Model, cases: Sequence[Feeds]) -> None:
+    names = [str(value.name) for value in model.graph.inputs if value.const_value is None]
+    if not cases:
+        raise InputError("inputs is empty, so there is nothing to compare.", fix="pass one case, or leave it out.")
+    for case in cases:
+        if missing := [name for name in names if name not in case]:
+            raise InputError(
+                f"The inputs lack {missing[0]!r}, which the model takes.", fix=f"pass {', '.join(map(repr, names))}."
+            )
 
 
 def _name_nodes(model: ir.Model) -> None:

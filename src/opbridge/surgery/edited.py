@@ -86,8 +86,14 @@ class Edited:
             raise InputError(f"{str(path)!r} exists already.", fix="choose another name, or say overwrite.")
         with temporary_sibling(path, target) as folder, reported(path):
             save_model(self.model, folder, name=target.name, external_data=external_data)
-            # The model comes last: until then it is the old one, with its old data.
-            for file in sorted(folder.iterdir(), key=lambda file: file.name == target.name):
+            files = sorted(folder.iterdir(), key=lambda file: file.name == target.name)
+            if not overwrite and (taken := [file.name for file in files if target.with_name(file.name).exists()]):
+                raise InputError(
+                    f"The weights would go to {taken[0]!r}, which exists already.",
+                    fix="choose another name, or say overwrite.",
+                )
+            # The model comes last: until then a new one does not appear.
+            for file in files:
                 sync(file)
                 os.replace(file, target.with_name(file.name))
             sync(target.parent)

@@ -47,7 +47,7 @@ def insert(
         name: The node's name.
 
     Raises:
-        InputError: There is no such value or node, or the result would not be valid.
+        InputError: There is no such value or node, or the result would be cyclic or otherwise not valid.
     """
     own = model_of(model)
     domain, _, op_type = operator.rpartition("::")
@@ -68,7 +68,13 @@ def insert(
     _place(own.graph, node, value)
     readers = None if only is None else [find_node(own, item) for item in only]
     _redirect(own, value, node, readers)
-    own.graph.sort()
+    try:
+        own.graph.sort()
+    except ValueError as error:
+        raise InputError(
+            f"The node would read what is computed from {on!r}, and give {on!r} anew: the model would be cyclic.",
+            fix="let only some nodes read its output, with only=[...] (--only).",
+        ) from error
     infer_again(own)
     return finished(model, own, [Change(f"{operator} is inserted on {on!r}", (describe(node),))])
 

@@ -57,6 +57,8 @@ def join(first: Any, second: Any, mapping: Mapping[str, str] | None = None) -> E
     own_inputs = [value for value in two.graph.inputs if value not in {target for _, target in connected}]
     for source, target in connected:
         target.replace_all_uses_with(source, replace_graph_outputs=True)
+        # What a connected input would be by default is not used any more.
+        two.graph.initializers.pop(str(target.name), None)
     ends = [next((source for source, target in connected if target is value), value) for value in ends]
     _move(one.graph, two.graph, own_inputs)
     one.graph.outputs.clear()

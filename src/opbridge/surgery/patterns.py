@@ -147,7 +147,15 @@ class OperatorSource:
         if model.opset_imports[""] != self._opset:
             from opbridge.passes.opsets import convert_opset
 
-            model = convert_opset(model, self._opset).model
+            # Below opset 15 a model has no functions by default, and the body of the node is one.
+            converted = convert_opset(model, self._opset, ir_version=model.ir_version)
+            if converted.unexpressed:
+                lost = converted.unexpressed[0]
+                raise InputError(
+                    f"The body of {self.name} can't be written in opset {self._opset}: {lost.operator}: {lost.reason}.",
+                    fix=f"bring the model to a newer opset: opbridge.convert_opset(model, {LOWEST_OPSET}).",
+                )
+            model = converted.model
         refine_shapes(model)
         return model
 

@@ -73,7 +73,11 @@ def _argument(
 ) -> Iterator[Edit | Left]:
     """Note in ``changes`` what becomes of one argument: None drops it, a dict gives its new keyword and value."""
     line = script.line(argument)
-    if name in _GONE:
+    if name == "export_params" and not _is(argument, True):
+        changes[name] = {"keyword": name}
+    elif name == "custom_opsets" and not _is_version_1(argument):
+        yield Left(line, name, "torch gives every custom domain version 1; set the others in the file.")
+    elif name in _GONE:
         changes[name] = None
         yield Edit(argument, _same, line, name, f"removed: {_GONE[name]}")
     elif name == "use_external_data_format":
@@ -96,6 +100,21 @@ def _argument(
         else:
             changes[name] = {"keyword": "dynamic_shapes", "value": cst.parse_expression(shapes)}
             yield Edit(argument, _same, line, name, "dynamic_shapes")
+
+
+def _is(argument: cst.Arg, value: Any) -> bool:
+    try:
+        return bool(literal(argument.value) is value)
+    except ValueError:
+        return False
+
+
+def _is_version_1(argument: cst.Arg) -> bool:
+    try:
+        versions = literal(argument.value)
+    except ValueError:
+        return False
+    return versions is None or (isinstance(versions, dict) and set(versions.values()) <= {1})
 
 
 def _same(updated: Any) -> Any:

@@ -71,7 +71,8 @@ def migrate(file: str | Path) -> Migration:
     from opbridge.legacy.migrate.script import Left, Script
 
     try:
-        source = Path(file).read_text(encoding="utf-8")
+        with Path(file).open(encoding="utf-8", newline="") as opened:  # Lines end as they did.
+            source = opened.read()
         module = cst.parse_module(source)
     except OSError as error:
         raise InputError(f"migrate: {file} can't be read: {error.strerror}.", fix="check the path.") from error
@@ -118,7 +119,7 @@ def write(migration: Migration) -> None:
     path = Path(migration.file)
     temporary = path.with_name(f".{path.name}.migrated")
     try:
-        temporary.write_text(migration.text, encoding="utf-8")
+        temporary.write_text(migration.text, encoding="utf-8", newline="")
         temporary.chmod(path.stat().st_mode)
         temporary.replace(path)
     except OSError as error:

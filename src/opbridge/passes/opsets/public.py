@@ -54,9 +54,10 @@ def convert_opset(model: ModelLike, opset: int, *, ir_version: int | None = None
 
 
 def _check_numbers(opset: int, ir_version: int | None) -> None:
-    if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+    if not isinstance(opset, int) or not OLDEST_OPSET <= opset <= NEWEST_OPSET:
         raise InputError(
-            f"Opset {opset} is unknown: {OLDEST_OPSET} to {NEWEST_OPSET} can be written with onnx {onnx.__version__}.",
+            f"Opset {opset!r} is unknown: {OLDEST_OPSET} to {NEWEST_OPSET} can be written with onnx "
+            f"{onnx.__version__}.",
             fix=f"ask for an opset from {OLDEST_OPSET} to {NEWEST_OPSET}.",
         )
     lowest = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", OLDEST_OPSET)])
