@@ -71,11 +71,12 @@ class Script:
 
     def walk(self, kind: type[Node], root: cst.CSTNode | None = None) -> Iterator[Node]:
         """Every node of a kind below ``root`` (by default: in the script), in order."""
-        root = self.module if root is None else root
-        if isinstance(root, kind):
-            yield root
-        for child in root.children:
-            yield from self.walk(kind, child)
+        nodes = self._nodes if root is None else _below(root)
+        return (node for node in nodes if isinstance(node, kind))
+
+    @functools.cached_property
+    def _nodes(self) -> list[cst.CSTNode]:
+        return list(_below(self.module))
 
     def line(self, node: cst.CSTNode) -> int:
         """The line that a node begins in."""
@@ -116,6 +117,14 @@ class Script:
             name = f"{name}_operator" if name == wanted else f"{name}_"
         self.names.add(name)
         return name
+
+
+def _below(root: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children)
 
 
 def _imports(script: Script) -> dict[str, str]:
