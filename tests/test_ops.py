@@ -52,7 +52,10 @@ def calls_of(name: str, dtype: str) -> tuple[Call, ...]:
 
 
 SPECS = [spec for spec in Catalog.load().builtin if spec.rung != "rewrite"]
-NAMES_IN_DATABASE = sorted({_name(spec.target) for spec in SPECS if spec.samples is None})
+RANDOM = {"uniform"}
+"""What draws numbers is compared by distribution, below."""
+
+NAMES_IN_DATABASE = sorted({_name(spec.target) for spec in SPECS if spec.samples is None} - RANDOM - {"scalar_tensor"})
 WITH_OWN_SAMPLES = [spec for spec in SPECS if spec.samples is not None]
 
 REDUCE_EMPTY = "ONNX Runtime 1.31 reduces an empty tensor to the shape of its input"
@@ -166,10 +169,22 @@ def _at_other_sizes(call: Call, dimensions: Sequence[int] | None, folder: Path, 
     _compare(session(*(tensor.numpy() for tensor in larger)), [call.with_tensors(larger)], name)
 
 
-@pytest.mark.parametrize("name", NAMES_IN_DATABASE)
+DYNAMIC_FAILS = {"histogram": "PyTorch has no shape function for it, so it can't be captured with dynamic sizes"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.xfail(reason=DYNAMIC_FAILS[name], strict=True)] if name in DYNAMIC_FAILS else []
+        )
+        for name in NAMES_IN_DATABASE
+    ],
+)
 def test_dynamic_dimensions(name: str, tmp_path: Path) -> None:
     samples = calls_of(name, dtypes_of(name)[0])
-    call = next(call for call in samples if call.tensors and all(min(t.shape, default=0) > 1 for t in call.tensors))
+    smallest = 1 if name == "squeeze" else 2
+    call = next(c for c in samples if c.tensors and all(min(t.shape, default=0) >= smallest for t in c.tensors))
     _at_other_sizes(call, None, tmp_path / "bundle", name)
 
 
@@ -302,3 +317,18 @@ def test_every_override_says_why() -> None:
     mapped = {str(key).partition(".")[0] for key in mapped_targets() if isinstance(key, str)}
     silent = [spec.target for spec in SPECS if spec.target.partition(".")[0] in mapped and not spec.overrides]
     assert silent == []
+
+
+def test_uniform_numbers_are_uniform(tmp_path: Path) -> None:
+    call = Call(lambda x: torch.ops.aten.uniform(x, -100.0, 50.0), (torch.zeros(20000),), {})
+    (drawn,) = _run([call], tmp_path / "bundle")
+    assert drawn.min() >= -100
+    assert drawn.max() <= 50
+    share = (np.sort(drawn) + 100) / 150
+    # The Kolmogorov-Smirnov distance of 20000 fair draws is below 1.95 / sqrt(20000) in 999 cases of 1000.
+    assert np.abs(share - np.arange(20000) / 20000).max() < 3 / math.sqrt(20000)
+
+
+def test_a_number_keeps_all_digits_of_float64(tmp_path: Path) -> None:
+    call = Call(lambda x: x * 0.1234567890123 + 2.1234567890123, (torch.rand(3, dtype=torch.float64),), {})
+    _compare(_run([call], tmp_path / "bundle"), [call])

@@ -269,11 +269,15 @@ def _translations(
     program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], calls: tuple[CustomCall, ...]
 ) -> dict[Any, Callable[..., Any]]:
     table: dict[Any, Callable[..., Any]] = {call: _unbound(call.emit) for call in calls}
-    for node in calls_in(program):
-        spec = chosen.get(target_key(node.target)) if isinstance(node.target, torch._ops.OpOverload) else None
+    for target in (*(node.target for node in calls_in(program)), *_ADDED_BY_TORCH_ONNX):
+        spec = chosen.get(target_key(target)) if isinstance(target, torch._ops.OpOverload) else None
         if spec is not None and spec.rung == "translate":
-            table[node.target] = _unbound(spec.function)
+            table[target] = _unbound(spec.function)
     return table
+
+
+_ADDED_BY_TORCH_ONNX = (torch.ops.aten.scalar_tensor.default,)
+"""What torch.onnx puts in by itself: it makes a tensor of a number where it promotes types."""
 
 
 def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:

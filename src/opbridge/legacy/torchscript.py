@@ -136,6 +136,9 @@ def registered() -> dict[str, dict[int, Callable[..., Any]]]:
 
     found: dict[str, dict[int, Callable[..., Any]]] = {}
     for name in sorted(registry.all_functions()):
+        # Under an empty namespace torch notes the symbolic of each autograd.Function that it exported itself.
+        if name.startswith("::"):
+            continue
         functions: Any = getattr(registry.get_function_group(name), "_functions", None)
         foreign = {
             opset: function

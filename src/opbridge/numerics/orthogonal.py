@@ -129,4 +129,4 @@ def evaluate(family: Family, x: Any, n: Any) -> Any:
 def as_tensor(value: float, like: Tensor) -> Tensor:
     """A number beside a tensor, in the type that both have together."""
     dtype = like.dtype if like.is_floating_point() else torch.get_default_dtype()
-    return torch.full((), value, dtype=dtype)
+    return torch.scalar_tensor(value, dtype=dtype)

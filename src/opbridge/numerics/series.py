@@ -46,7 +46,7 @@ def at_least(x: Tensor, low: float) -> Tensor:
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """c[0] + c[1] x + c[2] x² + ..., by Horner's rule."""
-    result = torch.full_like(x, coefficients[-1] * _SCALE)
+    result = torch.scalar_tensor(coefficients[-1] * _SCALE, dtype=x.dtype).expand(x.shape)
     for coefficient in coefficients[-2::-1]:
         result = result * x + coefficient * _SCALE
     return result / _SCALE
@@ -69,7 +69,7 @@ def chebyshev(t: Tensor, coefficients: Sequence[float]) -> Tensor:
     if np.abs(powers).sum() <= _MOST_GROWTH * abs(coefficients[0]):
         return polynomial(t, [float(power) for power in powers])
     later = torch.zeros_like(t)
-    latest = torch.full_like(t, float(kept[-1]) * _SCALE)
+    latest = torch.scalar_tensor(float(kept[-1]) * _SCALE, dtype=t.dtype).expand(t.shape)
     for coefficient in kept[-2:0:-1]:
         later, latest = latest, 2 * t * latest - later + float(coefficient) * _SCALE
     return (t * latest - later + float(kept[0]) * _SCALE) / _SCALE

@@ -86,6 +86,18 @@ def _divided(total: Any, count: Any, dtype: Any) -> Any:
     return op.Sub(quotient, op.Cast(is_below, to=dtype))
 
 
+@translation("aten::scatter.src", overrides="torch's mapping fails for a tensor of rank 0, and for a longer src")
+def scatter_source(self: Any, dim: int, index: Any, src: Any) -> Any:
+    """``self`` with elements of ``src`` at the places that ``index`` names along ``dim``.
+
+    scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
+    """
+    if len(self.shape) == 0:
+        return op.Reshape(src, op.Constant(value_ints=[]))
+    values = op.Slice(src, _zeros(index), op.Shape(index))
+    return op.ScatterElements(self, index, values, axis=dim % len(self.shape))
+
+
 @decomposition("aten::scatter.reduce", overrides="torch maps scatter without a reduction only")
 def scatter_reduced(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     """``self`` with elements of ``src`` added or multiplied.

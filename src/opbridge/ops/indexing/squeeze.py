@@ -19,3 +19,12 @@ def squeeze(self: Any, dim: Sequence[int]) -> Any:
     rank = len(self.shape)
     axes = sorted({place % rank for place in dim if self.shape[place] == 1}) if rank else []
     return op.Squeeze(self, op.Constant(value_ints=axes)) if axes else op.Identity(self)
+
+
+@translation("aten::squeeze.dim", overrides="torch's mapping removes an axis of any length")
+def squeeze_one(self: Any, dim: int) -> Any:
+    """The tensor without the named axis, if that has length 1.
+
+    squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
+    """
+    return squeeze(self, (dim,))

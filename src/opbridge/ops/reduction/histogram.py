@@ -49,7 +49,7 @@ def histogram_of_count(
     if range is not None:
         low, high = (torch.full((), end, dtype=self.dtype) for end in range)
     elif self.numel() == 0:
-        low, high = torch.zeros((), dtype=self.dtype), torch.zeros((), dtype=self.dtype)
+        low, high = torch.zeros((), dtype=self.dtype), torch.ones((), dtype=self.dtype)
     else:
         low, high = torch.aminmax(self)
     # One value alone stands in the middle of a bin of width 1.

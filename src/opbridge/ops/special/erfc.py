@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opbridge.numerics.series import in_working_precision
+from opbridge.numerics.series import at_least, in_working_precision
 from opbridge.spec import decomposition
 
 
@@ -20,7 +20,7 @@ def erfc(self: Tensor) -> Tensor:
     since exp makes much of its rounding error (W. J. Cody, "Rational Chebyshev approximations for the error
     function", 1969).
     """
-    size = self.clamp(0.5, 32.0)
+    size = torch.where(self > 32, 32.0, at_least(self, 0.5))
     coarse = torch.round(size * 64) / 64
     power = torch.exp(-coarse * coarse) * torch.exp(-(size - coarse) * (size + coarse))
     tail = torch.where(self > 32, 0, torch.special.erfcx(size) * power)

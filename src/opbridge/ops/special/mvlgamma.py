@@ -18,7 +18,7 @@ def mvlgamma(self: Tensor, p: int) -> Tensor:
 
     mvlgamma(Tensor self, int p) -> Tensor
     """
-    total = torch.full_like(self, p * (p - 1) / 4 * math.log(math.pi))
+    total = torch.scalar_tensor(p * (p - 1) / 4 * math.log(math.pi), dtype=self.dtype).expand(self.shape)
     for dimension in range(p):
         total = total + torch.lgamma(self - dimension / 2)
     return total

@@ -14,7 +14,7 @@ from opbridge.spec import decomposition
 @in_working_precision
 def _derivative(self: Tensor, n: int) -> Tensor:
     factor = float(math.factorial(n)) if n <= 170 else math.inf
-    order = torch.full((), n + 1, dtype=self.dtype)
+    order = torch.scalar_tensor(n + 1, dtype=self.dtype)
     return (-1) ** (n + 1) * factor * torch.special.zeta(order, self)
 
 

@@ -27,7 +27,7 @@ def special_bessel_y0(self: Tensor) -> Tensor:
 
     special_bessel_y0(Tensor self) -> Tensor
     """
-    small = self.clamp(0.0, BORDER)
+    small = torch.where(self > BORDER, BORDER, at_least(self, 0.0))
     near = chebyshev(small * small * (2 / BORDER**2) - 1, _NEAR) + 2 / math.pi * torch.log(small) * j0_near(small)
     _, distant = far(at_least(self, BORDER), 0)
     return torch.where(self < 0, math.nan, torch.where(self <= BORDER, near, distant))

@@ -27,7 +27,7 @@ def special_bessel_y1(self: Tensor) -> Tensor:
 
     special_bessel_y1(Tensor self) -> Tensor
     """
-    small = self.clamp(0.0, BORDER)
+    small = torch.where(self > BORDER, BORDER, at_least(self, 0.0))
     smooth = small * chebyshev(small * small * (2 / BORDER**2) - 1, _NEAR)
     singular = torch.log(small.clamp_min(torch.finfo(self.dtype).tiny)) * j1_near(small) - 1 / small
     _, distant = far(at_least(self, BORDER), 1)

@@ -90,7 +90,7 @@ def special_zeta_of_number(self: float, other: Tensor) -> Tensor:
     special_zeta.self_scalar(Scalar self, Tensor other) -> Tensor
     """
     dtype = other.dtype if other.is_floating_point() else torch.get_default_dtype()
-    return torch.special.zeta(torch.full((), self, dtype=dtype), other)
+    return torch.special.zeta(torch.scalar_tensor(self, dtype=dtype), other)
 
 
 @decomposition("aten::special_zeta.other_scalar")
@@ -100,4 +100,4 @@ def special_zeta_at_number(self: Tensor, other: float) -> Tensor:
     special_zeta.other_scalar(Tensor self, Scalar other) -> Tensor
     """
     dtype = self.dtype if self.is_floating_point() else torch.get_default_dtype()
-    return torch.special.zeta(self, torch.full((), other, dtype=dtype))
+    return torch.special.zeta(self, torch.scalar_tensor(other, dtype=dtype))
