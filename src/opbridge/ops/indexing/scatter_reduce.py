@@ -98,6 +98,18 @@ def scatter_source(self: Any, dim: int, index: Any, src: Any) -> Any:
     return op.ScatterElements(self, index, values, axis=dim % len(self.shape))
 
 
+@translation("aten::scatter.value", overrides="torch's mapping fails for a tensor of rank 0")
+def scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
+    """``self`` with a number at the places that ``index`` names along ``dim``.
+
+    scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
+    """
+    if isinstance(value, bool | int | float):
+        value = op.Constant(value=ir.tensor(np.asarray(value)))
+    number = op.Cast(value, to=self.dtype)
+    return scatter_source(self, dim, index, op.Expand(number, op.Shape(index)))
+
+
 @decomposition("aten::scatter.reduce", overrides="torch maps scatter without a reduction only")
 def scatter_reduced(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     """``self`` with elements of ``src`` added or multiplied.
