@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -223,6 +224,11 @@ def test_the_code_about_old_scripts_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.xfail(
+    importlib.metadata.version("torch") < "2.14",
+    reason="torch 2.13 folds the batch size into a Reshape that set-dimension does not free yet",
+    strict=True,
+)
 def test_the_surgery_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.chdir(ROOT)
