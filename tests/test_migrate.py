@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -76,8 +77,8 @@ def test_a_migrated_case_exports_the_same_model(name: str, results: dict[str, An
 
 def test_most_of_the_table_is_converted_and_the_rest_is_listed() -> None:
     found = {file: migrate(FOLDER / file) for file in FILES}
-    # torchvision's cases are left out where it is not installed.
-    assert len(CASES) >= 60
+    # Two of these are torchvision's, and left out where it is not installed.
+    assert len(CASES) >= (65 if importlib.util.find_spec("torchvision") else 63)
     assert sum(len(item.converted) for item in found.values()) >= 60
     said = {(change.name, change.detail) for item in found.values() for change in item.left}
     assert ("StarredSymbolic.symbolic", "its parameters are starred.") in said
