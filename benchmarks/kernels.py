@@ -18,7 +18,8 @@ and a difference is the median of those of neighbouring batches, so that a machi
 
 Noise: with other work on the machine single batches are off by half and more. On a million elements the place of the
 memory decides some 5%, so both sides work on the same memory, and nine such places are pooled; two threads need two
-free cores at the same time, so batches are of half a millisecond, and the quickest hundredth of them counts.
+free cores at the same time, so batches are of half a millisecond, and of those with two threads the quickest tenth
+counts (the quickest hundredth is luck: it moved by 25% from run to run).
 """
 
 from __future__ import annotations
@@ -183,12 +184,14 @@ def measure_node(native: str, runs: int, library: Path) -> Row:
 
 
 def measure_large(native: str, runs: int, library: Path, name: str, target: float | None) -> list[Row]:
-    """One thread and two of each side, all four in turns; of each the quickest hundredth, when both cores were free."""
+    """One thread and two of each side, all four in turns. One thread: medians. Two: the quickest tenth, see above."""
     times = pooled(lambda: both(native, 1, LARGE, library, (1, 2)), runs)
-    one, native_one, two, native_two = (1e3 * statistics.quantiles(side, n=100)[0] for side in times)
+    middle, native_middle = (1e3 * statistics.median(side) for side in times[:2])
+    ratio = compared(times[:2], lambda a, b: a / b)
+    one, native_one, two, native_two = (statistics.quantiles(side, n=10)[0] for side in times)
     ours, theirs = one / two, native_one / native_two
     return [
-        Row("large", name, one, native_one, "ms", one / native_one, "x", target),
+        Row("large", name, middle, native_middle, "ms", ratio, "x", target),
         Row("threads", name, ours, theirs, "x", theirs / ours, "x", THREADS_RATIO),
     ]
 
