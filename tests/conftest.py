@@ -1,11 +1,34 @@
-"""What tests of one process must not see of each other."""
+"""What tests of one process must not see of each other, and which tests belong in one process."""
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+from typing import Any
+
 import pytest
 
+_TOGETHER = (
+    *("test_environments", "test_kernels_library", "test_kernels_onnxruntime", "test_legacy_functions"),
+    *("test_legacy_table", "test_migrate", "test_opsets", "test_torch_kernel"),
+)
+"""Files whose tests share something that takes long to make: each runs in one worker of pytest-xdist."""
+
 _LEGACY = ("test_legacy_", "test_migrate", "test_rewriters", "test_run_script")
+_NEWEST = (
+    *("test_conformance", "test_conformance_page", "test_environments", "test_fuse", "test_install"),
+    *("test_kernels_sanitizers", "test_layout", "test_migrate", "test_new_op", "test_old_opsets", "test_rewriters"),
+    *("test_surgery", "test_test_op"),
+)
+"""Files about opbridge alone, or long: one set of versions is enough for them."""
+
 _set_aside: list = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of these files."""
+    for item in items:
+        if item.path.stem in _NEWEST:
+            item.add_marker(pytest.mark.newest)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,3 +52,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
         spec._declared.extend(_set_aside)
         _set_aside.clear()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests go to the workers one by one, as by default, but those of some files together, and these first."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if PurePosixPath(file).stem in _TOGETHER else nodeid
+
+    return Scheduling(config, log)

@@ -140,6 +140,7 @@ def _empty_samples(name: str) -> list[Call]:
     return _spread([call for call in calls_of(name, dtypes_of(name)[0]) if call.has_empty_tensor], 2)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(
     "name",
     [
@@ -179,6 +180,7 @@ def _at_other_sizes(call: Call, dimensions: Sequence[int] | None, folder: Path, 
 DYNAMIC_FAILS = {"histogram": "PyTorch has no shape function for it, so it can't be captured with dynamic sizes"}
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(
     "name",
     [
@@ -195,6 +197,7 @@ def test_dynamic_dimensions(name: str, tmp_path: Path) -> None:
     _at_other_sizes(call, None, tmp_path / "bundle", name)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("spec", WITH_OWN_SAMPLES, ids=lambda spec: spec.target)
 def test_dynamic_batch(spec: OpSpec, tmp_path: Path) -> None:
     # The other sizes of a convolution's inputs follow from one another, so that they can't simply be doubled.
@@ -276,6 +279,7 @@ SPECIAL = {
 }
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_values(name: str, tmp_path: Path) -> None:
     calls = [Call(function, args, {}) for function, args in SPECIAL[name]]
@@ -301,12 +305,14 @@ def test_cdist_keeps_the_digits_of_close_points(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, by_default.widened()()[0].numpy(), 1e-5)
 
 
+@pytest.mark.newest
 def test_cdist_of_many_wide_rows_is_a_product(tmp_path: Path) -> None:
     torch.manual_seed(0)
     call = Call(torch.cdist, (torch.randn(40, 64), torch.randn(50, 64)), {})
     _compare(_run([call], tmp_path / "bundle"), [call])
 
 
+@pytest.mark.newest
 def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
     import onnx
 
