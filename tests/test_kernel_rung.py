@@ -225,12 +225,31 @@ def test_without_a_compiler_diagnose_says_so(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("kernels", "no_compiler")
 def test_without_a_compiler_a_kernel_without_a_body_is_an_error(tmp_path: Path) -> None:
     with double_node(tmp_path) as (model, ops):
-        with pytest.raises(BuildError, match="Without one rungtest::Double can't run: there is no function body"):
+        with pytest.raises(BuildError, match="So rungtest::Double can't run: there is no function body"):
             opbridge.export(model, (torch.ones(3),), path=tmp_path / "bundle", ops=ops)
         assert not (tmp_path / "bundle").exists()
         found = opbridge.diagnose(model, (torch.ones(3),), ops=ops)
     (finding,) = (item for item in found.findings if item.code == "no-compiler")
     assert (finding.severity, finding.target, finding.mended) == ("error", "rungtest::Double", False)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_without_a_required_library_the_body_runs_and_a_finding_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale = scale_operator(tmp_path)
+    header = declared.declared_kernels()[0].header
+    header.write_text(f"// opbridge: requires eigen\n{header.read_text()}")
+    monkeypatch.setattr("opbridge.kernels.sources._prefixes", lambda: [tmp_path])
+    with pytest.warns(UserWarning, match="the slower function body runs instead of the kernel.*requires eigen, which"):
+        bundle = exported(tmp_path, scale)
+    assert bundle.verified
+    assert bundle.manifest["kernels"] == []
+    (finding,) = (item for item in bundle.to_dict()["sources"]["findings"] if item["code"] == "no-compiler")
+    assert (finding["severity"], finding["target"], finding["mended"]) == ("warning", scale.target, True)
+    assert "pip install cmeel-eigen" in finding["fix"]
+    found = opbridge.diagnose(Scaled(scale), (torch.randn(4, 5),))
+    assert [item.severity for item in found.findings if item.code == "no-compiler"] == ["warning"]
 
 
 @pytest.mark.usefixtures("kernels")

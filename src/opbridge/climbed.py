@@ -44,7 +44,7 @@ class Break:
 
 @dataclasses.dataclass(frozen=True)
 class NoCompiler:
-    """Kernels that are not built, for want of a compiler.
+    """Kernels that are not built, for want of a compiler or of a header-only library.
 
     Attributes:
         reason: What is missing, in a sentence.

@@ -6,6 +6,7 @@ PyTorch, as the declarations do.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from opbridge.infer import fill_types
 from opbridge.passes.opsets import convert_opset
 
 if TYPE_CHECKING:
+    import torch
+
     from opbridge.catalog import Catalog
     from opbridge.spec import OpSpec
 
@@ -39,7 +42,7 @@ def attach_bodies(model: ir.Model, catalog: Catalog) -> dict[str, OpSpec]:
     """
     specs = {spec.target: spec for spec in catalog.specs if spec.rung == "function"}
     used: dict[str, OpSpec] = {}
-    bodies: dict[Any, ir.Function] = {}
+    bodies: dict[Any, list[_Body]] = {}
     own = frozenset(model.functions)
     for node in list(model.graph.all_nodes()):
         target = f"{node.domain}::{node.op_type}"
@@ -48,31 +51,63 @@ def attach_bodies(model: ir.Model, catalog: Catalog) -> dict[str, OpSpec]:
             continue
         if any(value is not None and (value.dtype is None or value.shape is None) for value in node.inputs):
             fill_types(model)
-        key = (target, _kinds(node), repr(sorted((k, repr(v.value)) for k, v in node.attributes.items())))
-        if key not in bodies:
-            number = sum(name == target for name, *_ in bodies)
-            bodies[key] = _body(node, spec, catalog, model, f"variant_{number + 1}" if number else "")
-            model.functions[bodies[key].identifier()] = bodies[key]
-        node.overload = bodies[key].overload
+        made = bodies.setdefault((target, _kinds(node)), [])
+        body = next((body for body in made if body.fits(node)), None)
+        if body is None:
+            number = sum(len(others) for (name, _), others in bodies.items() if name == target)
+            body = _body(node, spec, catalog, model, f"variant_{number + 1}" if number else "")
+            made.append(body)
+            model.functions[body.function.identifier()] = body.function
+        node.overload = body.function.overload
         used[target] = spec
     if used:
         for domain in {target.partition("::")[0] for target in used}:
             model.opset_imports.setdefault(domain, 1)
-        model.ir_version = max(model.ir_version, 10 if any(f.overload for f in bodies.values()) else 8)
+        model.ir_version = max(model.ir_version, 10 if any(node.overload for node in model.graph.all_nodes()) else 8)
         fill_types(model)
     return used
 
 
 def _kinds(node: ir.Node) -> tuple[Any, ...]:
-    return tuple(
+    """What two nodes that share a body have in common: element types, ranks and attributes."""
+    types = tuple(
         None if value is None else (value.dtype, None if value.shape is None else len(value.shape))
         for value in node.inputs
     )
+    return types, repr(sorted((name, repr(attribute.value)) for name, attribute in node.attributes.items()))
 
 
-def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overload: str) -> ir.Function:
-    import torch
+@dataclasses.dataclass(frozen=True)
+class _Body:
+    """A body, and the program it was made from, which knows the sizes it holds for.
 
+    Attributes:
+        function: The ONNX function.
+        program: As captured.
+    """
+
+    function: ir.Function
+    program: torch.export.ExportedProgram
+
+    def fits(self, node: ir.Node) -> bool:
+        """Whether it holds for the sizes of another node."""
+        import torch
+
+        from opbridge import torch_internals
+
+        inputs = [value for value in node.inputs if value is not None]
+        names = set(self.program.graph_signature.user_inputs)
+        holders = (entry for entry in self.program.graph.find_nodes(op="placeholder") if entry.name in names)
+        captured = [holder.meta["val"] for holder in holders if isinstance(holder.meta.get("val"), torch.Tensor)]
+        is_open = all(
+            isinstance(actual, int) or not isinstance(mine, int)
+            for tensor, value in zip(captured, inputs, strict=True)
+            for mine, actual in zip(tensor.shape, value.shape or (), strict=True)
+        )
+        return is_open and torch_internals.takes(self.program.module(), _examples(node))
+
+
+def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overload: str) -> _Body:
     from opbridge.capture import capture
     from opbridge.operator import without_kernels
     from opbridge.plan import plan
@@ -80,12 +115,12 @@ def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overlo
 
     function = getattr(spec.function, "body", spec.function)
     attributes = {name: _python(attribute) for name, attribute in node.attributes.items()}
-    examples = [_example(node, value) for value in node.inputs]
-    shapes = [None if t is None else dict.fromkeys(range(t.dim()), torch.export.Dim.AUTO) for t in examples]
+    examples = _examples(node)
+    shapes = [None if value is None else _dynamic(value) for value in node.inputs]
     opset = model.opset_imports.get("", 18)
     try:
         with without_kernels():
-            captured = capture(_module(function, attributes), tuple(examples), {}, dynamic_shapes=(tuple(shapes),))
+            captured = capture(_module(function, attributes), examples, {}, dynamic_shapes=(tuple(shapes),))
             made = translate(plan(captured.program, catalog, newest_opset=max(opset, 18))).model
     except OpbridgeError as error:
         raise TranslationError(
@@ -103,7 +138,7 @@ def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overlo
             f"{lost.operator}: {lost.reason}",
             fix="ask for a newer opset.",
         )
-    return _as_function(converted.model, node, overload)
+    return _Body(_as_function(converted.model, node, overload), captured.program)
 
 
 def _module(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Any:
@@ -126,7 +161,21 @@ def _python(attribute: ir.Attr) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _example(node: ir.Node, value: ir.Value | None) -> Any:
+def _dynamic(value: ir.Value) -> dict[int, Any]:
+    """A body must serve every size that the model leaves open, and should serve others."""
+    from torch.export import Dim
+
+    sizes = enumerate(value.shape or ())
+    return {axis: Dim.AUTO if isinstance(size, int) else Dim.DYNAMIC for axis, size in sizes if size not in (0, 1)}
+
+
+def _examples(node: ir.Node) -> tuple[Any, ...]:
+    numbers: dict[str, int] = {}
+    return tuple(_example(node, value, numbers) for value in node.inputs)
+
+
+def _example(node: ir.Node, value: ir.Value | None, numbers: dict[str, int]) -> Any:
+    """A tensor like the value; ``numbers`` remembers a number for each size that has but a name."""
     import torch
 
     if value is None:
@@ -137,7 +186,10 @@ def _example(node: ir.Node, value: ir.Value | None) -> Any:
             f"{value.name!r} is not known.",
             fix="write the types into the model (onnx.shape_inference.infer_shapes, or value_info).",
         )
-    sizes = [size if isinstance(size, int) else 3 + axis for axis, size in enumerate(value.shape)]
+    sizes = [
+        size if isinstance(size, int) else numbers.setdefault(size.value or f"{value.name} {axis}", 3 + len(numbers))
+        for axis, size in enumerate(value.shape)
+    ]
     return torch.zeros(sizes, dtype=_torch_dtype(value.dtype))
 
 

@@ -12,6 +12,7 @@ from opbridge.climbed import NoCompiler
 from opbridge.engines.base import Engine
 from opbridge.errors import BuildError
 from opbridge.kernels.declared import KernelSpec, declared_kernels
+from opbridge.kernels.sources import include_folders
 from opbridge.kernels.toolchain import find_compiler
 
 __all__ = ["build_kernels", "buildable", "kernels_in"]
@@ -31,37 +32,48 @@ def buildable(
     Args:
         kernels: Those of the model.
         model: With the function bodies.
-        engines: A compiler is looked for only if one of them takes kernels.
+        engines: What a kernel needs is looked for only if one of them takes kernels.
         dry: Whether nothing stops, and nothing is built.
 
     Raises:
-        BuildError: There is no compiler, and a kernel whose node has no function body (not in a dry run).
+        BuildError: A kernel can't be built, and its node has no function body (not in a dry run).
     """
     if not kernels or all(engine.kernel_adapter is None for engine in engines):
         return list(kernels), None
+    obstacles = {kernel: error for kernel in kernels if (error := _obstacle(kernel)) is not None}
+    if not obstacles:
+        return list(kernels), None
+    built = [kernel for kernel in kernels if kernel not in obstacles]
+    bodiless = {
+        f"{node.domain}::{node.op_type}" for node in _nodes(model) if node.op_identifier() not in model.functions
+    }
+    lost = [kernel for kernel in obstacles if kernel.target in bodiless]
+    served = tuple(kernel.target for kernel in obstacles if kernel not in lost)
+    error = obstacles[lost[0]] if lost else next(iter(obstacles.values()))
+    missing = NoCompiler(error.message, error.fix, served, tuple(kernel.target for kernel in lost))
+    if dry:
+        return [*built, *lost], missing
+    if lost:
+        raise BuildError(
+            f"{error.message} So {', '.join(missing.lost)} can't run: there is no function body for it.",
+            fix=f"{error.fix} Or give it a body: opbridge.body_for({missing.lost[0]!r}).",
+            details=error.details,
+        ) from error
+    warnings.warn(
+        f"{', '.join(served)}: the slower function body runs instead of the kernel. {error.message} {error.fix}",
+        stacklevel=4,
+    )
+    return built, missing
+
+
+def _obstacle(kernel: KernelSpec) -> BuildError | None:
+    """Why a kernel can't be built here: there is no compiler, or a header-only library that it requires is missing."""
     try:
         find_compiler()
+        include_folders([kernel.header])
     except BuildError as error:
-        bodiless = {
-            f"{node.domain}::{node.op_type}" for node in _nodes(model) if node.op_identifier() not in model.functions
-        }
-        lost = [kernel for kernel in kernels if kernel.target in bodiless]
-        served = tuple(kernel.target for kernel in kernels if kernel not in lost)
-        missing = NoCompiler(error.message, error.fix, served, tuple(kernel.target for kernel in lost))
-        if dry:
-            return lost, missing
-        if lost:
-            raise BuildError(
-                f"{error.message} Without one {', '.join(missing.lost)} can't run: there is no function body for it.",
-                fix=f"{error.fix} Or give it a body: opbridge.body_for({missing.lost[0]!r}).",
-                details=error.details,
-            ) from error
-        warnings.warn(
-            f"{', '.join(served)}: the slower function body runs instead of the kernel. {error.message} {error.fix}",
-            stacklevel=4,
-        )
-        return [], missing
-    return list(kernels), None
+        return error
+    return None
 
 
 def _nodes(model: ir.Model) -> list[ir.Node]:

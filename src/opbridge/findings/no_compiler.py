@@ -1,6 +1,7 @@
-"""A kernel is declared, and there is no C++ compiler to build it with.
+"""A kernel is declared, and there is no C++ compiler to build it with, or no header-only library that it requires.
 
-What it means: the operator has a compiled kernel (rung ``kernel``), but this machine has no g++ or clang++.
+What it means: the operator has a compiled kernel (rung ``kernel``), but this machine has no g++ or clang++, or the
+headers of a library (Eigen) are missing.
 
 Why it is a problem: the model runs the operator's function body instead (rung ``function``): it computes the same and
 may be slower. An operator without a function body is lost.
@@ -9,7 +10,7 @@ Example::
 
     my_add.kernel("my_add.h")              # in an image without a compiler
 
-Fix: install a compiler and export again; or keep the body, if it is fast enough.
+Fix: install what is missing and export again; or keep the body, if it is fast enough.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def in_working_precision(function: Callable[Arguments, Tensor]) -> Callable[Argu
     def computed(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Tensor:
         tensors = [value for value in args if isinstance(value, Tensor)]
         given = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
-        dtype = given if given.is_floating_point else torch.get_default_dtype()
+        dtype = given if given.is_floating_point or given.is_complex else torch.get_default_dtype()
         working = dtype if dtype.itemsize >= 4 else torch.float32
         result = function(*(value.to(working) if isinstance(value, Tensor) else value for value in args), **kwargs)  # type: ignore[arg-type]
         return result.to(dtype)

@@ -1,0 +1,17 @@
+"""Which Fourier transforms an engine computes well in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["keeps_its_digits"]
+
+
+def keeps_its_digits(lengths: Iterable[Any]) -> bool:
+    """Whether all lengths are known to be powers of two.
+
+    ONNX Runtime 1.31 transforms other lengths by a convolution of chirps (Bluestein 1970), which loses a decimal digit
+    or two.
+    """
+    return all(isinstance(length, int) and length & (length - 1) == 0 for length in lengths)

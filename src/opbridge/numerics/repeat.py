@@ -1,0 +1,68 @@
+"""A loop that stays one node of the graph, for the function bodies of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["is_empty", "repeat", "repeat_while"]
+
+
+def repeat(
+    count: int | torch.SymInt | Tensor, step: Callable[..., Sequence[Tensor]], *start: Tensor
+) -> tuple[Any, ...]:
+    """What ``step`` makes of the values in ``start`` when it is done ``count`` times, as one ONNX ``Loop``.
+
+    Args:
+        count: May be a symbolic size, or a tensor of rank 0.
+        step: Takes the number of the step, an int64 tensor of rank 0 that begins at zero, and the values; returns the
+            values of the same shapes and types. It may use other tensors of the function that it is written in, but
+            no sizes: torch.onnx does not hand these to the loop.
+        start: The values before the first step. Their sizes of 1 do not broadcast in ``step``: torch takes 1 for any.
+    """
+    if (isinstance(count, int) and count == 0) or all(is_empty(value) for value in start):
+        return start
+    limit = count if isinstance(count, Tensor) else torch.full((), count, dtype=torch.int64)
+
+    def unfinished(number: Tensor, *values: Tensor) -> Tensor:
+        return number < limit
+
+    def once(number: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        return number + 1, *map(_laid_out, step(number, *values))
+
+    zero = torch.zeros((), dtype=torch.int64)
+    _, *results = torch.while_loop(unfinished, once, (zero, *map(_laid_out, start)))
+    return tuple(results)
+
+
+def repeat_while(step: Callable[..., Sequence[Tensor]], *start: Tensor) -> tuple[Any, ...]:
+    """Like :func:`repeat`, where ``step`` returns whether to go on, a bool of rank 0, and then the values."""
+    if all(is_empty(value) for value in start):
+        return start
+
+    def unfinished(number: Tensor, goes_on: Tensor, *values: Tensor) -> Tensor:
+        return goes_on.clone()
+
+    def once(number: Tensor, goes_on: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        goes_on, *following = step(number, *values)
+        return number + 1, goes_on, *map(_laid_out, following)
+
+    number, yes = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool)
+    _, _, *results = torch.while_loop(unfinished, once, (number, yes, *map(_laid_out, start)))
+    return tuple(results)
+
+
+def is_empty(value: Tensor) -> bool:
+    """Whether a tensor has no elements, as far as that is known while the graph is made.
+
+    ONNX Runtime 1.31 reduces a tensor without elements to a wrong shape.
+    """
+    return any(isinstance(size, int) and size == 0 for size in value.shape)
+
+
+def _laid_out(value: Tensor) -> Tensor:
+    # torch.while_loop wants new tensors each time, with the same strides.
+    return value.clone(memory_format=torch.contiguous_format)

@@ -1,0 +1,168 @@
+// What factorizations of large matrices spend their time in: products and triangular systems of blocks, in row-major
+// memory.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "opbridge.h"
+
+namespace opbridge_linalg {
+
+using opbridge::Call;
+
+// How a step of an algorithm is done: by the host's threads, for one large matrix; or here and now, within one of many.
+struct Parallel {
+  const Call& call;
+
+  template <class Body>
+  void operator()(int64_t total, int64_t grain, const Body& body) const {
+    call.parallel_for(total, grain, body);
+  }
+};
+struct Serial {
+  template <class Body>
+  void operator()(int64_t total, int64_t, const Body& body) const {
+    if (total > 0) body(int64_t(0), total);
+  }
+};
+
+// Does body(loop, number, scratch) for each of `count` matrices, with `size` elements of memory of its own.
+template <class T, class Body>
+void for_each_matrix(Call& call, int64_t count, int64_t size, const Body& body) {
+  if (count == 0) return;
+  if (count == 1) return body(Parallel{call}, int64_t(0), call.scratch<T>(size));
+  constexpr int64_t pieces = 64;
+  const int64_t grain = (count + pieces - 1) / pieces;
+  T* scratch = call.scratch<T>((count + grain - 1) / grain * size);
+  call.parallel_for((count + grain - 1) / grain, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece)
+      for (int64_t number = piece * grain; number < std::min(count, (piece + 1) * grain); ++number)
+        body(Serial(), number, scratch + piece * size);
+  });
+}
+
+// The elements of a product are computed in tiles: so many rows, and columns of this width, held in registers.
+constexpr int tile_rows = 6;
+template <class T>
+constexpr int64_t vector_size = 32 / sizeof(T);
+template <class T>
+constexpr int64_t tile_columns = 2 * vector_size<T>;
+template <class T>
+struct Vector {
+  typedef T type __attribute__((vector_size(32)));
+};
+
+inline int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// How many elements the packed form of a depth x columns matrix has.
+template <class T>
+int64_t packed_size(int64_t depth, int64_t columns) {
+  return depth * rounded_up(columns, tile_columns<T>);
+}
+
+// Copies element(row, column) of a depth x columns matrix into tiles: all rows of the first columns, then of the next.
+template <class T, class Loop, class Element>
+void pack(const Loop& loop, T* packed, int64_t depth, int64_t columns, const Element& element) {
+  constexpr int64_t width = tile_columns<T>;
+  loop(rounded_up(columns, width) / width, 16, [=](int64_t begin, int64_t end) {
+    for (int64_t tile = begin; tile < end; ++tile)
+      for (int64_t row = 0; row < depth; ++row)
+        for (int64_t i = 0; i < width; ++i) {
+          const int64_t column = tile * width + i;
+          packed[(tile * depth + row) * width + i] = column < columns ? element(row, column) : T(0);
+        }
+  });
+}
+
+// c -= a b for one tile: a is rows x depth, b is packed, c has `columns` columns.
+template <int rows, class T>
+inline void subtract_tile(T* c, int64_t c_stride, const T* a, int64_t a_stride, const T* b, int64_t depth,
+                          int64_t columns) {
+  using Lane = typename Vector<T>::type;
+  Lane sums[rows][2] = {};
+  for (int64_t k = 0; k < depth; ++k) {
+    Lane pair[2];
+    std::memcpy(pair, b + k * tile_columns<T>, sizeof(pair));
+    for (int row = 0; row < rows; ++row) {
+      sums[row][0] += a[row * a_stride + k] * pair[0];
+      sums[row][1] += a[row * a_stride + k] * pair[1];
+    }
+  }
+  for (int row = 0; row < rows; ++row) {
+    T values[tile_columns<T>];
+    std::memcpy(values, sums[row], sizeof(values));
+    if (columns == tile_columns<T>)
+      for (int64_t i = 0; i < tile_columns<T>; ++i) c[row * c_stride + i] -= values[i];
+    else
+      for (int64_t i = 0; i < columns; ++i) c[row * c_stride + i] -= values[i];
+  }
+}
+
+// c -= a b: c is rows x columns, a is rows x depth, b is packed. Of a row only the first limit(row) columns matter.
+template <class T, class Loop, class Limit>
+void subtract_product(const Loop& loop, T* c, int64_t c_stride, const T* a, int64_t a_stride, const T* b, int64_t rows,
+                      int64_t columns, int64_t depth, const Limit& limit) {
+  constexpr int64_t width = tile_columns<T>;
+  const int64_t blocks = rounded_up(rows, tile_rows) / tile_rows;
+  const int64_t grain = 1 + 200000 / (1 + tile_rows * columns * depth);
+  loop(blocks, grain, [=](int64_t begin, int64_t end) {
+    for (int64_t column = 0; column < columns; column += width) {
+      const T* tile = b + column * depth;
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t row = block * tile_rows, last = std::min(rows, row + tile_rows);
+        if (column >= limit(last - 1)) continue;
+        const int64_t count = std::min(width, columns - column);
+        T* out = c + row * c_stride + column;
+        const T* left = a + row * a_stride;
+        if (last - row == tile_rows) subtract_tile<tile_rows>(out, c_stride, left, a_stride, tile, depth, count);
+        else
+          for (int64_t i = 0; i < last - row; ++i)
+            subtract_tile<1>(out + i * c_stride, c_stride, left + i * a_stride, a_stride, tile, depth, count);
+      }
+    }
+  });
+}
+
+// Solves for x in place in a x = b, where a (rows x rows) is triangular and small, and x has `columns` columns.
+template <class T, class Loop>
+void solve_block(const Loop& loop, const T* a, int64_t a_stride, T* x, int64_t x_stride, int64_t rows, int64_t columns,
+                 bool upper, bool unit) {
+  constexpr int64_t width = 64;
+  loop(rounded_up(columns, width) / width, 1 + 20000 / (1 + rows * rows * width), [=](int64_t begin, int64_t end) {
+    const int64_t first = begin * width, count = std::min(columns, end * width) - first;
+    for (int64_t step = 0; step < rows; ++step) {
+      const int64_t row = upper ? rows - 1 - step : step;
+      T* target = x + row * x_stride + first;
+      for (int64_t k = upper ? row + 1 : 0; k < (upper ? rows : row); ++k) {
+        const T factor = a[row * a_stride + k];
+        const T* source = x + k * x_stride + first;
+        for (int64_t i = 0; i < count; ++i) target[i] -= factor * source[i];
+      }
+      if (unit) continue;
+      const T diagonal = a[row * a_stride + row];
+      for (int64_t i = 0; i < count; ++i) target[i] /= diagonal;
+    }
+  });
+}
+
+// The transpose of a rows x columns matrix.
+template <class T, class Loop>
+void transpose(const Loop& loop, const T* in, T* out, int64_t rows, int64_t columns) {
+  constexpr int64_t width = 16;
+  loop(rounded_up(columns, width) / width, 1 + 1000 / (1 + rows), [=](int64_t begin, int64_t end) {
+    for (int64_t block = begin * width; block < std::min(columns, end * width); block += width)
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t column = block; column < std::min(columns, block + width); ++column)
+          out[column * rows + row] = in[row * columns + column];
+  });
+}
+
+// The sizes before the last two.
+inline opbridge::Sizes batch_of(opbridge::SizeSpan sizes) {
+  opbridge::Sizes batch;
+  for (int64_t axis = 0; axis + 2 < sizes.size(); ++axis) batch.push_back(sizes[axis]);
+  return batch;
+}
+
+}  // namespace opbridge_linalg

@@ -1,0 +1,111 @@
+"""The factorization L D L^T of symmetric matrices that need not be definite: a node of our own, with a body."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.custom_node import custom_node
+from opbridge.numerics.repeat import repeat
+from opbridge.spec import body_for, translation
+
+_GROWTH = (1 + math.sqrt(17)) / 8
+"""Bunch and Kaufman's bound for a pivot: it balances the growth of the elements over steps of one and two columns."""
+
+
+@translation("aten::linalg_ldl_factor_ex")
+def linalg_ldl_factor_ex(self: Any, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """L and D of each matrix (.., n, n) in one, the rows that were interchanged, and the first pivot that is zero.
+
+    linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False)
+    -> (Tensor LD, Tensor pivots, Tensor info)
+
+    The form is LAPACK's ``sytrf`` for the lower triangle: D has blocks of one and two rows, and where it is a block of
+    two, both rows have the same negative pivot. An engine can't raise what ``check_errors`` asks for.
+    """
+    return custom_node("opbridge::LdlFactor", self, num_outputs=3)
+
+
+@body_for("opbridge::LdlFactor")
+def ldl_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Diagonal pivoting (Bunch and Kaufman, "Some stable methods ...", Math. Comp. 31, 1977; LAPACK's ``sytf2``).
+
+    One step does one or two columns, of each matrix in a batch as it needs; the rest of a matrix is kept in full.
+    """
+    size = a.shape[-1]
+    rows, columns = torch.arange(size).unsqueeze(-1), torch.arange(size)
+    last = torch.full((), size - 1, dtype=torch.int64)
+
+    def eliminate(number: Tensor, rest: Tensor, done: Tensor, pivots: Tensor, info: Tensor, place: Tensor) -> Any:
+        # What a loop carries does not broadcast, so this has its sizes of 1 only here.
+        at = place.unsqueeze(-1).unsqueeze(-1)
+        here = torch.minimum(at, last)
+        chosen, is_pair, is_zero = _pivot(rest, rows, here)
+        moved = here + is_pair
+        source = torch.where(rows == moved, chosen, torch.where(rows == chosen, moved, rows))
+        rest = torch.take_along_dim(torch.take_along_dim(rest, source, -2), source.mT, -1)
+        after = torch.minimum(here + 1, last)
+        first, second, steps = _multipliers(rest, rows, here, after, is_pair, is_zero)
+        block = rows <= moved
+        left = torch.where(block, torch.take_along_dim(rest, here, -1), first)
+        right = torch.where(block, torch.take_along_dim(rest, after, -1), second)
+        lower = torch.where(columns == here, left, torch.where(is_pair & (columns == after), right, done))
+        sign = torch.where(is_pair, -1, 1)
+        is_here = (columns == here) | (is_pair & (columns == after))
+        interchanged = torch.where(is_here.squeeze(-2), (sign * (chosen + 1)).squeeze(-1).int(), pivots)
+        fails = (info == 0) & is_zero.squeeze(-1).squeeze(-1)
+        active = at <= last
+        flat = active.squeeze(-1)
+        return (
+            rest - steps,
+            torch.where(active, lower, done),
+            torch.where(flat, interchanged, pivots),
+            torch.where(flat.squeeze(-1) & fails, (here + 1).squeeze(-1).squeeze(-1).int(), info),
+            (at + 1 + is_pair).squeeze(-1).squeeze(-1),
+        )
+
+    symmetric = torch.where(rows >= columns, a, a.mT)
+    pivots = torch.zeros(a.shape[:-1], dtype=torch.int32)
+    info = torch.zeros(a.shape[:-2], dtype=torch.int32)
+    start = torch.zeros(a.shape[:-2], dtype=torch.int64)
+    _, done, pivots, info, _ = repeat(size, eliminate, symmetric, a.new_zeros(a.shape), pivots, info, start)
+    return done.tril(), pivots, info
+
+
+def _pivot(rest: Tensor, rows: Tensor, here: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The row to be interchanged, whether two columns are eliminated, and whether there is nothing to eliminate."""
+    column = torch.take_along_dim(rest, here, -1).abs()
+    diagonal = torch.take_along_dim(column, here, -2)
+    below = torch.where(rows > here, column, -1.0)
+    largest = below.argmax(-2, keepdim=True)
+    column_size = below.amax(-2, keepdim=True).clamp(min=0)
+    other = torch.take_along_dim(rest, largest, -1).abs()
+    row_size = torch.where((rows >= here) & (rows != largest), other, 0.0).amax(-2, keepdim=True)
+    is_zero = (torch.maximum(diagonal, column_size) == 0) | diagonal.isnan()
+    stays = (diagonal >= _GROWTH * column_size) | (diagonal * row_size >= _GROWTH * column_size * column_size)
+    stays = stays | is_zero
+    is_single = torch.take_along_dim(other, largest, -2) >= _GROWTH * row_size
+    return torch.where(stays, here, largest), ~stays & ~is_single, is_zero
+
+
+def _multipliers(
+    rest: Tensor, rows: Tensor, here: Tensor, after: Tensor, is_pair: Tensor, is_zero: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The columns of L below the block of D, and what is subtracted from the rest of the matrix."""
+    open_rows = rows > here + is_pair
+    left = torch.where(open_rows, torch.take_along_dim(rest, here, -1), 0.0)
+    right = torch.where(open_rows, torch.take_along_dim(rest, after, -1), 0.0)
+    block = torch.take_along_dim(rest, here, -1)
+    corner, beside = torch.take_along_dim(block, here, -2), torch.take_along_dim(block, after, -2)
+    opposite = torch.take_along_dim(torch.take_along_dim(rest, after, -1), after, -2)
+    single = torch.where(is_zero, left, left / torch.where(is_zero, 1.0, corner))
+    scale = torch.where(is_pair, beside, 1.0)
+    ratio, other_ratio = opposite / scale, corner / scale
+    factor = torch.where(is_pair, 1 / (ratio * other_ratio - 1), 0.0) / scale
+    first = torch.where(is_pair, factor * (ratio * left - right), single)
+    second = factor * (other_ratio * right - left)
+    steps = torch.where(is_zero, 0.0, left * first.mT) + torch.where(is_pair, right * second.mT, 0.0)
+    return first, second, steps

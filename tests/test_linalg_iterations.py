@@ -1,0 +1,167 @@
+"""The iterations of linear algebra, run in PyTorch: sizes, shapes and matrices that samples of the database lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+
+from opbridge.numerics.householder import factored, reflected  # noqa: E402
+from opbridge.ops.linalg.eigh import eigh, eigvalsh  # noqa: E402
+from opbridge.ops.linalg.linalg_eig import eig  # noqa: E402
+from opbridge.ops.linalg.svd import svd, svdvals  # noqa: E402
+
+DTYPES = (torch.float32, torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def plain_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.while_loop`` as Python's loop, with what it asks of carried values: new tensors, laid out as before."""
+
+    def loop(unfinished: Callable[..., Any], step: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
+        while unfinished(*values):
+            following = step(*values)
+            for before, after in zip(values, following, strict=True):
+                assert before is not after
+                assert (before.shape, before.dtype, before.stride()) == (after.shape, after.dtype, after.stride())
+            values = following
+        return values
+
+    monkeypatch.setattr(torch, "while_loop", loop)
+
+
+def _random(*shape: int) -> Any:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(len(shape) + sum(shape)))
+
+
+def _hilbert(size: int) -> Any:
+    places = torch.arange(size, dtype=torch.float64)
+    return 1 / (places + places.unsqueeze(-1) + 1)
+
+
+MATRICES = {
+    "one": _random(1, 1),
+    "square": _random(3, 7, 7),
+    "tall": _random(2, 9, 4),
+    "wide": _random(4, 9),
+    "many axes": _random(2, 1, 3, 5),
+    "rank 3": _random(12, 3) @ _random(3, 8),
+    "equal columns": torch.ones(6, 5, dtype=torch.float64),
+    "zero": torch.zeros(4, 3, dtype=torch.float64),
+    "identity": torch.eye(6, dtype=torch.float64),
+    "Hilbert": _hilbert(16),
+    "graded": _random(8, 8) * torch.logspace(0, -30, 8, dtype=torch.float64),
+    "large": _random(5, 5) * 1e37,
+    "small": _random(5, 5) * 1e-37,
+    "no rows": torch.zeros(0, 3, dtype=torch.float64),
+    "no columns": torch.zeros(2, 3, 0, dtype=torch.float64),
+    "no matrices": torch.zeros(0, 3, 3, dtype=torch.float64),
+}
+CASES = [pytest.param(matrix.to(dtype), id=f"{name} {dtype}") for name, matrix in MATRICES.items() for dtype in DTYPES]
+
+
+def _close(found: Any, expected: Any, size: float = 1.0) -> None:
+    """Within some roundings of ``size``, in float64."""
+    assert found.shape == expected.shape
+    tolerance = 30 * torch.finfo(found.dtype).eps
+    torch.testing.assert_close(found.double() / size, expected.double() / size, rtol=tolerance, atol=tolerance)
+
+
+def _size(a: Any) -> float:
+    return float(a.double().abs().max()) * max(a.shape) or 1.0 if a.numel() else 1.0
+
+
+def _orthonormal(columns: Any) -> None:
+    _close(columns.mT @ columns, torch.eye(columns.shape[-1], dtype=columns.dtype).expand(*columns.shape[:-2], -1, -1))
+
+
+@pytest.mark.parametrize("a", CASES)
+def test_reflections_are_those_of_lapack(a: Any) -> None:
+    factors, taus = factored(a)
+    _orthonormal(reflected(factors, taus, torch.eye(a.shape[-2], dtype=a.dtype).expand(*a.shape[:-2], -1, -1)))
+    _close(reflected(factors, taus, factors.triu()), a, _size(a))
+    _close(reflected(factors, taus, a, backwards=True), factors.triu(), _size(a))
+    expected, expected_taus = torch.geqrf(a)
+    if torch.linalg.matrix_rank(a.double()).eq(min(a.shape[-2:])).all():
+        _close(factors.triu(), expected.triu(), _size(a))
+        assert taus.shape == expected_taus.shape
+
+
+def test_a_tiny_element_is_annihilated_as_in_lapack() -> None:
+    column = torch.tensor([[3.0], [1e-30]])
+    factors, taus = factored(column)
+    expected, expected_taus = torch.geqrf(column)
+    torch.testing.assert_close((factors, taus), (expected, expected_taus))
+    assert factors[0, 0] == -3
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("a", CASES)
+def test_singular_values_and_vectors(a: Any, is_full: bool) -> None:
+    left, values, right = svd(a, is_full, a.shape[-2] < a.shape[-1])
+    expected = torch.linalg.svd(a, full_matrices=is_full)
+    assert [part.shape for part in (left, values, right)] == [part.shape for part in expected]
+    exact = torch.linalg.svdvals(a.double())
+    _close(values, exact, _size(a))
+    _close(svdvals(a, a.shape[-2] < a.shape[-1]), exact, _size(a))
+    _orthonormal(left)
+    _orthonormal(right.mT)
+    count = values.shape[-1]
+    _close((left[..., :count] * values.unsqueeze(-2)) @ right[..., :count, :], a, _size(a))
+
+
+def test_wide_matrices_of_unknown_sizes() -> None:
+    """Where sizes are symbolic, the shorter side is not known; the result is right either way."""
+    a = _random(2, 3, 8)
+    left, values, right = svd(a, False, False)
+    _close((left * values.unsqueeze(-2)) @ right, a)
+    _close(values, torch.linalg.svdvals(a))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("a", [case for case in CASES if case.values[0].shape[-1] == case.values[0].shape[-2]])
+def test_symmetric_eigenvalues_and_vectors(a: Any, upper: bool) -> None:
+    values, vectors = eigh(a, upper)
+    symmetric = a.triu() + a.triu(1).mT if upper else a.tril() + a.tril(-1).mT
+    exact = torch.linalg.eigvalsh(symmetric.double())
+    _close(values, exact, _size(a))
+    _close(eigvalsh(a, upper), exact, _size(a))
+    _orthonormal(vectors)
+    _close((vectors * values.unsqueeze(-2)) @ vectors.mT, symmetric, _size(a))
+
+
+SQUARE = {
+    **{name: matrix for name, matrix in MATRICES.items() if matrix.shape[-1] == matrix.shape[-2]},
+    "symmetric": _random(6, 6) + _random(6, 6).mT,
+    "turn": torch.matrix_exp(_random(6, 6) - _random(6, 6).mT),
+    "cycle": torch.eye(7, dtype=torch.float64).roll(1, 0),
+    "defective": torch.eye(9, dtype=torch.float64) + torch.diag(torch.ones(8, dtype=torch.float64), 1),
+    "triangular": _random(6, 6).triu(),
+    "two blocks": torch.block_diag(_random(3, 3), _random(2, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", SQUARE)
+def test_eigenvalues_and_vectors(name: str, dtype: Any) -> None:
+    a = SQUARE[name].to(dtype)
+    values, vectors = map(torch.view_as_complex, eig(a))
+    expected = torch.linalg.eig(a)
+    assert (values.shape, vectors.shape) == (expected.eigenvalues.shape, expected.eigenvectors.shape)
+    product = torch.complex(a / _size(a), torch.zeros_like(a)) @ vectors
+    residual = product - vectors * (values / _size(a)).unsqueeze(-2)
+    _close(residual.abs(), torch.zeros_like(residual.real))
+    _close(torch.linalg.vector_norm(vectors, dim=-2), torch.ones_like(values.real))
+    _close(values.sum(-1).real, a.double().diagonal(dim1=-2, dim2=-1).sum(-1), _size(a))
+
+
+def test_real_eigenvalues_have_no_imaginary_part() -> None:
+    values, _ = eig(_random(6, 6).triu())
+    assert (values[..., 1] == 0).all()
+    turned, _ = eig(torch.eye(3, dtype=torch.float64).roll(1, 0))
+    assert (turned[..., 1] == 0).sum() == 1
+    assert float(turned[..., 1].sum()) == 0
