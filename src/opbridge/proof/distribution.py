@@ -69,7 +69,8 @@ def _by_permutation(flat: np.ndarray, labels: np.ndarray, random: np.random.Gene
     values, runs = rounded.reshape(-1)[order], order // flat.shape[1]
     shuffles = [random.permutation(labels) for _ in range(_PERMUTATIONS)]
     gap = _largest_gap(values, runs, labels)
-    chance = max(_largest_gap(values, runs, shuffled) for shuffled in shuffles[:100])
+    # What does not vary has gaps of a rounding error.
+    chance = max(1e-9, *(_largest_gap(values, runs, shuffled) for shuffled in shuffles[:100]))
     if gap > LARGEST_CHANCE_EXCESS * chance:
         return f"the distributions differ: Kolmogorov-Smirnov distance {gap:.3g}, by chance at most {chance:.3g}"
     mean_gap = _mean_gap(flat, labels, tolerance)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from opbridge.graph.freeze import frozen
+from opbridge.graph.outputs import opened
 
 __all__ = ["Eager"]
 
@@ -42,7 +43,7 @@ class Eager:
         try:
             with frozen(self._module), torch.random.fork_rng(devices=[]), torch.no_grad():
                 torch.manual_seed(seed)
-                results = torch.utils._pytree.tree_leaves(self._module(*args, **kwargs))
+                results = torch.utils._pytree.tree_leaves(opened(self._module(*args, **kwargs)))
         finally:
             with torch.no_grad():
                 for part, buffers in parts:

@@ -1,0 +1,68 @@
+"""Operators that draw: what they draw, how often, and that they draw anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxruntime")
+
+import opbridge  # noqa: E402
+
+DRAWS = 4000
+WEIGHTS = (0.0, 1.0, 2.0, 5.0)
+
+
+class Draws(torch.nn.Module):
+    def forward(self, chances: torch.Tensor, weights: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.bernoulli(chances),
+            torch.multinomial(weights, DRAWS, replacement=True),
+            torch.multinomial(weights.expand(DRAWS, 4), 3),
+            torch.nn.functional.rrelu(x, 0.2, 0.4, training=True),
+        )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[list[np.ndarray]]:
+    chances = torch.tensor([0.0, 0.25, 1.0]).repeat(DRAWS, 1)
+    inputs = (chances, torch.tensor(WEIGHTS), torch.linspace(-1, 1, DRAWS))
+    folder = tmp_path_factory.mktemp("random")
+    bundle = opbridge.export(Draws(), inputs, path=folder / "bundle", verify=False)
+    session = opbridge.load(bundle.path)
+    return [list(session(*(tensor.numpy() for tensor in inputs))) for _ in range(2)]
+
+
+def test_coins_fall_as_often_as_they_should(runs: list[list[np.ndarray]]) -> None:
+    coins = runs[0][0]
+    assert set(np.unique(coins)) == {0.0, 1.0}
+    assert coins[:, 0].max() == 0
+    assert coins[:, 2].min() == 1
+    assert abs(coins[:, 1].mean() - 0.25) < 0.04
+
+
+def test_draws_with_replacement_follow_the_weights(runs: list[list[np.ndarray]]) -> None:
+    counts = np.bincount(runs[0][1], minlength=4)
+    assert counts[0] == 0
+    assert np.abs(counts / DRAWS - np.array(WEIGHTS) / 8).max() < 0.04
+
+
+def test_draws_without_replacement_never_repeat(runs: list[list[np.ndarray]]) -> None:
+    rows = runs[0][2]
+    assert (np.sort(rows, axis=1) == [1, 2, 3]).all()
+    assert abs((rows[:, 0] == 3).mean() - 5 / 8) < 0.04
+
+
+def test_slopes_are_drawn_from_their_range(runs: list[list[np.ndarray]]) -> None:
+    x = torch.linspace(-1, 1, DRAWS).numpy()
+    slopes = runs[0][3] / x
+    assert np.allclose(slopes[x > 0], 1)
+    low = slopes[x < 0]
+    assert low.min() >= 0.2 - 1e-5
+    assert low.max() <= 0.4 + 1e-5
+    assert abs(low.mean() - 0.3) < 0.01
+
+
+def test_every_run_draws_anew(runs: list[list[np.ndarray]]) -> None:
+    assert all((first != second).any() for first, second in zip(*runs, strict=True))
