@@ -10,6 +10,7 @@ import torch
 
 from opbridge import torch_internals
 from opbridge.catalog import Catalog
+from opbridge.complex_pairs.rules import rules
 from opbridge.graph.targets import calls_in, display_name, functional_target, overload_of, target_key
 from opbridge.sources import source_of_stack_trace
 from opbridge.spec import OpSpec
@@ -142,17 +143,22 @@ def list_steps(
     uses = Uses()
     keys: dict[str, Any] = {}
     printed: dict[str, str] = {}
+    of_complex: set[str] = set()
     for node in calls_in(captured):
         key = target_key(functional_target(node.target))
         if key not in _UNREMARKABLE | ignored and isinstance(node.target, torch._ops.OperatorBase):
             keys.setdefault(str(key), key)
             printed.setdefault(str(key), str(node.target))
             uses.note(str(key), node.meta)
+            if has_complex_input(node) and key in rules():
+                of_complex.add(str(key))
     counts = _counts(captured)
     lost = {item.origin: item for item in missing}
     for name, key in keys.items():
         gap = lost.get(printed[name])
         rung, provider, detail = _rung(key, catalog, chosen.get(name), mapped, floor, gap)
+        if name in of_complex and rung != "missing" and provider != "user":
+            rung, provider, detail = "decompose", "catalog", "computed with real and imaginary parts"
         overrides = _overrides(name, chosen[name]) if name in chosen else ""
         yield Step(display_name(key), rung, counts[name], uses.sources(name), provider, detail, overrides)
     for name in mended_inside:

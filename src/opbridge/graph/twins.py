@@ -16,6 +16,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from opbridge.graph.targets import graph_modules, target_key
+from opbridge.steps import has_complex_input
 
 __all__ = ["under_twins"]
 
@@ -37,7 +38,9 @@ def under_twins(program: torch.export.ExportedProgram, keys: Collection[str]) ->
     originals: dict[str, str] = {}
     for module in graph_modules(program):
         for node in module.graph.nodes:
-            if node.op == "call_function" and target_key(node.target) in keys and node.target._can_decompose():
+            is_wanted = node.op == "call_function" and target_key(node.target) in keys
+            # torch.onnx gives complex tensors to its own mappings alone, so these are decomposed.
+            if is_wanted and node.target._can_decompose() and not has_complex_input(node):
                 swapped.append((node, node.target))
     try:
         for node, overload in swapped:

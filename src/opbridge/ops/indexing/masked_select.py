@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.spec import translation
+from opbridge.spec import rewrite, translation
 
 
 @translation("aten::masked_select")
@@ -19,3 +22,12 @@ def masked_select(self: Any, mask: Any) -> Any:
     values = op.Expand(self, op.Shape(mask))
     condition = op.Expand(mask, op.Shape(self))
     return op.Compress(op.Reshape(values, flat), op.Reshape(condition, flat), axis=0)
+
+
+@rewrite("torch.masked_select")
+def masked_select_broadcast(original: Callable[..., Tensor], input: Tensor, mask: Tensor) -> Tensor:
+    """The same of tensors broadcast before: torch's shape function bounds the result by ``input`` alone.
+
+    masked_select(Tensor self, Tensor mask) -> Tensor
+    """
+    return original(*torch.broadcast_tensors(input, mask))

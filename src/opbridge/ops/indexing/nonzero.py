@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxscript import INT64
+from onnxscript import BOOL, DOUBLE, INT64
 from onnxscript import opset18 as op
 
 from opbridge.spec import translation
@@ -13,7 +13,9 @@ from opbridge.spec import translation
 def _places(self: Any) -> Any:
     """One row per element that is not zero, its index along every axis; no columns for rank 0."""
     if len(self.shape) > 0:
-        return op.Transpose(op.NonZero(self), perm=[1, 0])
+        # Engines look for zeros among few types.
+        found = op.Cast(self, to=BOOL.dtype) if self.dtype == DOUBLE.dtype else self
+        return op.Transpose(op.NonZero(found), perm=[1, 0])
     is_set = op.Cast(op.Cast(self, to=9), to=INT64.dtype)
     shape = op.Concat(op.Reshape(is_set, op.Constant(value_ints=[1])), op.Constant(value_ints=[0]), axis=0)
     return op.Expand(op.Constant(value_int=0), shape)

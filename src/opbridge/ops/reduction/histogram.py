@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,23 @@ def histogram_of_edges(
     return _counted(self, bins, weight, density), bins.clone()
 
 
+def equal_edges(values: Tensor, bins: int, range: Sequence[float] | None) -> Tensor:
+    """The edges of equal bins from the smallest value to the largest, or over a given range."""
+    steps = torch.arange(bins + 1, dtype=values.dtype)
+    if range is not None:
+        low, high = (torch.full((), end, dtype=values.dtype) for end in range)
+    elif values.numel() == 0:
+        low, high = torch.zeros((), dtype=values.dtype), torch.ones((), dtype=values.dtype)
+    else:
+        low, high = torch.aminmax(values)
+    # One value alone stands in the middle of a bin of width 1.
+    margin = torch.where(low == high, 0.5, 0.0).to(values.dtype)
+    low, high = low - margin, high + margin
+    step = (high - low) / bins
+    # From either end, as PyTorch's linspace, so that the last edge is the end itself.
+    return torch.where(steps < (bins + 1) // 2, low + steps * step, high - (bins - steps) * step)
+
+
 @decomposition("aten::histogram.bin_ct")
 def histogram_of_count(
     self: Tensor,
@@ -45,17 +64,5 @@ def histogram_of_count(
     histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
     bool density=False) -> (Tensor hist, Tensor bin_edges)
     """
-    steps = torch.arange(bins + 1, dtype=self.dtype)
-    if range is not None:
-        low, high = (torch.full((), end, dtype=self.dtype) for end in range)
-    elif self.numel() == 0:
-        low, high = torch.zeros((), dtype=self.dtype), torch.ones((), dtype=self.dtype)
-    else:
-        low, high = torch.aminmax(self)
-    # One value alone stands in the middle of a bin of width 1.
-    margin = torch.where(low == high, 0.5, 0.0).to(self.dtype)
-    low, high = low - margin, high + margin
-    step = (high - low) / bins
-    # From either end, as PyTorch's linspace, so that the last edge is the end itself.
-    edges = torch.where(steps < (bins + 1) // 2, low + steps * step, high - (bins - steps) * step)
+    edges = equal_edges(self, bins, range)
     return _counted(self, edges, weight, density), edges

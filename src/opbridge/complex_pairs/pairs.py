@@ -1,0 +1,34 @@
+"""Real and imaginary parts: taking a number apart, and joining it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["joined", "parts", "real_type"]
+
+_REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+def real_type(dtype: torch.dtype) -> torch.dtype:
+    """The type of the parts of a complex type; a real type itself."""
+    return _REAL.get(dtype, dtype)
+
+
+def parts(value: Any) -> tuple[Any, Any]:
+    """The real and the imaginary part of a tensor or a number; of a real one, itself and zero."""
+    if isinstance(value, Tensor):
+        if not value.is_complex():
+            return value, torch.zeros_like(value)
+        pair = torch.view_as_real(value)
+        return pair.select(-1, 0), pair.select(-1, 1)
+    if isinstance(value, complex):
+        return value.real, value.imag
+    return value, 0
+
+
+def joined(real: Tensor, imaginary: Tensor) -> Tensor:
+    """The complex tensor of two parts of one type; their shapes are broadcast."""
+    return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imaginary), -1))

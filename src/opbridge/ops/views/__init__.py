@@ -1,0 +1,1 @@
+"""Operators that say how elements lie in memory."""
