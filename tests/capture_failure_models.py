@@ -31,6 +31,8 @@ class Case:
 
 
 class Detections:
+    __slots__ = ("boxes",)
+
     def __init__(self, boxes):
         self.boxes = boxes
 

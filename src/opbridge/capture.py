@@ -18,6 +18,8 @@ from opbridge import torch_internals
 from opbridge.errors import InputError
 from opbridge.graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
 from opbridge.graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
+from opbridge.graph.outputs import opening_outputs
+from opbridge.graph.python_sizes import dynamic_builtins
 from opbridge.graph.rewriting import rewriting
 from opbridge.legacy.functions import bridging, note_ignored
 from opbridge.silence import silenced
@@ -160,7 +162,8 @@ def _export(
 
     shapes = without_names(dynamic_shapes)
     try:
-        with silenced(), torch_internals.capturing(shapes), torch.no_grad():
+        settings = torch_internals.capturing(shapes)
+        with silenced(), settings, torch.no_grad(), opening_outputs(module), dynamic_builtins():
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes) from error

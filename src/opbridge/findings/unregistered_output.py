@@ -1,13 +1,14 @@
 """The model returns an object of a class that torch can't look into.
 
-What it means: an output is not a tensor, nor a tuple, list, dict or registered class of tensors.
+What it means: an output is not a tensor, nor a tuple, list, dict or registered class of tensors, nor an object whose
+attributes are such (those are taken apart).
 
 Why it is a problem: the tensors inside become the outputs of the graph, so torch has to find them.
 
 Example::
 
     def forward(self, x):
-        return Detections(boxes, scores)       # a plain Python class
+        return {boxes, scores}       # a set; or an object of a class with __slots__
 
 Fix: return the tensors in a dict or a tuple, or register the class: ``torch.export.register_dataclass(Detections)``.
 """

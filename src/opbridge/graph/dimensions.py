@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export.graph_signature import InputKind
 
-__all__ = ["arguments_by_name", "bounded_inputs", "declared_sizes", "dimension_names", "without_names"]
+__all__ = ["arguments_by_name", "bounded_inputs", "declared_sizes", "dimension_names", "size_at", "without_names"]
 
 _NO_LIMIT = 2**31
 """Torch writes the absence of a limit as infinity or as its largest integer."""
@@ -25,6 +26,15 @@ def without_names(dynamic_shapes: Any) -> Any:
     if isinstance(dynamic_shapes, (tuple, list)):
         return type(dynamic_shapes)(without_names(value) for value in dynamic_shapes)
     return dynamic_shapes
+
+
+def size_at(size: Any, number: int) -> int:
+    """What a size is where every dynamic dimension that it is computed from is ``number``."""
+    if isinstance(size, int):
+        return size
+    symbols = set(re.findall(r"\b[su]\d+\b", str(size)))
+    expression = sympy.sympify(str(size), locals={name: sympy.Symbol(name, integer=True) for name in symbols})
+    return int(expression.subs(dict.fromkeys(expression.free_symbols, number)))
 
 
 def arguments_by_name(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

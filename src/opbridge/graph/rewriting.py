@@ -34,7 +34,9 @@ _numbers = itertools.count()
 def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
     """Put the rewrites in force.
 
-    A rewrite whose library is not imported in this process can't be called by the model, so it is left alone.
+    A rewrite whose library is not imported in this process can't be called by the model, so it is left alone; so is one
+    of the catalog for a function that this version of the library lacks. One that returns ``NotImplemented`` leaves its
+    call to the original, and was not taken.
 
     Yields:
         A list that receives the target of each rewrite that was taken.
@@ -46,7 +48,7 @@ def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
     modes: dict[Any, OpSpec] = {}
     with _lock, contextlib.ExitStack() as stack:
         for spec in specs:
-            original = _resolve(spec.target)
+            original = _resolve(spec)
             if original is None:
                 continue
             if isinstance(original, types.FunctionType):
@@ -75,19 +77,26 @@ class _Rewrites(TorchFunctionMode):
         spec = self._specs.get(func)
         if spec is None:
             return func(*args, **(kwargs or {}))
+        result = spec.function(func, *args, **(kwargs or {}))
+        if result is NotImplemented:
+            return func(*args, **(kwargs or {}))
         self._used.append(spec.target)
-        return spec.function(func, *args, **(kwargs or {}))
+        return result
 
 
-def _resolve(path: str) -> Any:
-    """The object at an import path, or None if its library is not imported."""
+def _resolve(spec: OpSpec) -> Any:
+    """The object at a rewrite's import path, or None if there is none to replace."""
+    path = spec.target
     parts = path.split(".")
     if parts[0] not in sys.modules:
         return None
+    of_catalog = (getattr(spec.function, "__module__", None) or "").startswith("opbridge.ops.")
     for length in range(len(parts) - 1, 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:length]))
-        except ImportError:
+            # A large library is not imported further for the catalog's sake.
+            name = ".".join(parts[:length])
+            found: Any = sys.modules[name] if of_catalog else importlib.import_module(name)
+        except (ImportError, KeyError):
             continue
         try:
             for part in parts[length:]:
@@ -95,6 +104,8 @@ def _resolve(path: str) -> Any:
         except AttributeError:
             break
         return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    if of_catalog:
+        return None
     raise InputError(
         f"@rewrite({path!r}): there is no such function.",
         fix="check the import path; a newer version of the library may have moved it.",
@@ -119,8 +130,11 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -
     def replacement(*args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread:
             return unchanged(*args, **kwargs)
+        result = spec.function(unchanged, *args, **kwargs)
+        if result is NotImplemented:
+            return unchanged(*args, **kwargs)
         used.append(spec.target)
-        return spec.function(unchanged, *args, **kwargs)
+        return result
 
     # The same function may be replaced again inside.
     key = f"{spec.target} {next(_numbers)}"

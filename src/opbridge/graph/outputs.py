@@ -1,0 +1,48 @@
+"""What a model returns, as torch can look into it: the tensors in objects of any class, caches for one, are outputs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+__all__ = ["opened", "opening_outputs"]
+
+
+@contextlib.contextmanager
+def opening_outputs(module: torch.nn.Module) -> Iterator[None]:
+    """Let ``module`` return its outputs :func:`opened`, inside the block only."""
+    hook = module.register_forward_hook(lambda module, args, output: opened(output))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def opened(value: Any) -> Any:
+    """``value`` with a dict in place of each object that torch can't look into: its tensors, by attribute.
+
+    An object without tensors stays as it is; so do sets and generators, whose order is nowhere written.
+    """
+    return tree_map(lambda leaf: _opened_object(leaf, ()), value)
+
+
+def _opened_object(leaf: Any, outer: tuple[Any, ...]) -> Any:
+    """An object's tensors in nested dicts; the object itself if it has none. ``outer``: the objects that hold it."""
+    if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)) or any(leaf is known for known in outer):
+        return leaf
+    attributes = getattr(leaf, "__dict__", None) or {}
+    inner = {name: tree_map(lambda x: _opened_object(x, (*outer, leaf)), held) for name, held in attributes.items()}
+    found = {name: tree_map(_only_tensor, held) for name, held in inner.items() if _holds_tensor(held)}
+    return found or leaf
+
+
+def _holds_tensor(value: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
+
+
+def _only_tensor(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, torch.Tensor) else None
