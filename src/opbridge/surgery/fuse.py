@@ -57,10 +57,7 @@ def fuse(
     """
     own = model_of(model)
     refine_shapes(own)
-    source = _source(operator, args, own.opset_imports.get("", 1), ops)
-    search = _Search(own, source)
-    places = [place for graph in _graphs(own.graph) for place in search.places(graph)]
-    places = _chosen(places, at, search, source.name)
+    places = _places(own, _sources(operator, args, own.opset_imports.get("", 1), ops), at)
     _refuse_overlaps(places)
     taken = names_of_values(own)
     changes = []
@@ -76,7 +73,7 @@ def fuse(
         }
         node = put(place.graph, place.match.grown(inputs=bound), place.inputs, template, taken)
         moved.update(zip(place.match.outputs, node.outputs, strict=True))
-        changes.append(Change(f"{len(place.match.nodes)} nodes are now one {source.name}", (describe(node),)))
+        changes.append(Change(f"{len(place.match.nodes)} nodes are now one {place.name}", (describe(node),)))
     return finished(model, own, changes)
 
 
@@ -88,11 +85,33 @@ class _Place:
     match: Match
     inputs: tuple[ir.Value, ...]
     template: Template
+    name: str
 
 
-def _source(
+def _places(
+    model: ir.Model, sources: Sequence[OperatorSource | FunctionSource], at: Sequence[str] | None
+) -> list[_Place]:
+    """The places of the first spelling of the body that has any."""
+    first = None
+    for source in sources:
+        try:
+            search = _Search(model, source)
+            first = first or search
+            places = [place for graph in _graphs(model.graph) for place in search.places(graph)]
+        except OpbridgeError:
+            if first is None or source is sources[0]:
+                raise
+            continue  # What torch alone does not map is not spelled by torch alone either.
+        if places:
+            return _chosen(places, at, search, source.name)
+    assert first is not None
+    return _chosen([], at, first, sources[0].name)
+
+
+def _sources(
     operator: Any, args: Sequence[Any] | None, opset: int, ops: Sequence[Any]
-) -> OperatorSource | FunctionSource:
+) -> Sequence[OperatorSource | FunctionSource]:
+    """The body as opbridge exports it and, since others export too, by torch's own mappings alone."""
     from opbridge.catalog import Catalog
     from opbridge.operator import Operator, _operators, find_operator
     from opbridge.spec import specs_of
@@ -109,11 +128,13 @@ def _source(
         operator = found
     if isinstance(operator, Operator):
         own = [spec for spec in specs_of(operator) if spec not in catalog.specs]
-        return OperatorSource(operator, _example(operator) if args is None else args, opset, catalog.extended(own))
+        given, full = _example(operator) if args is None else args, catalog.extended(own)
+        alone = dataclasses.replace(full, builtin=())
+        return [OperatorSource(operator, given, opset, full), OperatorSource(operator, given, opset, alone)]
     if hasattr(operator, "to_function_proto"):
         function = ir.from_proto(operator.to_function_proto())
         function.opset_imports[""] = opset
-        return FunctionSource(function)
+        return [FunctionSource(function)]
     raise InputError(
         f"{getattr(operator, '__name__', operator)!r} is no operator.",
         fix="declare the function with @opbridge.operator('domain::name'), or pass an onnxscript function.",
@@ -206,7 +227,7 @@ class _Search:
                 nodes = [node for node in found.nodes if not _is_constant(node)]
                 values_in = [item.value for item in found.inputs.values()]
                 reason = used_elsewhere(nodes, found.outputs) or depends_on_itself(nodes, values_in)
-                return reason or _Place(graph, found, pattern.inputs, template)
+                return reason or _Place(graph, found, pattern.inputs, template, self._source.name)
         return reason
 
     def _made(

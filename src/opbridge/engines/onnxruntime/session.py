@@ -52,7 +52,12 @@ _ONNX_NUMBERS = {
 
 
 def load_session(
-    path: Path, *, threads: int | None, providers: Sequence[str] | None, libraries: Sequence[Path] = ()
+    path: Path,
+    *,
+    threads: int | None,
+    providers: Sequence[str] | None,
+    libraries: Sequence[Path] = (),
+    is_frugal: bool = False,
 ) -> OnnxRuntimeSession:
     """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` says."""
     onnxruntime = native.runtime()
@@ -69,6 +74,10 @@ def load_session(
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
+    if is_frugal:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.enable_cpu_mem_arena = False
+        options.add_session_config_entry("session.disable_prepacking", "1")
     for library in libraries:
         _register(options, Path(library))
     try:
