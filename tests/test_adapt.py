@@ -239,3 +239,23 @@ def test_the_type_attribute_is_widened_too():
     assert probe(result, ENGINE) == ()
     assert result.graph[0].attributes["dtype"].as_int() == onnx.TensorProto.INT32
     assert result.graph.outputs[0].dtype == ir.DataType.INT16
+
+
+def test_a_sigmoid_that_is_a_result_has_an_exact_tail(tmp_path):
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["gate"], "inner"),
+        helper.make_node("Mul", ["x", "gate"], ["h"], "swish"),
+        helper.make_node("Relu", ["h"], ["r"], "next"),
+        helper.make_node("Sigmoid", ["x"], ["p"], "head"),
+        helper.make_node("Reshape", ["p", "shape"], ["q"], "flat"),
+    ]
+    shape = numpy_helper.from_array(np.array([-1]), "shape")
+    model = make_model(nodes, {"x": (FLOAT, [2, 3])}, {"q": (FLOAT, [6]), "r": (FLOAT, [2, 3])}, initializers=[shape])
+    result, (adaptation,) = adapted(model)
+    assert adaptation.what == "Sigmoid is computed as 1 / (1 + exp(-x)), for small results"
+    assert len(adaptation.nodes) == 1
+    assert "head" in adaptation.nodes[0]
+    x = np.array([[-87, -40, -15], [-1, 0, 200]], np.float32)
+    probabilities, _ = run(result, tmp_path, x)
+    np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-x.ravel().astype(np.float64))), rtol=1e-6)
+    assert [n.op_type for n in result.graph].count("Sigmoid") == 1

@@ -92,17 +92,17 @@ def test_two_rungs_of_one_operator_are_no_duplicates(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["directory", "file", "text", "module", "function"])
 def test_forms_of_ops(form: str, tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
-    file = tmp_path / "inner" / "erf.py"
-    file.write_text(ONE.format(name="erf"))
+    file = tmp_path / "inner" / "cos.py"
+    file.write_text(ONE.format(name="cos"))
     module = types.ModuleType("opbridge_user_ops_of_this_test")
-    exec(compile(ONE.format(name="erf"), str(file), "exec"), module.__dict__)
-    ops = {"directory": tmp_path, "file": file, "text": str(file), "module": module, "function": module.erf}[form]
+    exec(compile(ONE.format(name="cos"), str(file), "exec"), module.__dict__)
+    ops = {"directory": tmp_path, "file": file, "text": str(file), "module": module, "function": module.cos}[form]
     found = Catalog.load([ops])
-    chosen = found.find(overload("erf"))
+    chosen = found.find(overload("cos"))
     assert chosen is not None
     assert chosen.source == f"{file}:4"
     assert found.provider(chosen) == "user"
-    assert Catalog.load().find(overload("erf")) is None, "ops= holds for one call"
+    assert Catalog.load().find(overload("cos")) is None, "ops= holds for one call"
 
 
 def test_an_operator_in_an_ops_file(tmp_path: Path) -> None:

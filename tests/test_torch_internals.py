@@ -35,6 +35,15 @@ def test_a_program_is_decomposed_under_the_settings_of_torch_onnx():
     assert not torch.fx.experimental._config.backed_size_oblivious
 
 
+def test_sizes_made_in_the_old_way_begin_at_zero_while_capturing():
+    from torch._library.fake_impl import FakeImplCtx
+
+    before = FakeImplCtx.create_unbacked_symint
+    with torch_internals.capturing(None):
+        assert FakeImplCtx.create_unbacked_symint is FakeImplCtx.new_dynamic_size
+    assert FakeImplCtx.create_unbacked_symint is before
+
+
 @pytest.mark.parametrize("opset", [18, 23])
 def test_the_registry_is_read_once_and_is_that_of_torch(opset):
     own = ONNXRegistry().from_torchlib(opset_version=opset)
@@ -94,9 +103,12 @@ def test_torch_has_its_own_reader_back_after_an_error_and_after_two_threads_at_o
         ("torch.onnx._internal.exporter._torchlib._torchlib_registry", "get_torchlib_ops"),
         ("torch._decomp", "decomposition_table"),
         ("torch.fx.experimental._config", "patch"),
+        ("torch._library.fake_impl", "FakeImplCtx.create_unbacked_symint"),
         ("torch._subclasses.fake_tensor", "FakeTensorMode"),
         ("torch.fx.experimental.symbolic_shapes", "ShapeEnv.ignore_fresh_unbacked_symbols"),
         ("torch.onnx._internal.exporter._registration", "ONNXRegistry.from_torchlib"),
+        ("torch.onnx._internal.exporter._building", "OpRecorder.eval"),
+        ("onnxscript.rewriter._matcher", "SimplePatternMatcher._match_constant"),
     ],
 )
 def test_every_internal_is_where_it_was(module, name):

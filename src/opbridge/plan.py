@@ -13,10 +13,13 @@ import torch
 
 from opbridge import torch_internals
 from opbridge.catalog import Catalog
+from opbridge.complex_pairs.rules import with_complex_rules
+from opbridge.complex_pairs.simplify import simplify
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import Bodies, capture_bodies
 from opbridge.graph.checks import CHECKS, remove_checks
 from opbridge.graph.custom_calls import CustomCall, keep_custom_nodes
+from opbridge.graph.promoted_results import shield_results
 from opbridge.graph.targets import calls_in, display_name, overload_of, target_key
 from opbridge.graph.twins import under_twins
 from opbridge.silence import silenced
@@ -101,9 +104,13 @@ def plan(
     recorder = _Recorder()
     translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
     with under_twins(program, translated) as twins:
-        decomposed = _decompose(program, chosen, {key for key, needs in mapped.items() if needs <= floor}, recorder)
+        native = {key for key, needs in mapped.items() if needs <= floor}
+        users = {key for key, spec in chosen.items() if catalog.provider(spec) == "user"}
+        decomposed = _decompose(program, chosen, native, recorder, users)
     chosen.update({twin: chosen[key] for twin, key in twins.items()})
     remove_checks(decomposed)
+    simplify(decomposed)
+    shield_results(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
     needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
     missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)
@@ -117,6 +124,9 @@ def plan(
     if inner is not None and inner.opset > final:
         final, reason = inner.opset, f"{inner.opset_reason}, inside a function body"
     calls = bodies.calls if bodies else ()
+    # A decomposition may be for some element types only.
+    chosen = {key: spec for key, spec in chosen.items() if spec.rung != "decompose" or key in recorder.uses}
+    mended = _mended(decomposed, chosen, recorder.uses, twins)
     return Plan(
         program=_as_decomposed(decomposed),
         opset=final,
@@ -130,7 +140,7 @@ def plan(
                 chosen,
                 mapped={**mapped, **raised},
                 floor=opset or LOWEST_OPSET,
-                mended_inside=_mended(decomposed, chosen, recorder.uses, twins),
+                mended_inside=mended,
                 missing=missing,
                 ignored=CHECKS,
             ),
@@ -174,29 +184,40 @@ class _Recorder:
         self.uses = Uses()
         self.failure: tuple[str, OpSpec, Exception] | None = None
 
-    def wrap(self, key: str, spec: OpSpec) -> Callable[..., Any]:
-        """``spec``'s function, reporting each use and the first failure."""
+    def wrap(self, key: str, spec: OpSpec, otherwise: Callable[..., Any] | None) -> Callable[..., Any]:
+        """``spec``'s function, reporting each use and the first failure; ``otherwise`` for what it is not made for."""
 
         @functools.wraps(spec.function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            self.uses.note(key, torch.fx.traceback.get_current_meta())
             try:
-                return spec.function(*args, **kwargs)
+                result = spec.function(*args, **kwargs)
             except Exception as error:
+                self.uses.note(key, torch.fx.traceback.get_current_meta())
                 self.failure = self.failure or (key, spec, error)
                 raise
+            if result is NotImplemented and otherwise is not None:
+                return otherwise(*args, **kwargs)
+            if result is not NotImplemented:
+                self.uses.note(key, torch.fx.traceback.get_current_meta())
+            return result
 
         return recorded
 
 
 def _decompose(
-    program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], native: set[Any], recorder: _Recorder
+    program: torch.export.ExportedProgram,
+    chosen: Mapping[str, OpSpec],
+    native: set[Any],
+    recorder: _Recorder,
+    users: set[str],
 ) -> torch.export.ExportedProgram:
     kept = {key for key, spec in chosen.items() if spec.rung != "decompose"}
     table = torch_internals.decomposition_table(native | kept)
     for key, spec in chosen.items():
         if spec.rung == "decompose":
-            table[overload_of(key)] = recorder.wrap(key, spec)
+            overload = overload_of(key)
+            table[overload] = recorder.wrap(key, spec, table.get(overload))
+    table = with_complex_rules(table, native | kept, users)
     try:
         with silenced(), torch_internals.decomposing(program), torch.no_grad():
             return program.run_decompositions(table)

@@ -193,7 +193,8 @@ def translation(
 def rewrite(target: str) -> Callable[[F], F]:
     """Replace a Python function or a torch API while the model is captured, and only then.
 
-    The decorated function gets the original as its first argument, then the call's own arguments.
+    The decorated function gets the original as its first argument, then the call's own arguments. It may return
+    ``NotImplemented``: the call is then the original's, and the rewrite was not taken.
 
     Args:
         target: The import path: ``"torchvision.ops.boxes.batched_nms"``, ``"torch.roll"``, ``"torch.Tensor.roll"``.

@@ -10,10 +10,14 @@
   torch.onnx captures and decomposes a model, so that opbridge's one decomposition gives the same graph.
 * ``ShapeEnv.ignore_fresh_unbacked_symbols``: torch.onnx runs the shape functions of operators with sizes that depend on
   the data, and leaves their new sizes pending.
+* ``torch._library.fake_impl.FakeImplCtx.create_unbacked_symint``: torchvision's suppression takes for granted that at
+  least two boxes survive.
 * ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors that are sizes only. (Its public
   stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
   export, 0.4 s; it is read once instead.
+* ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before it
+  casts it to the type that it is to have, so a float64 graph would lose half of its digits.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
   of a ``SymInt``: what the shape function of an autograd.Function is made of, whose ``forward`` nobody wrote for it.
 * ``torch.onnx._internal.exporter._flags``: ``torch.onnx.is_in_onnx_export()`` is true while torch.onnx captures, and
@@ -158,8 +162,22 @@ def _settings(dynamic: Any) -> Iterator[None]:
     strategies = _strategies()
     recurrent = getattr(strategies, "patch_dynamic_shape_rnn_decompositions", None)
     recurrent = recurrent or strategies._patch_dynamic_shape_rnn_decompositions
-    with exclusively, _config.patch(backed_size_oblivious=True), recurrent(dynamic):  # type: ignore[attr-defined]
+    settings = _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
+    with exclusively, settings, recurrent(dynamic), _sizes_from_zero():
         yield
+
+
+@contextlib.contextmanager
+def _sizes_from_zero() -> Iterator[None]:
+    """Let the sizes that shape functions make in torch's old way begin at 0: that way they are never 0 or 1."""
+    from torch._library.fake_impl import FakeImplCtx
+
+    before = FakeImplCtx.create_unbacked_symint
+    FakeImplCtx.create_unbacked_symint = FakeImplCtx.new_dynamic_size  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        FakeImplCtx.create_unbacked_symint = before  # type: ignore[method-assign]
 
 
 @functools.cache
@@ -218,9 +236,31 @@ def translating(program: torch.export.ExportedProgram) -> Iterator[None]:
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     with (
         exclusively,
+        _all_digits_of_numbers(),
         environment.ignore_fresh_unbacked_symbols() if environment is not None else contextlib.nullcontext(),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _all_digits_of_numbers() -> Iterator[None]:
+    """Let the number that a mapping of torch.onnx casts to the type of a tensor be a float64 before the cast."""
+    import onnx_ir as ir
+    from torch.onnx._internal.exporter import _building
+
+    own = _building.OpRecorder.eval
+
+    def evaluate(recorder: Any, schema: Any, args: Any, kwargs: Any) -> Any:
+        if schema.name in ("Cast", "CastLike") and args and type(args[0]) is float:
+            number = recorder.opset.Constant(value=ir.tensor(args[0], dtype=ir.DataType.DOUBLE))
+            args = (number, *args[1:])
+        return own(recorder, schema, args, kwargs)
+
+    _building.OpRecorder.eval = evaluate  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        _building.OpRecorder.eval = own  # type: ignore[method-assign]
 
 
 def takes(module: torch.nn.Module, args: tuple[Any, ...]) -> bool:

@@ -17,7 +17,10 @@ from opbridge.graph.bodies import cut_into_functions, name_overloads
 from opbridge.graph.custom_calls import CustomCall
 from opbridge.graph.targets import target_key
 from opbridge.legacy.symbolic_call import splicing
+from opbridge.onnxscript_internals import exact_constants
 from opbridge.passes.canonical_loops import CanonicalLoopsPass
+from opbridge.passes.vector_scales import VectorScalesPass
+from opbridge.passes.wide_scatter import WideScatterPass
 from opbridge.plan import Plan
 from opbridge.silence import silenced
 from opbridge.sources import source_of_node, source_of_stack_trace
@@ -73,6 +76,8 @@ def translate(
     if captured is not None:
         _rename(model, captured)
     CanonicalLoopsPass()(model)
+    VectorScalesPass()(model)
+    WideScatterPass()(model)
     common_passes.NameFixPass()(model)
     for function in model.functions.values():
         for node in function.all_nodes():
@@ -115,6 +120,7 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
             silenced(),
             torch_internals.reusing_registry(),
             torch_internals.translating(plan.program),
+            exact_constants(),
             splicing(plan.program, opset, asked_opset) as splice,
         ):
             program = torch.onnx.export(

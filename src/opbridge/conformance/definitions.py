@@ -76,13 +76,15 @@ def _qr(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def _selected(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
     """Values, and the elements that the indices name: among equal ones any may be named."""
+    name = getattr(call.function, "__name__", "")
+    if len(results) == 1 and name != "argsort":
+        return results
     *values, indices = results
     source = call.tensors[0]
-    dim = call.kwargs.get("dim", next((a for a in call.args[1:][::-1] if type(a) is int), None))
     if source.dim() == 0 or not indices.dim():
         return (*values, source.reshape(-1)[indices.reshape(-1)])
-    if dim is None:
-        return (*values, source.gather(-1, indices))
+    numbers = call.args[2:] if name in ("topk", "kthvalue") else call.args[1:]
+    dim = call.kwargs.get("dim", next((value for value in numbers if type(value) is int), -1))
     kept = indices if indices.dim() == source.dim() else indices.unsqueeze(dim)
     return (*values, source.gather(dim, kept))
 

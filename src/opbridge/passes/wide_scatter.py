@@ -1,0 +1,58 @@
+"""Lets scatters that add up or compare 16-bit floats do so in float32.
+
+Sums of many such numbers lose digits with each, and ONNX Runtime, whose kernels claim the types, refuses them in a run.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+__all__ = ["WideScatterPass"]
+
+_HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+_DATA, _UPDATES = 0, 2
+
+
+class WideScatterPass(ir.passes.InPlacePass):
+    """Put casts around each ``ScatterElements`` and ``ScatterND`` of 16-bit floats that has a reduction."""
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """See the class. The results differ by rounding alone."""
+        modified = False
+        for graph in (model.graph, *(function.graph for function in model.functions.values())):
+            for node in list(ir.traversal.RecursiveGraphIterator(graph)):
+                if node.op_type in ("ScatterElements", "ScatterND") and not node.domain and _is_narrow(node):
+                    _widen(node)
+                    modified = True
+        return ir.passes.PassResult(model, modified)
+
+
+def _is_narrow(node: ir.Node) -> bool:
+    reduction = node.attributes.get("reduction")
+    data = node.inputs[_DATA]
+    return reduction is not None and reduction.as_string() != "none" and data is not None and data.dtype in _HALVES
+
+
+def _widen(node: ir.Node) -> None:
+    (output,) = node.outputs
+    narrow = node.inputs[_DATA].dtype  # type: ignore[union-attr]
+    for position in (_DATA, _UPDATES):
+        cast = _cast(node.inputs[position], ir.DataType.FLOAT, node)  # type: ignore[arg-type]
+        node.graph.insert_before(node, cast)  # type: ignore[union-attr]
+        node.replace_input_with(position, cast.outputs[0])
+    back = _cast(output, narrow, node)  # type: ignore[arg-type]
+    (restored,) = back.outputs
+    restored.name, output.name = output.name, f"{output.name}_wide"
+    output.replace_all_uses_with(restored, replace_graph_outputs=True)
+    back.replace_input_with(0, output)
+    node.graph.insert_after(node, back)  # type: ignore[union-attr]
+    output.type = ir.TensorType(ir.DataType.FLOAT)
+
+
+def _cast(value: ir.Value, to: ir.DataType, beside: ir.Node) -> ir.Node:
+    made = ir.node("Cast", [value], {"to": int(to)}, name=f"{beside.name}_cast")
+    made.metadata_props.update(beside.metadata_props)
+    (result,) = made.outputs
+    result.name = f"{value.name}_{to.name.lower()}"
+    result.type, result.shape = ir.TensorType(to), value.shape
+    return made
