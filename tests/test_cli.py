@@ -298,8 +298,9 @@ def test_ops_lists_the_catalog_and_the_users_operators(run: Callable[..., Ran], 
     )
     ran = run("ops", "--ops", "mine")
     assert ran.code == 0
-    for text in ("aten::hypot", "decompose", "user", "The length of (self, other).", "mine/hypot.py:2", "mapping"):
+    for text in ("aten::hypot", "decompose", "user", "The length", "mapping"):
         assert text in ran.out
+    assert "mine/hypot.py:2" in run("ops", "hypot", "--ops", "mine").out
     ran = run("ops", "hypot", "--ops", "mine", "--json")
     assert ran.data["target"] == "aten::hypot"
     assert "default" in ran.data["overloads"]

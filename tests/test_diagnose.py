@@ -213,7 +213,13 @@ def test_a_diagnosis_takes_the_rungs_of_the_export(file: Path) -> None:
         distinct_operators(captured.program), known, [get("onnxruntime")], captured=None, whole=captured.program
     )
     assert exported.plan.opset == diagnosed.plan.opset
-    assert [s.to_dict() for s in exported.plan.steps] == [s.to_dict() for s in diagnosed.plan.steps]
+    pairs = list(zip(exported.plan.steps, diagnosed.plan.steps, strict=True))
+    for one, other in pairs:
+        # What a decomposition makes is counted once for each distinct operator that it decomposes.
+        assert one.count >= other.count
+        assert one.to_dict() | {"count": 0} == other.to_dict() | {"count": 0}
+    called = {str(target_key(node.target)) for node in captured.program.graph.nodes if node.op == "call_function"}
+    assert all(one.count == other.count for one, other in pairs if one.target in called)
     assert [s.sources for s in exported.plan.steps] == [s.sources for s in diagnosed.plan.steps]
     assert {b.target for b in exported.breaks} == {b.target for b in diagnosed.breaks}
 

@@ -171,14 +171,19 @@ def test_an_operator_file_states_its_schemas(file: Path) -> None:
     for spec in specs:
         documentation = spec.function.__doc__ or ""
         operator_name = spec.target.partition("::")[2].split(".")[0]
-        schema = rf"\b{operator_name}(\.\w+)?\(.*\) -> "
-        assert re.search(schema, documentation, re.DOTALL), f"{spec.function.__name__} does not state its schema"
+        schema = rf"\b{operator_name}(\.\w+)?\(.*\)\s+-> "
+        # The body of a node follows its translation, and a rewrite replaces a Python function.
+        if spec.rung in ("decompose", "translate"):
+            assert re.search(schema, documentation, re.DOTALL), f"{spec.function.__name__} does not state its schema"
         assert spec.summary, f"{spec.function.__name__} does not say what it computes"
 
 
 def test_internals_of_torch_are_read_in_one_file() -> None:
-    """Underscored modules of torch are named in torch_internals.py, those of the old exporter in torchscript.py."""
-    allowed = re.compile(r"torch\._ops|torch\.utils\._pytree|torch\.testing\._internal|torch\.__")
+    """Underscored modules of torch are named in torch_internals.py, those of the old exporter in torchscript.py.
+
+    ``torch._check`` is documented, its underscore notwithstanding.
+    """
+    allowed = re.compile(r"torch\._ops|torch\.utils\._pytree|torch\.testing\._internal|torch\.__|torch\._check\b")
     found = [
         f"{file.relative_to(PACKAGE)}: {match}"
         for file in MODULES

@@ -65,7 +65,11 @@ def _by_inner(left: FLOAT[...], right: FLOAT[...], ends: INT64[...]) -> FLOAT[..
     return result
 
 
-@translation("aten::_grouped_mm", samples=_samples)
+@translation(
+    "aten::_grouped_mm",
+    samples=_samples,
+    overrides="torch decomposes it into a product for each group, whose sizes depend on data",
+)
 def grouped_mm(self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """The product of each group: ``offs`` holds where the groups of the 2-D operand end, (groups,).
 
