@@ -303,8 +303,8 @@ MADE = {
     ),
     "wrong-mapping": (
         {"target": "aten::avg_pool2d", "why": "it ignores divisor_override.", "rung": "decompose", "sources": AT},
-        "torch.onnx maps aten::avg_pool2d wrongly: it ignores divisor_override.",
-        "nothing to do: opbridge takes its own mapping",
+        "opbridge maps aten::avg_pool2d itself, for torch.onnx is not always right: it ignores divisor_override.",
+        "nothing to do; a model exported by torch.onnx alone is wrong where that matters",
     ),
     "registration-without-operator": (
         {"target": "prim::ConstantChunk", "declared": "old.py:3"},
@@ -389,6 +389,12 @@ def test_attention_is_random_only_with_dropout(dropout: float, codes: list[str])
 
     program = program_of(Attention(), torch.randn(1, 2, 4, 8))
     assert [found.code for found in findings.in_program(program)] == codes
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_dropout_in_evaluation_is_no_finding(in_place: bool) -> None:
+    program = program_of(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Dropout(0.5, in_place)).eval(), torch.randn(2))
+    assert list(findings.in_program(program)) == []
 
 
 def test_findings_about_the_old_ways() -> None:

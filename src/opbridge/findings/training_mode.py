@@ -39,7 +39,7 @@ _FLAG = {
 def in_training(node: torch.fx.Node) -> bool | None:
     """Whether a node computes as in training; None for an operator that has no such mode."""
     name = getattr(node.target, "name", None)
-    position = _FLAG.get(name().partition(".")[0]) if callable(name) else None
+    position = _FLAG.get(name().partition(".")[0].removesuffix("_")) if callable(name) else None
     if position is None:
         return None
     return bool(node.args[position]) if len(node.args) > position else bool(node.kwargs.get("train", True))

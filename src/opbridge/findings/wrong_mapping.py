@@ -1,4 +1,4 @@
-"""Torch's own mapping computes something else than PyTorch, and opbridge's is taken instead (link 2).
+"""Torch's own mapping may compute something else than PyTorch, and opbridge's is taken instead (link 2).
 
 What it means: torch.onnx exports the operator without an error, but the model's results differ from PyTorch's.
 
@@ -28,8 +28,8 @@ def finding(target: str, *, why: str, rung: str, sources: tuple[str, ...] = ()) 
     return Finding(
         CODE,
         target,
-        f"torch.onnx maps {target} wrongly: {why.rstrip('.')}.",
-        "nothing to do: opbridge takes its own mapping; a model exported by torch.onnx alone is wrong.",
+        f"opbridge maps {target} itself, for torch.onnx is not always right: {why.rstrip('.')}.",
+        "nothing to do; a model exported by torch.onnx alone is wrong where that matters.",
         severity="warning",
         rung=rung,
         mended=True,
