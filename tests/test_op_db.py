@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,16 +16,11 @@ from test_ops import NAMES_IN_DATABASE  # noqa: E402
 from opbridge.catalog import Catalog  # noqa: E402
 from opbridge.conformance import database  # noqa: E402
 from opbridge.conformance.applicability import NOT_APPLICABLE  # noqa: E402
-from opbridge.conformance.calls import Call  # noqa: E402
 from opbridge.conformance.check import Checker  # noqa: E402
 from opbridge.conformance.results import Way  # noqa: E402
 from opbridge.silence import silenced  # noqa: E402
 
 pytestmark = pytest.mark.newest
-
-SAMPLES = 1
-FAILS: dict[str, str] = {}
-"""The entries that are not there yet, with the stage at which they fail."""
 
 
 def _bare(name: str) -> str:
@@ -87,37 +80,14 @@ MADE_OF_THEM = {
 }
 """Entries of other names that need operators of the catalog."""
 
-ENTRIES = [
-    pytest.param(name, marks=[pytest.mark.xfail(reason=FAILS[name], strict=True)] if name in FAILS else [])
-    for name in _entries()[::2]
-]
+ENTRIES = _entries()[::2]
 """Every other one, for time."""
-
-
-def spread(calls: tuple[Call, ...]) -> Iterator[Call]:
-    """The samples in another order: the first, the last, the middle one, then what is left."""
-    first = dict.fromkeys((0, len(calls) - 1, len(calls) // 2, len(calls) // 4, 3 * len(calls) // 4))
-    yield from (calls[number] for number in (first | dict.fromkeys(range(len(calls)))) if 0 <= number < len(calls))
-
-
-def runs(call: Call) -> bool:
-    """Whether eager PyTorch takes it as dense tensors of their own memory."""
-    try:
-        call.with_tensors([tensor.clone() for tensor in call.tensors])()
-    except Exception:  # Whatever PyTorch raises for inputs that it does not take.
-        return False
-    return True
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_an_entry_is_exported_and_proved(entry: str) -> None:
-    chosen: list[Call] = []
+    calls = database.calls_of(entry, database.dtypes_of(entry)[0])
     with silenced():
-        for call in spread(database.calls_of(entry, database.dtypes_of(entry)[0])):
-            if len(chosen) < SAMPLES and runs(call):
-                chosen.append(call)
-            if len(chosen) == SAMPLES:
-                break
-    assert chosen
-    checked = Checker(Way()).check(entry, chosen)
+        chosen = next(call for call in calls if call.runs())
+    checked = Checker(Way()).check(entry, [chosen])
     assert checked.status == "pass", checked.error

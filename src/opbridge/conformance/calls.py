@@ -59,6 +59,14 @@ class Call:
         leaves = pytree.tree_leaves(self.function(*self.args, **self.kwargs))
         return [_wrapped(leaf) for leaf in leaves if leaf is not None]
 
+    def runs(self) -> bool:
+        """Whether eager PyTorch takes it as dense tensors of their own memory."""
+        try:
+            self.with_tensors([tensor.clone() for tensor in self.tensors])()
+        except Exception:  # Whatever PyTorch raises for inputs that it does not take.
+            return False
+        return True
+
     def widened(self) -> Call:
         """The same call in float64 or complex128, for a reference that is more exact than what it judges."""
         kwargs = {key: _wider(value) if isinstance(value, torch.dtype) else value for key, value in self.kwargs.items()}

@@ -95,16 +95,8 @@ def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
 
     wanted = way.samples or None
     with silenced():
-        usable = (call for call in calls_of(entry, dtype) if _runs(call) and (not way.dynamic or moves_of(call)))
+        usable = (call for call in calls_of(entry, dtype) if call.runs() and (not way.dynamic or moves_of(call)))
         yield from enumerate(itertools.islice(usable, wanted))
-
-
-def _runs(call: Any) -> bool:
-    try:
-        call.with_tensors([tensor.clone() for tensor in call.tensors])()
-    except Exception:  # Whatever PyTorch raises for inputs that it does not take.
-        return False
-    return True
 
 
 def _groups(samples: Sequence[Any], single: bool) -> list[Sequence[Any]]:

@@ -211,14 +211,3 @@ class Engine(abc.ABC):
             InputError: A library is missing, no library, or for another platform.
             EngineError: The engine refuses the model; the message is the engine's.
         """
-
-    def load_frugally(self, path: Path) -> Session:
-        """Load a model file for a run or two, with as little memory beside its weights as the engine can do with.
-
-        Args:
-            path: The model.
-
-        Raises:
-            EngineError: The engine refuses the model; the message is the engine's.
-        """
-        return self.load(path)

@@ -30,7 +30,7 @@ def loaded(model: ir.Model, engine: str) -> Iterator[Session]:
     """
     with tempfile.TemporaryDirectory(prefix="opbridge_") as folder:
         save_model(model, Path(folder))
-        yield get(engine).load_frugally(Path(folder) / "model.onnx")
+        yield get(engine).load(Path(folder) / "model.onnx")
 
 
 def random_feeds(model: ir.Model, numbers: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:

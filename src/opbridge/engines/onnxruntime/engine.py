@@ -125,14 +125,6 @@ class OnnxRuntimeEngine(Engine):
 
         return load_session(Path(path), threads=threads, providers=providers, libraries=libraries)
 
-    def load_frugally(self, path: Path) -> Session:
-        """Load a model file without optimizing it: weights stay the mapped file, and are neither folded nor packed."""
-        if self.python is not None:
-            return self.load(path)
-        from opbridge.engines.onnxruntime.session import load_session
-
-        return load_session(Path(path), threads=None, providers=None, is_frugal=True)
-
 
 # The graph (field 7 of ModelProto) of one Identity from x to y.
 _IDENTITY_GRAPH = (

@@ -52,12 +52,7 @@ _ONNX_NUMBERS = {
 
 
 def load_session(
-    path: Path,
-    *,
-    threads: int | None,
-    providers: Sequence[str] | None,
-    libraries: Sequence[Path] = (),
-    is_frugal: bool = False,
+    path: Path, *, threads: int | None, providers: Sequence[str] | None, libraries: Sequence[Path] = ()
 ) -> OnnxRuntimeSession:
     """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` says."""
     onnxruntime = native.runtime()
@@ -74,10 +69,6 @@ def load_session(
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
-    if is_frugal:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.enable_cpu_mem_arena = False
-        options.add_session_config_entry("session.disable_prepacking", "1")
     for library in libraries:
         _register(options, Path(library))
     try:
