@@ -23,6 +23,7 @@ from opbridge.capture import capture  # noqa: E402
 from opbridge.catalog import Catalog  # noqa: E402
 from opbridge.errors import InputError, TranslationError  # noqa: E402
 from opbridge.legacy import registrations as own_registrations  # noqa: E402
+from opbridge.legacy import torchscript  # noqa: E402
 from opbridge.legacy.old_names import OLD_NAMES  # noqa: E402
 from opbridge.legacy.registrations import (  # noqa: E402
     Registration,
@@ -153,6 +154,14 @@ def test_torchvisions_own_count_only_where_torch_has_none(monkeypatch: pytest.Mo
     assert not any(found.name.startswith("torchvision::") for found in registrations())
     monkeypatch.setattr(own_registrations, "_is_mapped", lambda name: name != "torchvision::roi_pool")
     assert [found.name for found in registrations()] == ["torchvision::roi_pool"]
+
+
+def test_what_the_old_exporter_noted_down_is_no_registration() -> None:
+    from legacy_cases.subgraphs import ScriptFunction
+
+    torch.onnx.export(Model(ScriptFunction.apply), (X,), io.BytesIO(), dynamo=False)
+    assert "custom.script::Selu" in torchscript.registered()
+    assert not any(found.name.startswith("custom.script::") for found in registrations())
 
 
 def test_each_overload_has_a_mapping_of_the_users() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
+import onnxscript
 import torch
 
 from opbridge.errors import InputError, TranslationError
@@ -87,12 +88,14 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
 def registrations() -> tuple[Registration, ...]:
     """The users' registrations so far, by operator.
 
-    Those that torchvision makes for itself count only where torch has no mapping of its own.
+    Those that torchvision makes for itself count only where torch has no mapping of its own. What the old exporter
+    noted down while it ran is none of a user's: the onnxscript functions that ``g.onnxscript_op`` was given.
     """
     found = []
-    for name, functions in torchscript.registered().items():
+    for name, registered in torchscript.registered().items():
+        functions = {opset: one for opset, one in registered.items() if not isinstance(one, onnxscript.OnnxFunction)}
         by_users = {opset: function for opset, function in functions.items() if not _is_torchvision(function)}
-        if by_users or not _is_mapped(name):
+        if by_users or (functions and not _is_mapped(name)):
             found.append(Registration(name, by_users or functions))
     return tuple(found)
 
