@@ -95,7 +95,7 @@ def make_model(folder: Path, gigabytes: float) -> None:
 
     layers = max(4, round(gigabytes * 1e9 / (SIDE * SIDE * 4)))
     nodes, weights = [], []
-    block = np.random.default_rng(0).standard_normal(SIDE * SIDE, dtype=np.float32) / SIDE
+    block = np.random.default_rng(0).standard_normal(SIDE * SIDE, dtype=np.float32) * (1.5 / SIDE**0.5)
     with (folder / "model.onnx.data").open("wb") as data:
         for i in range(layers):
             tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[SIDE, SIDE])

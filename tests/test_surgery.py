@@ -17,6 +17,8 @@ from onnx import helper, numpy_helper
 from opbridge import surgery
 from opbridge.cli import main
 from opbridge.errors import InputError
+from opbridge.onnx_file import save_model
+from opbridge.onnx_input import MappedTensor
 from opbridge.surgery.edited import Edited
 
 node = helper.make_node
@@ -372,6 +374,27 @@ def test_float16_where_it_is_enough() -> None:
     kept = surgery.convert_dtype(mlp(), keep_io=True)
     assert {v.dtype for v in (*kept.model.graph.inputs, *kept.model.graph.outputs)} == {ir.DataType.FLOAT}
     assert run(kept)[0].dtype == np.float32
+
+
+def test_no_weight_of_a_file_stays_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [constant(f"w{i}", np.float32(np.random.default_rng(i).standard_normal((64, 64)) / 6)) for i in range(3)]
+    nodes = [node("MatMul", ["x" if i == 0 else f"h{i}", f"w{i}"], [f"h{i + 1}"]) for i in range(3)]
+    nodes.append(node("Relu", ["h3"], ["y"]))
+    row = ("FLOAT", ["n", 64])
+    onnx.save(
+        make_model(nodes, {"x": row}, {"y": row}, initializers=weights),
+        tmp_path / "model.onnx",
+        save_as_external_data=True,
+        size_threshold=0,
+    )
+    held: set[str] = set()
+    numbers, release = MappedTensor.numpy, MappedTensor.release
+    monkeypatch.setattr(MappedTensor, "numpy", lambda self: (held.add(self.name), numbers(self))[1])
+    monkeypatch.setattr(MappedTensor, "release", lambda self: (held.discard(self.name), release(self))[1])
+    half = surgery.convert_dtype(tmp_path / "model.onnx")
+    save_model(half.model, tmp_path, name="half.onnx")
+    assert held == set()
+    assert {tensor.data_type for tensor in onnx.load(tmp_path / "half.onnx").graph.initializer} == {10}
 
 
 def test_what_float16_can_not_hold_stays_float32() -> None:

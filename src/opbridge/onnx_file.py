@@ -134,10 +134,12 @@ def _described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
 
 def _chunks(tensor: ir.TensorProtocol) -> Iterator[memoryview | bytes]:
     # Numbers of less than a byte are packed in the file, and not in memory.
-    if tensor.dtype.bitwidth < 8 or sys.byteorder != "little" or not tensor.numpy().flags.c_contiguous:
+    # A lazy weight makes its numbers anew whenever it is asked.
+    numbers = tensor.numpy()
+    if tensor.dtype.bitwidth < 8 or sys.byteorder != "little" or not numbers.flags.c_contiguous:
         yield tensor.tobytes()
         return
-    array = tensor.numpy().reshape(-1).view(np.uint8)
+    array = numbers.reshape(-1).view(np.uint8)
     release = getattr(tensor, "release", None)
     for start in range(0, array.size, _AT_ONCE):
         yield memoryview(array[start : start + _AT_ONCE])

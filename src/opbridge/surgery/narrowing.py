@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from opbridge.surgery.edited import fresh_name, names_of_values, remove_unused
+from opbridge.surgery.lazy_weights import converted_weight
 from opbridge.surgery.shapes import infer_again
 
 __all__ = ["Narrowed", "narrow"]
@@ -151,15 +152,7 @@ class _Work:
         return forms[dtype]
 
     def _converted(self, value: ir.Value, tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.Value:
-        name = fresh_name(f"{value.name}_{dtype.name.lower()}", self._taken)
-
-        def convert() -> ir.Tensor:
-            with np.errstate(over="ignore"):
-                return ir.Tensor(tensor.numpy().astype(dtype.numpy()), dtype=dtype, name=name)
-
-        # One weight at a time is converted, while the model is written.
-        lazy = ir.LazyTensor(convert, dtype=dtype, shape=ir.Shape(tensor.shape), name=name)
-        made = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(tensor.shape), const_value=lazy)
+        made = converted_weight(tensor, fresh_name(f"{value.name}_{dtype.name.lower()}", self._taken), dtype)
         self.graph.register_initializer(made)
         return made
 

@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-from opbridge.surgery.edited import fresh_name, names_of_values
+from opbridge.surgery.edited import fresh_name, names_of_values, remove_unused
+from opbridge.surgery.lazy_weights import converted_weight
 
 __all__ = ["rounded"]
 
@@ -36,10 +37,16 @@ def rounded(model: ir.Model, narrow: Collection[str], dtype: ir.DataType) -> tup
         for value in node.outputs:
             if value.dtype is ir.DataType.FLOAT and value.name:
                 names[value.name] = _round_result(graph, value, dtype, node, taken)
+    remove_unused(graph, [], [value for value in graph.initializers.values() if not value.uses()])
     return copy, names
 
 
 def _round(graph: ir.Graph, value: ir.Value, dtype: ir.DataType, before: ir.Node, taken: set[str]) -> ir.Value:
+    if value.const_value is not None and not value.is_graph_input():
+        name = fresh_name(f"{value.name}_rounded", taken)
+        weight = converted_weight(value.const_value, name, dtype, ir.DataType.FLOAT)
+        graph.register_initializer(weight)
+        return weight
     nodes = _casts(value, dtype, taken)
     graph.insert_before(before, nodes)
     return nodes[1].outputs[0]

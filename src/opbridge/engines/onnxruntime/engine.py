@@ -125,6 +125,14 @@ class OnnxRuntimeEngine(Engine):
 
         return load_session(Path(path), threads=threads, providers=providers, libraries=libraries)
 
+    def load_lean(self, path: Path) -> Session:
+        """Load a model to run it a few times: nothing is optimized that would hold the weights twice."""
+        if self.python is not None:
+            return self.load(path)
+        from opbridge.engines.onnxruntime.session import load_session
+
+        return load_session(Path(path), threads=None, providers=None, lean=True)
+
 
 # The graph (field 7 of ModelProto) of one Identity from x to y.
 _IDENTITY_GRAPH = (

@@ -52,9 +52,14 @@ _ONNX_NUMBERS = {
 
 
 def load_session(
-    path: Path, *, threads: int | None, providers: Sequence[str] | None, libraries: Sequence[Path] = ()
+    path: Path,
+    *,
+    threads: int | None,
+    providers: Sequence[str] | None,
+    libraries: Sequence[Path] = (),
+    lean: bool = False,
 ) -> OnnxRuntimeSession:
-    """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` says."""
+    """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` and ``load_lean`` say."""
     onnxruntime = native.runtime()
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: a session needs at least one thread.", fix="pass 1 or more, or None.")
@@ -69,6 +74,13 @@ def load_session(
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
+    if lean:
+        # Each of these would hold weights twice: folded casts, repacked matrices, kept blocks, casts long before use.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        options.enable_cpu_mem_arena = False
+        options.enable_mem_pattern = False
+        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     for library in libraries:
         _register(options, Path(library))
     try:
