@@ -72,14 +72,22 @@ class _Together(torch.nn.Module):
         return tuple(outputs)
 
 
-def batches(*, dynamic: bool, only: Callable[[Case], bool] = lambda case: True) -> list[Batch]:
-    """The whole table in as few models as possible."""
+def batches(*, dynamic: bool, only: Callable[[Case], bool] = lambda case: True, to_run: bool = True) -> list[Batch]:
+    """The whole table in as few models as possible: fewer, if none of them is ``to_run``."""
     together: dict[Any, list[Case]] = {}
     for case in all_cases().values():
         if (case.dynamic or not dynamic) and only(case):
-            key = case.name if case.alone else (case.group, case.opset, case.runs, case.setup is not None)
+            own = (case.group, case.runs) if to_run else ()
+            key = case.name if case.alone else (case.opset, case.setup is not None, *own)
             together.setdefault(key, []).append(case)
     return [Batch(tuple(cases), dynamic) for cases in together.values()]
+
+
+def migrated_batches(*, bridge: bool) -> list[Batch]:
+    """The migrated table: what is converted, and, for the bridge, what is left together with some of the converted."""
+    if not bridge:
+        return batches(dynamic=False, only=lambda case: case.migrates, to_run=False)
+    return batches(dynamic=False, only=lambda case: not case.migrates or case.group == "functions", to_run=False)
 
 
 Way = Callable[[Batch, Path], onnx.ModelProto]

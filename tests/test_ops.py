@@ -90,9 +90,6 @@ LIBRARIES = {"torchvision": "torchvision", "transformers": "transformers.integra
 FLOAT32_SINCE = {"aten::_grouped_mm": "2.15"}
 """Operators whose own samples, in float32, an older torch refuses."""
 
-REDUCE_EMPTY = "ONNX Runtime 1.31 reduces an empty tensor to the shape of its input"
-EMPTY_FAILS = ("cdist",)
-
 PYTORCH_IS_OFF = {
     *((name, "float64") for name in ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai")),
     ("polygamma", "float64"),
@@ -165,22 +162,14 @@ def _empty_samples(name: str) -> list[Call]:
 @pytest.mark.parametrize("name", NAMES_IN_DATABASE)
 def test_samples(name: str, tmp_path: Path) -> None:
     dtypes = dtypes_of(name)
-    samples, further = (2, 1) if name in LONG else (3, 2)
+    samples, further = (1, 1) if name in LONG else (3, 2)
     calls = _spread([call for call in calls_of(name, dtypes[0]) if not call.has_empty_tensor], samples)
     assert calls
     for dtype in _spread(dtypes[1:], further):
         if (name, dtype) not in PYTORCH_IS_OFF:
             calls += _spread([call for call in calls_of(name, dtype) if not call.has_empty_tensor], 1)
-    calls += _empty_samples(name) if name not in EMPTY_FAILS else []
+    calls += _empty_samples(name)
     _compare(_run(calls, tmp_path / "bundle"), calls, name)
-
-
-@pytest.mark.newest
-@pytest.mark.parametrize("name", EMPTY_FAILS)
-@pytest.mark.xfail(strict=True, reason=REDUCE_EMPTY)
-def test_empty_samples_that_fail(name: str, tmp_path: Path) -> None:
-    calls = _empty_samples(name)
-    _compare(_run(calls, tmp_path / "bundle"), calls)
 
 
 @pytest.mark.parametrize("spec", WITH_OWN_SAMPLES, ids=lambda spec: spec.target)

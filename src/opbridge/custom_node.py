@@ -19,8 +19,8 @@ def custom_node(operator: str, /, *inputs: Any, num_outputs: int = 1, overload: 
         inputs: ONNX values; None for an optional input that is absent.
         num_outputs: How many outputs the node has.
         overload: The function overload that serves it (IR version 10), where it has several bodies.
-        attributes: int, float, bool (stored as int), str, a tensor, or a list of ints, floats or strings. None is left
-            out.
+        attributes: int, float, bool (stored as int), str, a tensor, or a list of ints, floats, strings or tensors.
+            None is left out.
 
     Returns:
         The output value, or a tuple of them if there are several.
@@ -61,7 +61,7 @@ def _attribute_type(onnx: Any, value: Any) -> Any:
     single = {int: kinds.INT, float: kinds.FLOAT, str: kinds.STRING}
     several = {int: kinds.INTS, float: kinds.FLOATS, str: kinds.STRINGS}
     if isinstance(value, list):
-        return several[type(value[0])] if value else kinds.INTS
+        return several.get(type(value[0]), kinds.TENSORS) if value else kinds.INTS
     return single.get(type(value), kinds.TENSOR)
 
 

@@ -109,7 +109,7 @@ class TensorsAttribute(Function):
         return g.op("custom::TensorsAttribute", x, tables_t=[torch.tensor([1, 2]), torch.tensor([[3.0]])])
 
 
-case("tensors_attribute", lambda x: TensorsAttribute.apply(x), tensor(2, 3), domains=("custom",), migrates=False)
+case("tensors_attribute", lambda x: TensorsAttribute.apply(x), tensor(2, 3), domains=("custom",))
 
 
 class ManyAttributes(Function):

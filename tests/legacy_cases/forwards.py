@@ -84,7 +84,6 @@ case(
     torch.tensor([1.0, 1.0, 2.0, 2.0]),
     dynamic=False,
     runs=True,
-    migrates=False,
     alone=True,
 )
 
@@ -127,7 +126,6 @@ case(
     tensor(2, 3),
     tensor(3, 4),
     domains=("custom",),
-    migrates=False,
     dynamic=False,
 )
 case(
@@ -137,7 +135,6 @@ case(
     tensor(3, 4),
     tensor(4),
     domains=("custom",),
-    migrates=False,
     dynamic=False,
 )
 
@@ -160,5 +157,4 @@ case(
     oracle=False,
     graph=("custom::TensorList[0]{size=4}(input 0, input 1)",),
     domains=("custom",),
-    migrates=False,
 )

@@ -35,7 +35,7 @@ class ClassMethods(Function):
         return g.op("custom::ClassMethods", x, scale_f=cls.scale)
 
 
-case("classmethods", lambda x: ClassMethods.apply(x), tensor(2, 3), domains=("custom",), migrates=False)
+case("classmethods", lambda x: ClassMethods.apply(x), tensor(2, 3), domains=("custom",))
 
 
 class Defaults(Function):
@@ -76,7 +76,6 @@ case(
     tensor(2, 3),
     tensor(2, 3),
     domains=("custom",),
-    migrates=False,
 )
 
 
@@ -97,7 +96,6 @@ case(
     tensor(2, 3),
     tensor(2, 3),
     runs=True,
-    migrates=False,
 )
 
 
@@ -200,7 +198,7 @@ def _late_symbolic(g, x):
 
 AtRunTime.symbolic = staticmethod(_late_symbolic)
 
-case("symbolic_at_run_time", lambda x: AtRunTime.apply(x), tensor(2, 3), domains=("custom",), migrates=False)
+case("symbolic_at_run_time", lambda x: AtRunTime.apply(x), tensor(2, 3), domains=("custom",))
 
 
 class BoundEarly(Function):

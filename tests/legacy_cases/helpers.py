@@ -44,7 +44,6 @@ case(
     lambda x: ParsedLists.apply(x, [2, 2], [0.5, 1.5], None),
     tensor(2, 2, 4, 4),
     domains=("custom",),
-    migrates=False,
 )
 
 

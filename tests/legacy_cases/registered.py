@@ -129,7 +129,6 @@ case(
     setup=register_join,
     undo=[("legacy_cases::join", 9)],
     runs=True,
-    migrates=False,
 )
 case(
     "an_optional_tensor",
@@ -140,7 +139,6 @@ case(
     setup=register_join,
     undo=[("legacy_cases::join", 9)],
     runs=True,
-    migrates=False,
 )
 
 

@@ -29,7 +29,6 @@ case(
     oracle_setup=register_acosh_for_the_oracle,
     undo=[("aten::acosh", 9)],
     runs=True,
-    migrates=False,
 )
 
 
@@ -87,6 +86,5 @@ case(
     graph=("custom::OldLayerNorm[0]{}(input 0, input 1, input 2)",),
     domains=("custom",),
     dynamic=False,
-    migrates=False,
     alone=True,
 )

@@ -45,9 +45,9 @@ class ScalarType(Function):
         return g.op("custom::ScalarType", x, dtype_s=x.type().scalarType())
 
 
-case("scalar_type_float", lambda x: ScalarType.apply(x), tensor(2, 3), domains=("custom",), migrates=False)
-case("scalar_type_double", lambda x: ScalarType.apply(x), tensor(2, 3).double(), domains=("custom",), migrates=False)
-case("scalar_type_half", lambda x: ScalarType.apply(x), tensor(2, 3).half(), domains=("custom",), migrates=False)
+case("scalar_type_float", lambda x: ScalarType.apply(x), tensor(2, 3), domains=("custom",))
+case("scalar_type_double", lambda x: ScalarType.apply(x), tensor(2, 3).double(), domains=("custom",))
+case("scalar_type_half", lambda x: ScalarType.apply(x), tensor(2, 3).half(), domains=("custom",))
 
 
 class SetType(Function):
@@ -62,7 +62,7 @@ class SetType(Function):
         return g.op("custom::AfterSetType", y, rank_i=y.type().dim(), dtype_s=y.type().scalarType())
 
 
-case("set_type", lambda x: SetType.apply(x), tensor(2, 3, low=0.0), domains=("custom",), migrates=False)
+case("set_type", lambda x: SetType.apply(x), tensor(2, 3, low=0.0), domains=("custom",))
 
 
 class SetTypeSizes(Function):
@@ -84,7 +84,6 @@ case(
     tensor(2, 3),
     domains=("custom",),
     dynamic=False,
-    migrates=False,
 )
 
 
@@ -99,7 +98,7 @@ class SetTypeAs(Function):
         return g.op("custom::AfterSetTypeAs", result, rank_i=result.type().dim())
 
 
-case("set_type_as", lambda x, y: SetTypeAs.apply(x, y), tensor(2, 3), tensor(2, 3), domains=("custom",), migrates=False)
+case("set_type_as", lambda x, y: SetTypeAs.apply(x, y), tensor(2, 3), tensor(2, 3), domains=("custom",))
 
 
 class NodeKind(Function):
@@ -130,7 +129,7 @@ class DebugName(Function):
         return g.op("custom::AfterDebugName", y, name_s=y.debugName())
 
 
-case("set_debug_name", lambda x: DebugName.apply(x), tensor(2, 3), domains=("custom",), migrates=False)
+case("set_debug_name", lambda x: DebugName.apply(x), tensor(2, 3), domains=("custom",))
 
 
 class CompleteTensor(Function):
@@ -144,7 +143,7 @@ class CompleteTensor(Function):
         return g.op("custom::Complete", made, made_i=made.isCompleteTensor())
 
 
-case("is_complete_tensor", lambda x: CompleteTensor.apply(x), tensor(2, 3), domains=("custom",), migrates=False)
+case("is_complete_tensor", lambda x: CompleteTensor.apply(x), tensor(2, 3), domains=("custom",))
 
 
 class CompleteInput(Function):
@@ -163,7 +162,6 @@ case(
     tensor(2, 3),
     domains=("custom",),
     dynamic=False,
-    migrates=False,
 )
 
 

@@ -76,7 +76,7 @@ def register_nms():
 
 
 if torchvision is not None:
-    WEIGHT = torch.ones(2, 2, 3, 3)
+    WEIGHT, BIAS, MASK = torch.ones(2, 2, 3, 3), torch.zeros(2), torch.ones(1, 9, 5, 5)
 
     case(
         "deform_conv2d_of_two_inputs",
@@ -85,18 +85,16 @@ if torchvision is not None:
         tensor(1, 18, 3, 3),
         setup=register_deform_conv2d,
         undo=[("torchvision::deform_conv2d", 9)],
-        migrates=False,
         domains=("custom",),
         dynamic=False,
     )
     case(
         "deform_conv2d_of_all_inputs",
-        lambda x, y: torchvision.ops.deform_conv2d(x, y, WEIGHT, padding=1, mask=torch.ones(1, 9, 5, 5)),
+        lambda x, y: torchvision.ops.deform_conv2d(x, y, WEIGHT, BIAS, padding=1, mask=MASK),
         tensor(1, 2, 5, 5),
         tensor(1, 18, 5, 5),
         setup=register_whole_deform_conv2d,
         undo=[("torchvision::deform_conv2d", 9)],
-        migrates=False,
         domains=("custom",),
         dynamic=False,
         alone=True,

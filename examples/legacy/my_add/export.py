@@ -8,8 +8,10 @@
 
 import sys
 
-import my_lib
 import torch
+
+# isort: split
+import my_lib  # It needs torch's libraries to be loaded.
 
 
 class MyAddFunction(torch.autograd.Function):

@@ -37,5 +37,7 @@ def _printed(data: Mapping[str, Any]) -> Iterable[str]:
 
     for item in data["left"]:
         print(f"{data['file']}:{item['line']}: {item['name']} stays: {item['detail']}", file=sys.stderr)
+    if data["way_out"]:
+        print(data["way_out"], file=sys.stderr)
     sys.stdout.write(data["text"])
     return ()

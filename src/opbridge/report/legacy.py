@@ -35,4 +35,6 @@ def migration_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
             for item in data[key]:
                 result.add_row(str(item["line"]), item["name"], item["detail"])
             yield result
+    if data["way_out"]:
+        yield paragraph(data["way_out"])
     yield paragraph(f"{data['file']}: {len(data['converted'])} converted, {len(data['left'])} left as they are", "bold")

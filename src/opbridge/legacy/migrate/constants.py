@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from opbridge.legacy.migrate.script import Script, literal
+from opbridge.legacy.migrate.literals import literal
+from opbridge.legacy.migrate.script import Script
 
 __all__ = ["constant_value", "is_arithmetic"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from opbridge.legacy.migrate.script import Edit, Left, Script, literal
+from opbridge.legacy.migrate.script import Edit, Left, Script
 
 __all__ = ["find"]
 
@@ -73,9 +73,9 @@ def _argument(
 ) -> Iterator[Edit | Left]:
     """Note in ``changes`` what becomes of one argument: None drops it, a dict gives its new keyword and value."""
     line = script.line(argument)
-    if name == "export_params" and not _is(argument, True):
+    if name == "export_params" and not _is(script, argument, True):
         changes[name] = {"keyword": name}
-    elif name == "custom_opsets" and not _is_version_1(argument):
+    elif name == "custom_opsets" and not _is_version_1(script, argument):
         yield Left(line, name, "torch gives every custom domain version 1; set the others in the file.")
     elif name in _GONE:
         changes[name] = None
@@ -85,16 +85,19 @@ def _argument(
         yield Edit(argument, _same, line, name, "external_data")
     elif name == "opset_version":
         try:
-            opset = literal(argument.value)
+            opset = script.value(argument.value)
         except ValueError:
-            yield Left(line, name, f"it is no literal; below {_LOWEST_OPSET}, opbridge.convert_opset goes down.")
+            at_least = [cst.Arg(cst.Integer(str(_LOWEST_OPSET))), cst.Arg(argument.value)]
+            changes[name] = {"value": cst.Call(cst.Name("max"), at_least)}
+            detail = f"at least {_LOWEST_OPSET}, the lowest of the exporter; opbridge.convert_opset goes down"
+            yield Edit(argument, _same, line, name, detail)
             return
         if isinstance(opset, int) and opset < _LOWEST_OPSET:
             changes[name] = {"value": cst.Integer(str(_LOWEST_OPSET))}
             detail = f"{_LOWEST_OPSET}, the lowest of the exporter; opbridge.convert_opset goes down to {opset}"
             yield Edit(argument, _same, line, name, detail)
     elif name == "dynamic_axes":
-        shapes = _dynamic_shapes(argument, arguments.get("input_names"))
+        shapes = _dynamic_shapes(script, argument, arguments.get("input_names"))
         if shapes is None:
             yield Left(line, name, "write dynamic_shapes: by the parameters of forward, not by names of inputs.")
         else:
@@ -102,16 +105,16 @@ def _argument(
             yield Edit(argument, _same, line, name, "dynamic_shapes")
 
 
-def _is(argument: cst.Arg, value: Any) -> bool:
+def _is(script: Script, argument: cst.Arg, value: Any) -> bool:
     try:
-        return bool(literal(argument.value) is value)
+        return bool(script.value(argument.value) is value)
     except ValueError:
         return False
 
 
-def _is_version_1(argument: cst.Arg) -> bool:
+def _is_version_1(script: Script, argument: cst.Arg) -> bool:
     try:
-        versions = literal(argument.value)
+        versions = script.value(argument.value)
     except ValueError:
         return False
     return versions is None or (isinstance(versions, dict) and set(versions.values()) <= {1})
@@ -166,11 +169,11 @@ def _rewritten(call: cst.Call, names: list[str], changes: dict[str, Any]) -> cst
     return call.with_changes(args=kept)
 
 
-def _dynamic_shapes(axes: cst.Arg, names: cst.Arg | None) -> str | None:
+def _dynamic_shapes(script: Script, axes: cst.Arg, names: cst.Arg | None) -> str | None:
     """``dynamic_axes`` by position, one entry per input; None where that takes a human."""
     try:
-        by_name = literal(axes.value)
-        order = literal(names.value) if names is not None else None
+        by_name = script.value(axes.value)
+        order = script.value(names.value) if names is not None else None
     except ValueError:
         return None
     if not isinstance(by_name, dict) or not isinstance(order, list):

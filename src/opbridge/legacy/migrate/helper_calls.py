@@ -90,8 +90,8 @@ def dtype_number(script: Script, node: cst.Subscript) -> cst.BaseExpression | No
     return None
 
 
-def asked_of_a_type(original: cst.Call, updated: cst.Call) -> cst.BaseExpression | None:
-    """``x.type().sizes()`` and ``x.type().dim()`` by today's ``x.shape``; a bare ``x.type()`` waits for its method."""
+def asked_of_a_type(script: Script, original: cst.Call, updated: cst.Call) -> cst.BaseExpression | None:
+    """What is asked of ``x.type()``, of ``x.shape`` and ``x.dtype``; a bare ``x.type()`` waits for its method."""
     function, asked = original.func, updated.func
     if not isinstance(function, cst.Attribute) or not isinstance(asked, cst.Attribute):
         return None
@@ -103,6 +103,9 @@ def asked_of_a_type(original: cst.Call, updated: cst.Call) -> cst.BaseExpression
     value = cst.Module([]).code_for_node(inner.func.value)
     if function.attr.value == "sizes":
         return cst.parse_expression(f"[*{value}.shape]")
+    if function.attr.value == "scalarType":
+        script.needs |= {"ir", "scalar_types"}
+        return cst.parse_expression(f"SCALAR_TYPES[{value}.dtype]")
     if function.attr.value == "dim":
         return cst.parse_expression(f"len({value}.shape)")
     return None

@@ -10,11 +10,22 @@ from opbridge.legacy.migrate.script import Script
 
 __all__ = ["finish"]
 
+_OLD_NAMES = {
+    "FLOAT": "Float", "DOUBLE": "Double", "FLOAT16": "Half", "BFLOAT16": "BFloat16", "INT8": "Char", "INT16": "Short",
+    "INT32": "Int", "INT64": "Long", "UINT8": "Byte", "BOOL": "Bool",
+}  # fmt: skip
+_SCALAR_TYPES = "\n".join(f'    ir.DataType.{new}: "{old}",' for new, old in _OLD_NAMES.items())
 _NEEDED = {
     "torch": "import torch",
     "ir": "import onnx_ir as ir",
     "op": "from onnxscript import opset18 as op",
     "opbridge": "import opbridge",
+    "scalar_types": f"""
+# What the old exporter called the element types.
+SCALAR_TYPES = {{
+{_SCALAR_TYPES}
+}}
+""",
 }
 _OLD = ("torch.onnx.symbolic", "torch.onnx.register_custom", "torch.onnx.utils", "torch.onnx.unregister", "typing.")
 
@@ -26,8 +37,7 @@ def finish(script: Script, module: cst.Module) -> cst.Module:
         script: The script as it was.
         module: Its converted tree.
     """
-    used = {name.value for name in script.walk(cst.Name, _without_imports(module))}
-    module = module.visit(_Unused(used))  # type: ignore[assignment]
+    module = module.visit(_Unused(script, _names_used(script, module)))  # type: ignore[assignment]
     present = {script.code(statement).strip() for statement in module.body if _is_import(statement)}
     missing = [line for name, line in _NEEDED.items() if name in script.needs and line not in present]
     body = list(module.body)
@@ -45,17 +55,41 @@ def _after_docstring(body: Sequence[cst.CSTNode]) -> int:
     return 1 if is_text and isinstance(first.body[0].value, cst.SimpleString) else 0  # type: ignore[union-attr]
 
 
-def _without_imports(module: cst.Module) -> cst.Module:
-    return module.with_changes(body=[item for item in module.body if not _is_import(item)])
+def _names_used(script: Script, node: cst.CSTNode) -> set[str]:
+    return {name.value for name in script.walk(cst.Name, node.visit(_WithoutImports()))}  # type: ignore[arg-type]
+
+
+class _WithoutImports(cst.CSTTransformer):
+    """Drops every import."""
+
+    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.RemovalSentinel:
+        return cst.RemoveFromParent()
+
+    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.RemovalSentinel:
+        return cst.RemoveFromParent()
 
 
 class _Unused(cst.CSTTransformer):
-    """Drops names of the old exporter that the script does not use any more."""
+    """Drops names of the old exporter that the script, or the function that imports them, does not use any more."""
 
-    def __init__(self, used: set[str]) -> None:
+    def __init__(self, script: Script, used: set[str]) -> None:
         super().__init__()
-        self.used = used
+        self.script = script
+        self.used_in = [used]
         self.code = cst.Module([]).code_for_node
+
+    @property
+    def used(self) -> set[str]:
+        """Where the current import counts."""
+        return self.used_in[-1]
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        imports = next(self.script.walk(cst.ImportFrom, node), None) or next(self.script.walk(cst.Import, node), None)
+        self.used_in.append(_names_used(self.script, node) if imports is not None else set())
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        self.used_in.pop()
+        return updated_node
 
     def leave_ImportFrom(
         self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom

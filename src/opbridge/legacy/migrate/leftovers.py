@@ -22,13 +22,8 @@ _OLD_CALLS = {
 
 
 def find(script: Script) -> Iterator[Edit | Left]:
-    """Every call of an old name that has no successor, and every ``symbolic`` that is assigned at run time."""
+    """Every call of an old name that has no successor."""
     for call in script.walk(cst.Call):
         path = script.path(call.func)
         if path in _OLD_CALLS:
             yield Left(script.line(call), path.rpartition(".")[2], _OLD_CALLS[path])
-    for assign in script.walk(cst.Assign):
-        for target in assign.targets:
-            if isinstance(target.target, cst.Attribute) and target.target.attr.value == "symbolic":
-                detail = "it is assigned at run time; declare an operator with a translation instead."
-                yield Left(script.line(assign), script.code(target.target), detail)

@@ -45,6 +45,16 @@ class Migration:
     converted: tuple[Change, ...]
     left: tuple[Change, ...]
 
+    @property
+    def way_out(self) -> str:
+        """How the script runs with what is left; empty if nothing is."""
+        if not self.left:
+            return ""
+        return (
+            f"What stays works with the bridge on: opbridge run-script {self.file}, or opbridge.legacy.enable() at the "
+            "script's beginning."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The migration as JSON data."""
         return {
@@ -52,6 +62,7 @@ class Migration:
             "text": self.text,
             "converted": [dataclasses.asdict(change) for change in self.converted],
             "left": [dataclasses.asdict(change) for change in self.left],
+            "way_out": self.way_out,
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from opbridge.legacy.migrate.schemas import Argument, schemas_of
-from opbridge.legacy.migrate.script import Edit, Left, Script, literal
+from opbridge.legacy.migrate.script import Edit, Left, Script
 from opbridge.legacy.migrate.symbolics import NotConvertible, convert_body, own_parameters
 
 __all__ = ["find"]
@@ -21,12 +22,24 @@ _NEWEST_OPSET = 18
 """The opset that a translation is written for, if it says no other."""
 
 
+_KEYWORDS = {
+    "symbolic_name": 0, "symbolic_fn": 1, "opset_version": 2,
+    "opname": 0, "op": 1, "domain": 2, "version": 3,
+}  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class _Registration:
+    """One call; ``function`` may be one of several names, ``opset`` unknown."""
+
     call: cst.Call
     target: str
-    function: str
-    opset: int
+    function: cst.BaseExpression
+    opset: int | None
+
+    @property
+    def names(self) -> set[str]:
+        return set(_names_of(self.function))
 
 
 def find(script: Script) -> Iterator[Edit | Left]:
@@ -37,44 +50,108 @@ def find(script: Script) -> Iterator[Edit | Left]:
         if path in _REGISTER or path == _REGISTER_OP:
             try:
                 registrations.append(_read(script, call, path == _REGISTER_OP))
-            except (ValueError, IndexError, AttributeError):
-                yield Left(script.line(call), script.code(call.func), "its arguments are no literals.")
-    counts = Counter(registration.target for registration in registrations)
-    functions: dict[str, list[_Registration]] = {}
-    for registration in registrations:
-        if counts[registration.target] > 1:
-            detail = "it is registered more than once; keep one of the functions, with the newest opset."
-            yield Left(script.line(registration.call), registration.target, detail)
-        else:
-            functions.setdefault(registration.function, []).append(registration)
-    for name, its in functions.items():
+            except (ValueError, KeyError, TypeError):
+                yield Left(script.line(call), script.code(call.func), "what it registers is only known at run time.")
+    taken_back = _taken_back(script)
+    for together in _connected(registrations):
+        needs = set(script.needs)
         try:
-            yield from _edits(script, name, its)
+            edits = list(_edits(script, together, taken_back))
         except NotConvertible as error:
-            for registration in its:
-                reason = f"{name}, line {script.line(error.node)}: {error.reason}."
+            script.needs = needs
+            for registration in together:
+                reason = f"{script.code(registration.function)}, line {script.line(error.node)}: {error.reason}."
                 yield Left(script.line(registration.call), registration.target, reason)
+        else:
+            yield from edits
 
 
 def _read(script: Script, call: cst.Call, by_domain: bool) -> _Registration:
-    values = [argument.value for argument in call.args]
-    name, opset = str(literal(values[0])), int(literal(values[-1]))
-    function = values[1]
-    if not isinstance(function, cst.Name):
-        raise ValueError("no name")
+    values = {
+        position if argument.keyword is None else _KEYWORDS[argument.keyword.value]: argument.value
+        for position, argument in enumerate(call.args)
+    }
+    name = str(script.value(values[0]))
     if by_domain:
-        name = f"{literal(values[2])}::{name}"
+        name = f"{script.value(values[2])}::{name}"
+    try:
+        opset = int(script.value(values[3 if by_domain else 2]))
+    except ValueError:
+        opset = None  # A loop over opsets, for one.
     namespace, _, operator = name.rpartition("::")
-    return _Registration(call, f"{namespace or 'aten'}::{operator}", function.value, opset)
+    _names_of(values[1])
+    return _Registration(call, f"{namespace or 'aten'}::{operator}", values[1], opset)
 
 
-def _edits(script: Script, name: str, registrations: Sequence[_Registration]) -> Iterator[Edit]:
+def _names_of(function: cst.BaseExpression) -> list[str]:
+    """The functions that an expression chooses from."""
+    if isinstance(function, cst.Name):
+        return [function.value]
+    if isinstance(function, cst.IfExp):
+        return [*_names_of(function.body), *_names_of(function.orelse)]
+    raise ValueError("no name")
+
+
+def _taken_back(script: Script) -> dict[str, cst.Call]:
+    """The operators whose registration ends before the script does."""
+    found = {}
+    for call in script.walk(cst.Call):
+        if script.path(call.func).endswith(".unregister_custom_op_symbolic") and call.args:
+            with contextlib.suppress(ValueError):
+                namespace, _, operator = str(script.value(call.args[0].value)).rpartition("::")
+                found[f"{namespace or 'aten'}::{operator}"] = call
+    return found
+
+
+def _connected(registrations: Sequence[_Registration]) -> list[list[_Registration]]:
+    """Those that share an operator or a function: they are converted together, or stay together."""
+    groups: list[list[_Registration]] = []
+    for registration in registrations:
+        touched = [
+            group
+            for group in groups
+            if any(item.target == registration.target or item.names & registration.names for item in group)
+        ]
+        merged = [item for group in touched for item in group]
+        groups = [group for group in groups if group not in touched]
+        groups.append([*merged, registration])
+    return groups
+
+
+def _edits(script: Script, together: Sequence[_Registration], taken_back: dict[str, cst.Call]) -> Iterator[Edit]:
+    opsets: dict[str, set[int | None]] = {}
+    for item in together:
+        opsets.setdefault(item.target, set()).add(item.opset)
+        if item.target in taken_back:
+            line = script.line(taken_back[item.target])
+            raise NotConvertible(f"it is unregistered in line {line}, and a translation is not taken back", item.call)
+        if item.opset is not None and item.opset > _NEWEST_OPSET:
+            raise NotConvertible(f"it is registered for opset {item.opset} alone", item.call)
+        if len(opsets[item.target]) > 1:
+            raise NotConvertible("which function counts depends on the opset; keep the newest", item.call)
+    counts = Counter(item.target for item in together)
+    at_top = [
+        item
+        for item in together
+        if isinstance(item.function, cst.Name) and counts[item.target] == 1 and _becomes_a_decorator(script, item.call)
+    ]
+    for name in sorted({name for item in together for name in item.names}):
+        its = [item for item in together if name in item.names]
+        yield from _edits_of_function(script, name, its, [item for item in at_top if name in item.names])
+    for item in together:
+        if item not in at_top:
+            made = functools.partial(_instead, cst.Call(_decorator(item), [cst.Arg(item.function)]))
+            detail = f'@opbridge.translation("{item.target}")'
+            yield Edit(item.call, made, script.line(item.call), item.target, detail)
+
+
+def _edits_of_function(
+    script: Script, name: str, registrations: Sequence[_Registration], at_top: Sequence[_Registration]
+) -> Iterator[Edit]:
     first = registrations[0]
     function = script.functions.get(name)
     if function is None:
         raise NotConvertible("it is not defined at the top of the file", first.call)
-    if first.opset > _NEWEST_OPSET:
-        raise NotConvertible(f"it is registered for opset {first.opset} alone", first.call)
     _refuse_other_uses(script, name, registrations)
     parameters = own_parameters(function)
     schema = _matching(schemas_of(script, first.target), len(parameters))
@@ -83,15 +160,9 @@ def _edits(script: Script, name: str, registrations: Sequence[_Registration]) ->
         for parameter, argument in zip(parameters, schema, strict=False)
         if argument.keyword_only and argument.name != parameter.name.value
     }
-    needs = set(script.needs)
-    try:
-        body = convert_body(script, function, renamed)
-    except NotConvertible:
-        script.needs = needs
-        raise
+    body = convert_body(script, function, renamed)
     script.needs.add("opbridge")
     own = [_parameter(parameter, position, schema, renamed) for position, parameter in enumerate(parameters)]
-    at_top = [item for item in registrations if _becomes_a_decorator(script, item.call)]
     decorators = [cst.Decorator(_decorator(item)) for item in at_top]
 
     def replace(updated: cst.FunctionDef) -> cst.FunctionDef:
@@ -101,14 +172,10 @@ def _edits(script: Script, name: str, registrations: Sequence[_Registration]) ->
         )
 
     yield Edit(function, replace, script.line(function), name)
-    for item in registrations:
+    for item in at_top:
         detail = f'@opbridge.translation("{item.target}")'
-        if item in at_top:
-            statement = next(node for node in script.parents(item.call) if isinstance(node, cst.SimpleStatementLine))
-            yield Edit(statement, lambda updated: cst.RemoveFromParent(), script.line(item.call), item.target, detail)
-        else:
-            made = functools.partial(_instead, cst.Call(_decorator(item), [cst.Arg(cst.Name(name))]))
-            yield Edit(item.call, made, script.line(item.call), item.target, detail)
+        statement = next(node for node in script.parents(item.call) if isinstance(node, cst.SimpleStatementLine))
+        yield Edit(statement, lambda updated: cst.RemoveFromParent(), script.line(item.call), item.target, detail)
 
 
 def _instead(made: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode:
@@ -116,10 +183,11 @@ def _instead(made: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode:
 
 
 def _becomes_a_decorator(script: Script, call: cst.Call) -> bool:
-    """Whether the statement can go: it stands at the top of the file, and no comment belongs to it."""
-    statement = next(node for node in script.parents(call) if isinstance(node, cst.SimpleStatementLine))
+    """Whether the statement can go: it is one of the module's own, and no comment belongs to it."""
+    parents = list(script.parents(call))
+    statement = next(node for node in parents if isinstance(node, cst.SimpleStatementLine))
     commented = any(line.comment is not None for line in statement.leading_lines)
-    return script.is_at_top(call) and not commented and isinstance(next(script.parents(call)), cst.Expr)
+    return len(parents) == 3 and not commented and isinstance(parents[0], cst.Expr)
 
 
 def _refuse_other_uses(script: Script, name: str, registrations: Sequence[_Registration]) -> None:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import GlobalScope, MetadataWrapper, ParentNodeProvider, PositionProvider, ScopeProvider
 
-__all__ = ["Edit", "Left", "Script", "applied", "literal"]
+from opbridge.legacy.migrate.literals import literal
+
+__all__ = ["Edit", "Left", "Script", "applied"]
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 
@@ -63,20 +65,24 @@ class Script:
         self.module = module
         self.stem = stem
         self.needs: set[str] = set()
-        wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-        self._positions = wrapper.resolve(PositionProvider)
-        self._parents = wrapper.resolve(ParentNodeProvider)
+        self._wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        self._positions = self._wrapper.resolve(PositionProvider)
+        self._parents = self._wrapper.resolve(ParentNodeProvider)
         self.names = {node.value for node in self.walk(cst.Name)}
         self._imports = _imports(self)
 
     def walk(self, kind: type[Node], root: cst.CSTNode | None = None) -> Iterator[Node]:
         """Every node of a kind below ``root`` (by default: in the script), in order."""
-        nodes = self._nodes if root is None else _below(root)
-        return (node for node in nodes if isinstance(node, kind))
+        if root is None:
+            return iter(self._nodes.get(kind, ()))
+        return (node for node in _below(root) if isinstance(node, kind))
 
     @functools.cached_property
-    def _nodes(self) -> list[cst.CSTNode]:
-        return list(_below(self.module))
+    def _nodes(self) -> dict[type, list[Any]]:
+        found: dict[type, list[Any]] = {}
+        for node in _below(self.module):
+            found.setdefault(type(node), []).append(node)
+        return found
 
     def line(self, node: cst.CSTNode) -> int:
         """The line that a node begins in."""
@@ -104,6 +110,33 @@ class Script:
     def code(self, node: cst.CSTNode) -> str:
         """A node's source."""
         return self.module.code_for_node(node)
+
+    def value(self, node: cst.CSTNode) -> Any:
+        """The value of an expression of literals and of constants of the module.
+
+        Raises:
+            ValueError: It can't be told.
+        """
+        try:
+            return literal(node, self._constant)
+        except RecursionError as error:
+            raise ValueError("it is made of itself") from error
+
+    def _constant(self, name: cst.Name) -> cst.BaseExpression | None:
+        """What a module-level name is given, if that happens once and in every case."""
+        scope = self._scopes.get(name)
+        assignments = list(scope[name.value]) if scope is not None else []
+        if len(assignments) != 1 or not isinstance(assignments[0].scope, GlobalScope):
+            return None
+        node = getattr(assignments[0], "node", None)
+        parents = list(self.parents(node)) if node is not None else []
+        if len(parents) != 4 or not isinstance(parents[1], cst.Assign):
+            return None  # A plain assignment stands in a line, which stands in the module.
+        return parents[1].value
+
+    @functools.cached_property
+    def _scopes(self) -> Any:
+        return self._wrapper.resolve(ScopeProvider)
 
     @functools.cached_property
     def functions(self) -> dict[str, cst.FunctionDef]:
@@ -143,27 +176,6 @@ def _imports(script: Script) -> dict[str, str]:
             own = script.code(alias.asname.name if alias.asname is not None else alias.name)
             found[own] = f"{script.code(source.module)}.{script.code(alias.name)}"
     return found
-
-
-def literal(node: cst.CSTNode) -> Any:
-    """The value of a literal expression.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if isinstance(node, cst.Integer | cst.Float | cst.SimpleString):
-        return node.evaluated_value
-    if isinstance(node, cst.Name) and node.value in ("None", "True", "False"):
-        return {"None": None, "True": True, "False": False}[node.value]
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        return -literal(node.expression)
-    if isinstance(node, cst.List | cst.Tuple):
-        return [literal(element.value) for element in node.elements]
-    if isinstance(node, cst.Dict):
-        items = [item for item in node.elements if isinstance(item, cst.DictElement)]
-        if len(items) == len(node.elements):
-            return {literal(item.key): literal(item.value) for item in items}
-    raise ValueError(f"{type(node).__name__} is no literal")
 
 
 def applied(module: cst.Module, edits: Sequence[Edit]) -> cst.Module:

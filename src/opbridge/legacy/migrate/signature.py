@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from opbridge.legacy.migrate.script import Script, literal
+from opbridge.legacy.migrate.script import Script
 
-__all__ = ["count_results", "parameter_types"]
+__all__ = ["count_results", "is_object", "parameter_types"]
 
 _LETTERS = {"v": "torch.Tensor", "i": "int", "f": "float", "b": "bool", "s": "str", "is": "list[int]",
             "fs": "list[float]"}  # fmt: skip
@@ -23,6 +23,7 @@ def parameter_types(
     script: Script,
     parameters: Sequence[cst.Param],
     symbolic: cst.FunctionDef,
+    graph: str,
     names: Sequence[str],
     letters: Sequence[str],
     calls: Sequence[cst.Call],
@@ -33,18 +34,40 @@ def parameter_types(
         script: The script.
         parameters: Those of ``forward`` after ``ctx``.
         symbolic: The symbolic function.
+        graph: How it calls its graph.
         names: How it calls them.
         letters: Its ``@parse_args``, or nothing.
         calls: Every ``apply`` of the Function.
     """
     types = []
     for position, parameter in enumerate(parameters):
+        name = names[position] if position < len(names) else ""
         annotation = _annotated(script, parameter)
-        letter = _LETTERS.get(letters[position], "") if position < len(letters) else ""
-        used = _used_as(script, symbolic, names[position]) if position < len(names) else ""
-        given = _given(calls, position, parameter)
-        types.append(annotation or letter or _merged(given, used))
+        code = letters[position] if position < len(letters) else ""
+        given = _given(script, calls, position, parameter)
+        optional = "None" in given or code == "none" or _may_be_none(script, symbolic, name)
+        plain = next(iter(given - {"None"}), "") if len(given - {"None"}) <= 1 else _number(given - {"None"})
+        kind = annotation or _LETTERS.get(code, "") or _merged(plain, _used_as(script, symbolic, graph, name))
+        if code == "none" and not kind:
+            kind = "torch.Tensor"  # It is None in every call that the symbolic takes.
+        types.append(f"{kind} | None" if kind and optional and "None" not in kind else kind)
     return types
+
+
+def _number(kinds: set[str]) -> str:
+    return "float" if kinds == {"int", "float"} else ""
+
+
+def _may_be_none(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
+    """Whether the symbolic function asks."""
+    for comparison in script.walk(cst.Comparison, symbolic.body):
+        other = comparison.comparisons[0]
+        if isinstance(other.operator, cst.Is | cst.IsNot) and _is(comparison.left, name):
+            return _is(other.comparator, "None")
+    return any(
+        call.args and script.path(call.func).endswith("._is_none") and _is(call.args[0].value, name)
+        for call in script.walk(cst.Call, symbolic.body)
+    )
 
 
 def _merged(given: str, used: str) -> str:
@@ -67,18 +90,16 @@ def _annotated(script: Script, parameter: cst.Param) -> str:
     return text if text in _ANNOTATIONS else ""
 
 
-def _given(calls: Sequence[cst.Call], position: int, parameter: cst.Param) -> str:
-    """By the literals that are passed."""
+def _given(script: Script, calls: Sequence[cst.Call], position: int, parameter: cst.Param) -> set[str]:
+    """The kinds of the literals that are passed; "" for one that no operator takes."""
     kinds = set()
     values = [call.args[position].value for call in calls if position < len(call.args)]
     for value in [*values, *([parameter.default] if parameter.default is not None else [])]:
         try:
-            kinds.add(_kind(literal(value)))
+            kinds.add(_kind(script.value(value)))
         except ValueError:
             continue
-    if kinds == {"int", "float"}:
-        return "float"
-    return kinds.pop() if len(kinds) == 1 else ""
+    return kinds
 
 
 def _kind(value: object) -> str:
@@ -86,12 +107,17 @@ def _kind(value: object) -> str:
         inner = {type(item).__name__ for item in value}
         return f"list[{'float' if 'float' in inner else 'int'}]" if inner <= {"int", "float"} else ""
     name = type(value).__name__
+    if value is None:
+        return "None"
     return name if name in ("int", "float", "bool", "str") else ""
 
 
-def _used_as(script: Script, symbolic: cst.FunctionDef, name: str) -> str:
+def _used_as(script: Script, symbolic: cst.FunctionDef, graph: str, name: str) -> str:
     """By what the symbolic function does with it."""
-    graph = symbolic.params.params[0].name.value
+    if name in _spread(script, symbolic, graph):
+        return "torch.Tensor"
+    if is_object(script, symbolic, name):
+        return ""
     for call in script.walk(cst.Call, symbolic.body):
         is_node = isinstance(call.func, cst.Attribute) and script.code(call.func.value) == graph
         if script.path(call.func) == "torch.tensor" and name in _names(script, call.args[0]):
@@ -112,6 +138,41 @@ def _used_as(script: Script, symbolic: cst.FunctionDef, name: str) -> str:
     return "torch.Tensor" if any(_is(value, name) for value in returned) else ""
 
 
+def is_object(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
+    """Whether the symbolic function takes something out of an argument by name, so that it is no plain value."""
+    owners = [node.value for node in script.walk(cst.Attribute, symbolic.body) if node.attr.value not in _ASKED]
+    for node in script.walk(cst.Subscript, symbolic.body):
+        index = node.slice[0].slice
+        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+            owners.append(node.value)
+    return any(_is(owner, name) for owner in owners)
+
+
+_ASKED = {
+    "type", "node", "isCompleteTensor", "mustBeNone", "debugName", "setDebugName", "setType", "setTypeAs", "append",
+    "index", "count", "lower", "upper", "startswith", "endswith", "format", "encode",
+}  # fmt: skip
+"""What values of a graph, lists and strings can do."""
+
+
+def _spread(script: Script, symbolic: cst.FunctionDef, graph: str) -> set[str]:
+    """The names in lists that become the inputs of a node: ``inputs = [x, y]``, ``g.op("Op", *inputs)``."""
+    calls = [call for call in script.walk(cst.Call, symbolic.body) if isinstance(call.func, cst.Attribute)]
+    starred = {
+        script.code(argument.value)
+        for call in calls
+        if isinstance(call.func, cst.Attribute) and _is(call.func.value, graph)
+        for argument in call.args
+        if argument.star == "*"
+    }
+    found: set[str] = set()
+    for assign in script.walk(cst.Assign, symbolic.body):
+        if script.code(assign.targets[0].target) in starred:
+            lists: list[cst.List | cst.Tuple] = [*script.walk(cst.List, assign), *script.walk(cst.Tuple, assign)]
+            found |= {script.code(element.value) for node in lists for element in node.elements}
+    return found
+
+
 def _names(script: Script, node: cst.CSTNode) -> set[str]:
     return {found.value for found in script.walk(cst.Name, node)}
 
@@ -129,23 +190,23 @@ def count_results(script: Script, *functions: cst.FunctionDef) -> int:
             if isinstance(assign.value, cst.Call) and len(assign.targets) == 1:
                 target = assign.targets[0].target
                 if isinstance(target, cst.Name):
-                    outputs[target.value] = _outputs(assign.value)
+                    outputs[target.value] = _outputs(script, assign.value)
         for node in script.walk(cst.Return, function):
             value = node.value
             if isinstance(value, cst.Tuple):
                 most = max(most, len(value.elements))
             elif isinstance(value, cst.Call):
-                most = max(most, _outputs(value))
+                most = max(most, _outputs(script, value))
             elif isinstance(value, cst.Name):
                 most = max(most, outputs.get(value.value, 1))
     return most
 
 
-def _outputs(call: cst.Call) -> int:
+def _outputs(script: Script, call: cst.Call) -> int:
     for argument in call.args:
         if argument.keyword is not None and argument.keyword.value == "outputs":
             try:
-                return int(literal(argument.value))
+                return int(script.value(argument.value))
             except ValueError:
                 return 1
     return 1

@@ -68,12 +68,14 @@ def convert_body(script: Script, function: cst.FunctionDef, renamed: dict[str, s
     body = function.body.visit(converter)
     for call in script.walk(cst.Call, body):  # type: ignore[arg-type]
         if _method(call) == "type" and not call.args:
-            raise NotConvertible("it keeps the type of a value", function)
+            raise NotConvertible("it keeps the type of a value", function.name)
+        if _method(call) in ("with_sizes", "setDebugName"):
+            raise NotConvertible(f"it uses .{_method(call)}() in an expression", function.name)
     for name in script.walk(cst.Name, body):  # type: ignore[arg-type]
         if name.value == converter.graph:
-            raise NotConvertible(f"it uses {converter.graph} other than by {converter.graph}.op", function)
+            raise NotConvertible(f"it uses {converter.graph} other than by {converter.graph}.op", function.name)
         if script.path(name).startswith(("torch.onnx.symbolic", "torch.onnx._internal", "torch.onnx.utils")):
-            raise NotConvertible(f"it calls {name.value}, which has no counterpart", function)
+            raise NotConvertible(f"it calls {name.value}, which has no counterpart", function.name)
     return body  # type: ignore[return-value]
 
 
@@ -86,6 +88,8 @@ class _Body(cst.CSTTransformer):
         self.graph = function.params.params[0].name.value
         self.renamed = renamed
         self.arithmetic = _used_in_arithmetic(script, function, self.graph)
+        self.custom: set[str] = set()
+        self.with_sizes: dict[int, cst.BaseExpression] = {}
         self.typed = {parameter.name.value for parameter in function.params.params}
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
@@ -107,19 +111,49 @@ class _Body(cst.CSTTransformer):
 
     def leave_Expr(self, original_node: cst.Expr, updated_node: cst.Expr) -> cst.BaseSmallStatement:
         call = original_node.value
-        if not isinstance(call, cst.Call) or _method(call) not in ("setType", "setTypeAs"):
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return updated_node
-        assert isinstance(call.func, cst.Attribute)
-        assert call.args
-        value, other = call.func.value, call.args[0].value
+        if _method(call) not in ("setType", "setTypeAs", "setDebugName"):
+            return updated_node
+        value = call.func.value
+        if not isinstance(value, cst.Name):
+            raise NotConvertible(f"it changes a value without a name: {self.script.code(call)}", original_node)
+        if _method(call) == "setDebugName":
+            named = updated_node.value.args[0].value  # type: ignore[attr-defined]
+            text = f"{self._name(value)}.name = {self.script.code(named)}"
+        else:
+            text = self._typed(value, call)
+        return cst.parse_statement(text).body[0]  # type: ignore[index, union-attr, return-value]
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+        assign = original_node.body[0]
+        if len(original_node.body) > 1 or not isinstance(assign, cst.Assign) or not isinstance(assign.value, cst.Call):
+            return updated_node
+        target = assign.targets[0].target
+        if _method(assign.value) not in ("setType", "setTypeAs") or not isinstance(target, cst.Name):
+            return updated_node
+        return cst.FlattenSentinel([updated_node, cst.parse_statement(self._typed(target, assign.value))])
+
+    def _typed(self, value: cst.Name, call: cst.Call) -> str:
+        """The statement that gives a value the type and shape of another."""
+        other = call.args[0].value
+        sizes = ""
+        if isinstance(other, cst.Call) and _method(other) == "with_sizes" and other.args:
+            self.script.needs.add("ir")
+            sizes = f"ir.Shape({self.script.code(self.with_sizes[id(other)])})"
+            other = other.func.value  # type: ignore[attr-defined]
         if _method(call) == "setType" and isinstance(other, cst.Call) and _method(other) == "type":
             other = other.func.value  # type: ignore[attr-defined]
-        if not isinstance(value, cst.Name) or not isinstance(other, cst.Name):
-            raise NotConvertible(f"it sets a type that is no other value's: {self.script.code(call)}", original_node)
+        if not isinstance(other, cst.Name):
+            raise NotConvertible(f"it sets a type that is no other value's: {self.script.code(call)}", call)
         self.typed.add(value.value)
-        to, origin = (self.renamed.get(name.value, name.value) for name in (value, other))
-        statement = cst.parse_statement(f"{to}.type, {to}.shape = {origin}.type, {origin}.shape")
-        return statement.body[0]  # type: ignore[index, union-attr, return-value]
+        to, origin = self._name(value), self._name(other)
+        return f"{to}.type, {to}.shape = {origin}.type, {sizes or f'{origin}.shape'}"
+
+    def _name(self, name: cst.Name) -> str:
+        return self.renamed.get(name.value, name.value)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         function = original_node.func
@@ -128,7 +162,11 @@ class _Body(cst.CSTTransformer):
         method = _method(original_node)
         if method in ("setType", "setTypeAs"):
             return updated_node.func.value  # type: ignore[attr-defined, no-any-return]
-        asked = helper_calls.asked_of_a_type(original_node, updated_node)
+        if method == "with_sizes" and updated_node.args:
+            self.with_sizes[id(original_node)] = updated_node.args[0].value
+        if method in ("isCompleteTensor", "debugName"):
+            return self._asked(method, original_node, updated_node)
+        asked = helper_calls.asked_of_a_type(self.script, original_node, updated_node)
         if asked is not None:
             for name in self.script.walk(cst.Name, function.value):  # type: ignore[attr-defined]
                 if method == "type" and name.value not in self.typed:
@@ -145,12 +183,22 @@ class _Body(cst.CSTTransformer):
             return converted
         return updated_node
 
+    def _asked(self, method: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """What a value itself is asked."""
+        value = original.func.value  # type: ignore[attr-defined]
+        name = self.script.code(updated.func.value)  # type: ignore[attr-defined]
+        if method == "debugName":
+            return cst.parse_expression(f"{name}.name")
+        if not isinstance(value, cst.Name) or value.value not in self.typed | self.custom:
+            raise NotConvertible(f"it asks a standard node for .{method}()", original)
+        return cst.parse_expression(f"({name}.shape is not None and {name}.shape.is_static())")
+
     def _graph_call(self, method: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         if method not in ("op", "at", "aten_op"):
             raise NotConvertible(f"it calls {self.graph}.{method}", original)
         try:
-            name = updated.args[0].value.evaluated_value  # type: ignore[attr-defined]
-        except (AttributeError, IndexError) as error:
+            name = str(self.script.value(original.args[0].value))
+        except (ValueError, IndexError) as error:
             raise NotConvertible("the name of a node is no literal", original) from error
         domain, _, operator = name.rpartition("::")
         if method != "op":
@@ -165,6 +213,7 @@ class _Body(cst.CSTTransformer):
             self.script.needs.add("op")
             return _call(f"op.{operator}", [*positional, *keywords], updated)
         self.script.needs.add("opbridge")
+        self.custom |= {_assigned_name(next(self.script.parents(original))) or ""}
         if method != "op":
             keywords.insert(0, cst.Arg(cst.SimpleString(repr(name)), cst.Name("operator")))
         node = cst.Arg(cst.SimpleString(f'"{domain}::{operator}"'))
@@ -194,10 +243,12 @@ class _Body(cst.CSTTransformer):
         if kind in "gz":
             raise NotConvertible(f"the attribute {name}_{kind} is a graph", original)
         if kind == "t":
-            if isinstance(value, cst.List | cst.Tuple):
-                raise NotConvertible(f"the attribute {name}_t is a list of tensors", original)
             self.script.needs.add("ir")
-            value = _call("ir.tensor", [cst.Arg(value)], None)
+            if isinstance(value, cst.List | cst.Tuple):
+                made = [element.with_changes(value=_tensor(element.value)) for element in value.elements]
+                value = value.with_changes(elements=made)
+            else:
+                value = _tensor(value)
         if kind == "f" and isinstance(value, cst.Integer):
             value = cst.Float(f"{value.value}.0")
         return argument.with_changes(keyword=cst.Name(name), value=value)
@@ -214,10 +265,11 @@ class _Body(cst.CSTTransformer):
         return value
 
 
-_UNKNOWN_METHODS = {
-    "scalarType", "node", "isCompleteTensor", "isSubtypeOf", "mustBeNone", "debugName", "setDebugName", "with_sizes",
-    "kind",
-}  # fmt: skip
+_UNKNOWN_METHODS = {"node", "isSubtypeOf", "mustBeNone", "kind"}
+
+
+def _tensor(value: cst.BaseExpression) -> cst.Call:
+    return _call("ir.tensor", [cst.Arg(value)], None)
 
 
 def _used_in_arithmetic(script: Script, function: cst.FunctionDef, graph: str) -> set[object]:

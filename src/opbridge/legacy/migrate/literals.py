@@ -1,0 +1,73 @@
+"""What an expression of a script is worth: literals, module-level constants, and arithmetic of both."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import libcst as cst
+
+__all__ = ["LookUp", "literal"]
+
+LookUp = Callable[[cst.Name], cst.BaseExpression | None]
+"""From a name to the only expression that a script ever gives it."""
+
+_WORDS = {"None": None, "True": True, "False": False}
+_OPERATORS: dict[type[cst.BaseBinaryOp], Callable[[Any, Any], Any]] = {
+    cst.Add: operator.add,
+    cst.Subtract: operator.sub,
+    cst.Multiply: operator.mul,
+    cst.FloorDivide: operator.floordiv,
+    cst.Divide: operator.truediv,
+    cst.Modulo: operator.mod,
+}
+
+
+def literal(node: cst.CSTNode, look_up: LookUp = lambda name: None) -> Any:
+    """The value of a literal expression; a tuple's is a list.
+
+    Args:
+        node: The expression.
+        look_up: What the names in it stand for.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(node, cst.Integer | cst.Float | cst.SimpleString | cst.ConcatenatedString):
+        return node.evaluated_value
+    if isinstance(node, cst.Name):
+        return _named(node, look_up)
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        return -literal(node.expression, look_up)
+    if isinstance(node, cst.List | cst.Tuple):
+        return [literal(element.value, look_up) for element in node.elements]
+    if isinstance(node, cst.Dict):
+        items = [item for item in node.elements if isinstance(item, cst.DictElement)]
+        if len(items) == len(node.elements):
+            return {literal(item.key, look_up): literal(item.value, look_up) for item in items}
+    if isinstance(node, cst.BinaryOperation) and type(node.operator) in _OPERATORS:
+        try:
+            return _OPERATORS[type(node.operator)](literal(node.left, look_up), literal(node.right, look_up))
+        except (TypeError, ZeroDivisionError) as error:
+            raise ValueError(f"{error}") from error
+    if isinstance(node, cst.FormattedString):
+        return "".join(_part(part, look_up) for part in node.parts)
+    raise ValueError(f"{type(node).__name__} is no literal")
+
+
+def _named(node: cst.Name, look_up: LookUp) -> Any:
+    if node.value in _WORDS:
+        return _WORDS[node.value]
+    meant = look_up(node)
+    if meant is None:
+        raise ValueError(f"{node.value} is no constant")
+    return literal(meant, look_up)
+
+
+def _part(part: cst.BaseFormattedStringContent, look_up: LookUp) -> str:
+    if isinstance(part, cst.FormattedStringText):
+        return part.value
+    if isinstance(part, cst.FormattedStringExpression) and part.conversion is None and part.format_spec is None:
+        return str(literal(part.expression, look_up))
+    raise ValueError("a formatted string is no literal")

@@ -1,0 +1,92 @@
+"""What opbridge changes in onnxscript: the results stay those of onnxscript, or are the exact ones."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+from onnx import helper
+
+pytest.importorskip("onnxscript")
+
+import itertools
+
+import onnx_ir as ir
+from onnxscript import optimizer
+from onnxscript.rewriter._matcher import SimplePatternMatcher
+
+from opbridge.onnxscript_internals import exact_constants, quick_matching
+
+Context = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+def optimized(model: onnx.ModelProto, *contexts: Context) -> onnx.ModelProto:
+    made = ir.from_proto(model)
+    with contextlib.ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context())
+        optimizer.optimize_ir(made)
+    return ir.to_proto(made)
+
+
+def halves(count: int) -> onnx.ModelProto:
+    """Two slices that are the halves of x, which one rule makes a Split, behind ``count`` other nodes."""
+    names = ["x", *(f"h{i}" for i in range(count))]
+    nodes = [helper.make_node("Sin", [before], [after]) for before, after in itertools.pairwise(names)]
+    # The rule takes the first pair of slices, and compares it with no other: the second half comes first.
+    for output, begin, end in (("b", 2, 4), ("a", 0, 2)):
+        parts = []
+        for name, value in (("begin", begin), ("end", end), ("axis", 1)):
+            parts.append(f"{output}_{name}")
+            nodes.append(helper.make_node("Constant", [], [parts[-1]], value_ints=[value]))
+        nodes.append(helper.make_node("Slice", [names[-1], *parts], [output]))
+    value = [helper.make_tensor_value_info(name, 1, [3, size]) for name, size in (("x", 4), ("a", 2), ("b", 2))]
+    inner = [helper.make_tensor_value_info(name, 1, [3, 4]) for name in names[1:]]
+    graph = helper.make_graph(nodes, "halves", value[:1], value[1:], value_info=inner)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operators of the nodes for which a pattern with several ends was looked for."""
+    found: list[str] = []
+    own = SimplePatternMatcher.match
+
+    def match(matcher: Any, model: Any, graph: Any, node: ir.Node, **options: Any) -> Any:
+        if not matcher.pattern.has_single_output_node:
+            found.append(node.op_type)
+        return own(matcher, model, graph, node, **options)
+
+    monkeypatch.setattr(SimplePatternMatcher, "match", match)
+    return found
+
+
+def test_quick_matching_changes_no_result(listed: list[str]) -> None:
+    expected = optimized(halves(5))
+    assert [node.op_type for node in expected.graph.node][-1] == "Split"
+    assert "Sin" in listed
+    listed.clear()
+    assert optimized(halves(5), quick_matching) == expected
+    assert set(listed) == {"Slice"}
+
+
+def test_a_small_number_is_not_zero() -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["eps"], value_float=1e-12),
+        helper.make_node("Add", ["x", "eps"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, 1, [3]) for name in "xy"]
+    graph = helper.make_graph(nodes, "small", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    assert "Add" not in [node.op_type for node in optimized(model).graph.node]
+    assert "Add" in [node.op_type for node in optimized(model, exact_constants).graph.node]
+
+
+def test_both_are_undone() -> None:
+    before = SimplePatternMatcher.match, SimplePatternMatcher._match_constant
+    with pytest.raises(ZeroDivisionError), exact_constants(), quick_matching():
+        1 / 0  # noqa: B018
+    assert (SimplePatternMatcher.match, SimplePatternMatcher._match_constant) == before
