@@ -16,10 +16,12 @@ _TOGETHER = (
 _LEGACY = ("test_legacy_", "test_migrate", "test_rewriters", "test_run_script")
 _NEWEST = (
     *("test_cli", "test_complex_pairs", "test_conformance", "test_conformance_page", "test_docs", "test_element_types"),
+    *("test_engine_abilities", "test_engine_executorch", "test_engine_ncnn", "test_engine_openppl"),
+    *("test_engine_tensorrt_rtx", "test_engine_tvm", "test_engines_together"),
     *("test_entry", "test_environments", "test_fuse", "test_install", "test_kernels_sanitizers", "test_layout"),
     *("test_legacy_own_graph", "test_linalg", "test_linalg_iterations", "test_migrate", "test_models", "test_new_op"),
     *("test_old_opsets", "test_onnx_file", "test_onnx_flow", "test_onnx_input", "test_op_db", "test_opsets"),
-    *("test_ops_nn", "test_rewriters", "test_sources", "test_surgery", "test_test_op"),
+    *("test_ops_nn", "test_public_api", "test_rewriters", "test_sources", "test_surgery", "test_test_op"),
 )
 """Files about opbridge alone, or long: one set of versions is enough for them."""
 

@@ -17,6 +17,8 @@ pytest.importorskip("onnxruntime")
 
 from opbridge.cli import main  # noqa: E402
 from opbridge.conformance import applicability, check, database, pool, worker  # noqa: E402
+from opbridge.conformance import run as run_module  # noqa: E402
+from opbridge.conformance.batches import in_batches, verdicts  # noqa: E402
 from opbridge.conformance.calls import Batch, Call  # noqa: E402
 from opbridge.conformance.definitions import differs_by_definition  # noqa: E402
 from opbridge.conformance.results import Result, Way, latest, read_results  # noqa: E402
@@ -149,9 +151,6 @@ def test_wrong_numbers_are_a_mismatch() -> None:
 
 
 def test_a_stage_that_fails_is_named() -> None:
-    def reads(x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if x.sum() > 0 else x
-
     checker = check.Checker(Way())
     assert checker.check("add", [Call(reads, (torch.ones(2),), {})]).status == "capture"
     call = Call(torch.geqrf, (torch.ones(2, 2),), {})
@@ -166,6 +165,65 @@ def test_dynamic_dimensions_are_verified_at_a_second_size() -> None:
     assert check.Checker(Way(dynamic=True)).check("mul", calls).status == "pass"
     frozen = Call(lambda x: x * len(x.tolist()), (torch.ones(3, dtype=torch.int64),), {})
     assert check.Checker(Way(dynamic=True)).check("mul", [frozen]).status == "capture"
+
+
+# Many samples through one export.
+
+
+def reads(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.sum() > 0 else x
+
+
+def test_samples_of_one_export_have_a_verdict_each() -> None:
+    values = torch.tensor([[1.0, 2.0], [3.0, 4.0]])[None, None]
+    pool = torch.nn.functional.avg_pool2d
+    calls = [Call(pool, (values, 2), {"divisor_override": divisor}) for divisor in (None, 3, None, None)]
+    calls += [Call(reads, (torch.ones(2),), {}), Call(pool, (values, 1), {})]
+    checker, sizes = check.Checker(Way("torch")), []
+
+    def one_export(samples: Any) -> check.Checked:
+        sizes.append(len(samples))
+        return checker.check("nn.functional.avg_pool2d", [call for _, call in samples])
+
+    found = {
+        number: (checked.status, len(samples))
+        for samples, checked in verdicts(one_export, in_batches(list(enumerate(calls))))
+        for number, _ in samples
+    }
+    assert {number: status for number, (status, _) in found.items()} == {
+        **dict.fromkeys((0, 2, 3, 5), "pass"),
+        1: "mismatch",
+        4: "capture",
+    }
+    # All; the first half, of which sample 1 alone is wrong; the second half, its halves, and the last of them apart.
+    assert sizes == [6, 3, 1, 3, 1, 2, 1, 1]
+    assert [checker.check("", [calls[number]]).status for number in (0, 1, 4)] == ["pass", "mismatch", "capture"]
+
+
+def test_results_that_are_not_unique_are_judged_by_their_own_sample() -> None:
+    torch.manual_seed(0)
+    calls = [Call(torch.linalg.svd, (torch.randn(3, 2),), {"full_matrices": False}) for _ in range(2)]
+    captured = check.Checker(Way())._captured(calls, None)
+    right = [np.asarray(result) for call in calls for result in call()]
+    wrong = [*right[:3], right[3] * np.float32([-1, 1]), *right[4:]]
+
+    class Given:
+        def __init__(self, results: list[Any]) -> None:
+            self.last = results
+
+        def run(self, feeds: Any) -> dict[str, Any]:
+            return dict(zip(captured.output_names, self.last, strict=True))
+
+    judge = check.Checker(Way())._wrong
+    assert judge("linalg.svd", captured, Given(right), calls) == {}
+    assert list(judge("linalg.svd", captured, Given(wrong), calls)) == [1]
+
+
+def test_what_a_worker_ended_on_is_alone() -> None:
+    samples = [(number, Call(torch.neg, (torch.ones(1),), {})) for number in range(40)]
+    batches = [[number for number, _ in batch] for batch in in_batches(samples, {3, 39})]
+    assert batches[:2] == [[3], [39]]
+    assert [len(batch) for batch in batches[2:]] == [32, 6]
 
 
 # Runs.
@@ -218,7 +276,7 @@ for line in sys.stdin:
     request = json.loads(line)
     left = [n for n in range(4) if n not in request["done"]]
     print(json.dumps({{"samples": len(left)}}), flush=True)
-    for group in ([[n] for n in left] if request["single"] else [left]):
+    for group in ([[n] for n in left] if request["alone"] else [left]):
         print(json.dumps({{"stage": "run", "samples": group}}), flush=True)
         if 1 in group:
             {ending}
@@ -241,12 +299,19 @@ def test_after_many_failures_the_rest_is_not_run(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(check, "Checker", Failing)
     request = {"entry": "x", "dtype": "float32", "way": dataclasses.asdict(Way()), "done": [], "failures": 0}
-    worker._check_entry({**request, "single": False}, said.append)
+    worker._check_entry({**request, "alone": []}, said.append)
     tally = pool.Tally()
     for message in said:
         tally.note(message)
     assert [tally.samples[number]["status"] for number in range(4)] == ["mismatch", "mismatch", "not run", "not run"]
     assert tally.failures == 2
+    result = run_module._result({"entry": "x", "dtype": "float32"}, tally, Way(), {})
+    assert result.counts == {"mismatch": 2, "not run": 2}
+    assert result.failed == (
+        {"status": "mismatch", "error": "wrong", "sample": "a"},
+        {"status": "mismatch", "error": "wrong", "sample": "b"},
+    )
+    assert Result.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ PACKAGE = ROOT / "src" / "opbridge"
 DOCUMENTS = [
     *("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
-    "docs/surgery.md",
+    *("docs/engines.md", "docs/surgery.md"),
 ]
 GUIDES = ["README.md", "README.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
@@ -353,6 +353,6 @@ def test_the_subcommand_of_the_guide(tmp_path: Path) -> None:
 
     parser = argparse.ArgumentParser()
     example("cli", tmp_path).register(parser.add_subparsers())
-    outcome = parser.parse_args(["engines"]).run(None, print)
-    assert "onnxruntime" in outcome.data["engines"]
-    assert list(outcome.view(outcome.data)) == outcome.data["engines"]
+    outcome = parser.parse_args(["passes"]).run(None, print)
+    assert "inline_functions" in outcome.data["passes"]
+    assert list(outcome.view(outcome.data)) == outcome.data["passes"]

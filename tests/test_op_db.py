@@ -1,10 +1,12 @@
 """The quick part of ``opbridge conformance``: an entry of PyTorch's operator database for each operator of the catalog.
 
-``test_ops.py`` has those whose results are compared digit by digit; here are all others, on one sample each, judged as
-``opbridge verify`` judges.
+``test_ops.py`` has those whose results are compared digit by digit; here are all others, on one sample each, several in
+one export, judged as ``opbridge verify`` judges.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,7 +18,10 @@ from test_ops import NAMES_IN_DATABASE  # noqa: E402
 from opbridge.catalog import Catalog  # noqa: E402
 from opbridge.conformance import database  # noqa: E402
 from opbridge.conformance.applicability import NOT_APPLICABLE  # noqa: E402
-from opbridge.conformance.check import Checker  # noqa: E402
+from opbridge.conformance.batches import Sample, in_batches, verdicts  # noqa: E402
+from opbridge.conformance.calls import Call  # noqa: E402
+from opbridge.conformance.check import Checked, Checker  # noqa: E402
+from opbridge.conformance.definitions import definition_of  # noqa: E402
 from opbridge.conformance.results import Way  # noqa: E402
 from opbridge.silence import silenced  # noqa: E402
 
@@ -80,14 +85,32 @@ MADE_OF_THEM = {
 }
 """Entries of other names that need operators of the catalog."""
 
-ENTRIES = _entries()[::2]
-"""Every other one, for time."""
+_UNIQUE, _OTHERS = [], []
+for _entry in _entries():
+    (_OTHERS if definition_of(_entry) else _UNIQUE).append(_entry)
+
+GROUPS = [*(_UNIQUE[start : start + 8] for start in range(0, len(_UNIQUE), 8)), *([entry] for entry in _OTHERS)]
+"""Entries that share one export; alone those whose results are judged by what defines them."""
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_an_entry_is_exported_and_proved(entry: str) -> None:
-    calls = database.calls_of(entry, database.dtypes_of(entry)[0])
+def _sample(entry: str) -> Call:
     with silenced():
-        chosen = next(call for call in calls if call.runs())
-    checked = Checker(Way()).check(entry, [chosen])
-    assert checked.status == "pass", checked.error
+        calls = database.calls_of(entry, database.dtypes_of(entry)[0])
+        return next(call for call in calls if call.runs())
+
+
+@pytest.mark.parametrize("entries", GROUPS, ids=lambda entries: f"{entries[0]}-{len(entries)}")
+def test_entries_are_exported_and_proved(entries: list[str]) -> None:
+    checker = Checker(Way())
+
+    def one_export(samples: Sequence[Sample]) -> Checked:
+        return checker.check(entries[0], [call for _, call in samples])
+
+    samples = [(number, _sample(entry)) for number, entry in enumerate(entries)]
+    failed = {
+        entries[number]: f"{checked.status}: {checked.error}"
+        for group, checked in verdicts(one_export, in_batches(samples))
+        for number, _ in group
+        if checked.status != "pass"
+    }
+    assert failed == {}

@@ -102,7 +102,7 @@ Its trigamma series ends before the term 1 / (30 z^9), which is 8e-10 where the 
 NO_FLOAT64 = {"_grouped_mm"}
 """PyTorch has it in narrower types only."""
 
-TIES_ARE_FREE = {"sort", "kthvalue", "median", "nanmedian"}
+TIES_ARE_FREE = {"sort", "kthvalue", "median", "nanmedian", "topk"}
 """Among equal elements PyTorch names any; the catalog names the first. Unequal ones leave no choice."""
 
 

@@ -1,6 +1,8 @@
 """Every internal of torch that opbridge reads, so that a release that moves one fails here first."""
 
 import importlib
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -116,6 +118,23 @@ def test_every_internal_is_where_it_was(module, name):
     for part in name.split("."):
         assert hasattr(found, part), f"torch {torch.__version__} has moved {module}.{name}; see torch_internals.py"
         found = getattr(found, part)
+
+
+CONDITION = """
+import torch
+from opbridge.capture import capture
+
+class Branch(torch.nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x + len(x), lambda x: x - 1, (x,))
+
+capture(Branch(), (torch.ones(3),))
+"""
+
+
+def test_the_first_capture_of_a_process_may_have_branches():
+    done = subprocess.run([sys.executable, "-c", CONDITION], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 class ResNetLike(torch.nn.Module):

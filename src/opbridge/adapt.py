@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import opbridge.passes
 from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.own import own_passes
 from opbridge.passes.adaptation import Adaptation
 from opbridge.probe import probe
 from opbridge.versions import Versions, bring_to_versions
@@ -68,14 +69,15 @@ def fit(
 
 
 @functools.cache
-def adapting_passes() -> tuple[ModuleType, ...]:
-    """The files of ``passes/`` that adapt a model to an engine, in their ``ORDER``: found by looking.
+def adapting_passes(engine: str = "") -> tuple[ModuleType, ...]:
+    """The files of ``passes/``, and of the engine's own folder of that name, in their ``ORDER``: found by looking.
 
     Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None where there is nothing to do. One with
     ``LAST_RESORT`` is for what no mapping and no other opset mends.
     """
     names = sorted(info.name for info in pkgutil.iter_modules(opbridge.passes.__path__))
     modules = [importlib.import_module(f"opbridge.passes.{name}") for name in names]
+    modules += own_passes(engine) if engine else ()
     return tuple(sorted((m for m in modules if hasattr(m, "for_engine")), key=lambda module: module.ORDER))
 
 
@@ -95,7 +97,7 @@ def adapt(
     """
     adapted: Model = model
     adaptations: tuple[Adaptation, ...] = ()
-    for module in adapting_passes():
+    for module in adapting_passes(engine.name):
         if getattr(module, "LAST_RESORT", False) and not last_resort:
             continue
         transform = module.for_engine(adapted, engine, kernels)

@@ -16,7 +16,15 @@ from opbridge.errors import InputError
 if TYPE_CHECKING:
     from opbridge.catalog import Catalog
 
-__all__ = ["Ops", "chosen_engines", "declared_catalog", "is_onnx", "refuse_torch_options", "resolved_entry"]
+__all__ = [
+    "Ops",
+    "chosen_engines",
+    "declared_catalog",
+    "is_onnx",
+    "refuse_torch_engines",
+    "refuse_torch_options",
+    "resolved_entry",
+]
 
 Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
 
@@ -34,6 +42,16 @@ def chosen_engines(names: Sequence[str], progress: Callable[[str], None]) -> lis
     for engine in engines:
         engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
     return engines
+
+
+def refuse_torch_engines(engines: Sequence[Engine]) -> None:
+    """Raise InputError for an engine that loads no ONNX, where the model is one."""
+    for engine in engines:
+        if engine.accepts != "onnx":
+            raise InputError(
+                f"{engine.name} takes PyTorch programs, and the model is an ONNX model.",
+                fix=f"export the PyTorch model for it: opbridge export file.py:model -o FOLDER --engine {engine.name}",
+            )
 
 
 def is_onnx(model: Any) -> bool:

@@ -1,15 +1,16 @@
-"""Stage 6: ``build`` the kernels of a model into one library for an engine."""
+"""Stage 6: ``build`` the kernels of a model into one library for an engine, and put the libraries into a bundle."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from opbridge.engines.base import Engine
 from opbridge.errors import EngineError, InputError
+from opbridge.kernels.adapter_flags import NO_FLAGS, AdapterFlags
 from opbridge.kernels.binary import own_platform
 from opbridge.kernels.compiler import HEADERS, compile_flags, link_flags
 from opbridge.kernels.compiler import build as compile_library
@@ -17,7 +18,7 @@ from opbridge.kernels.declared import KernelSpec
 from opbridge.kernels.library import KernelLibrary
 from opbridge.kernels.sources import source_files
 
-__all__ = ["Built", "build"]
+__all__ = ["Built", "build", "write_libraries"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,13 +29,15 @@ class Built:
         engine: The engine's name.
         library: The library, described; it holds the engine's adapter too.
         specs: What it was compiled from.
-        adapter: The engine's adapter.
+        adapter: The engine's adapter; None for an engine that calls the kernels' C ABI by itself.
+        flags: What the adapter is compiled with.
     """
 
     engine: str
     library: KernelLibrary
     specs: tuple[KernelSpec, ...]
-    adapter: Path
+    adapter: Path | None
+    flags: AdapterFlags = NO_FLAGS
 
     @property
     def targets(self) -> frozenset[str]:
@@ -42,24 +45,19 @@ class Built:
         return frozenset(operator.target for operator in self.library.operators)
 
     @property
+    def name(self) -> str:
+        """The library's name without its suffix: engines without an adapter share one."""
+        # Not the bare name of the engine, which is a Python module.
+        return f"{self.engine}_kernels" if self.adapter is not None else "plain_kernels"
+
+    @property
     def file(self) -> str:
-        """The library's path in a bundle; not the bare name of the engine, which is a Python module."""
-        return f"kernels/{self.engine}_kernels{self.library.path.suffix}"
+        """The library's path in a bundle."""
+        return f"kernels/{self.name}{self.library.path.suffix}"
 
     def write(self, folder: Path) -> None:
-        """Put the library, its sources and a CMakeLists.txt that builds it elsewhere into a bundle."""
-        place = folder / "kernels"
-        sources = place / "src"
-        sources.mkdir(parents=True, exist_ok=True)
-        headers = [spec.header for spec in self.specs]
-        roots = [HEADERS, self.adapter.parent, *(header.parent for header in headers)]
-        for file in source_files([*headers, self.adapter], [HEADERS]):
-            # Included files keep their place beside what includes them.
-            inside = next((file.relative_to(root) for root in roots if file.is_relative_to(root)), Path(file.name))
-            (sources / inside).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, sources / inside)
-        shutil.copyfile(self.library.path, folder / self.file)
-        (place / "CMakeLists.txt").write_text(_cmake(f"{self.engine}_kernels", headers, self.adapter))
+        """Put the library into a bundle for this engine alone; see :func:`write_libraries`."""
+        write_libraries([self], folder)
 
     def to_dict(self) -> dict[str, Any]:
         """What a manifest says of the library."""
@@ -80,13 +78,16 @@ def build(specs: Sequence[KernelSpec], engine: Engine) -> Built:
         InputError: A kernel's file does not have the operator that it was declared for.
         EngineError: The engine takes no kernels.
     """
-    adapter = engine.kernel_adapter
-    if adapter is None:
+    if not engine.takes_kernels:
         raise EngineError(
             f"{engine.name} takes no kernels of opbridge's.", fix="export for it without kernels: the bodies run."
         )
+    adapter, flags = engine.kernel_adapter, engine.adapter_flags
     path = compile_library(
-        list(dict.fromkeys(spec.header for spec in specs)), adapters=[adapter], native=any(s.native for s in specs)
+        list(dict.fromkeys(spec.header for spec in specs)),
+        adapters=[adapter] if adapter is not None else [],
+        adapter_flags=flags,
+        native=any(s.native for s in specs),
     )
     library = KernelLibrary(path)
     offered = {operator.target for operator in library.operators}
@@ -97,14 +98,42 @@ def build(specs: Sequence[KernelSpec], engine: Engine) -> Built:
                 f"it has: {', '.join(sorted(offered))}.",
                 fix="make the name in OPBRIDGE_OPERATOR's schema and the declared one the same.",
             )
-    return Built(engine.name, library, tuple(specs), adapter)
+    return Built(engine.name, library, tuple(specs), adapter, flags)
 
 
-def _cmake(name: str, headers: Sequence[Path], adapter: Path) -> str:
-    """Builds the library again, on this platform or another."""
+def write_libraries(libraries: Iterable[Built], folder: Path) -> None:
+    """Put the libraries of all engines, their sources and a CMakeLists.txt that builds them elsewhere into a bundle."""
+    distinct = list({built.file: built for built in libraries}.values())
+    if not distinct:
+        return
+    place = folder / "kernels"
+    headers = list(dict.fromkeys(spec.header for built in distinct for spec in built.specs))
+    _copy_sources(headers, [header.parent for header in headers], place / "src", place / "src")
+    for built in distinct:
+        shutil.copyfile(built.library.path, folder / built.file)
+        if built.adapter is not None:
+            _copy_sources([built.adapter], [built.adapter.parent], place / "src", place / "src" / _folder_of(built))
+    (place / "CMakeLists.txt").write_text(_cmake(headers, distinct))
+
+
+def _folder_of(built: Built) -> str:
+    """The folder of an engine's adapter among the sources; the name of a version is no good one everywhere."""
+    return built.engine.partition("==")[0]
+
+
+def _copy_sources(sources: Sequence[Path], roots: Sequence[Path], shared: Path, own: Path) -> None:
+    """Copy sources and all that they include: opbridge's headers to ``shared``, others to ``own``."""
+    for file in source_files(sources, [HEADERS]):
+        # Included files keep their place beside what includes them.
+        root = next((root for root in (HEADERS, *roots) if file.is_relative_to(root)), file.parent)
+        target = (shared if root == HEADERS else own) / file.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+
+
+def _cmake(headers: Sequence[Path], libraries: Sequence[Built]) -> str:
+    """Builds the libraries again, on this platform or another."""
     units = " ".join(f"src/{header.name}" for header in headers)
-    options = " ".join(flag for flag in compile_flags() if not flag.startswith("-std="))
-    linking = " ".join(flag for flag in link_flags() if flag != "-shared")
     return f"""\
 cmake_minimum_required(VERSION 3.16)
 project(opbridge_kernels CXX)
@@ -112,11 +141,20 @@ set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(KERNELS {units})
 set_source_files_properties(${{KERNELS}} PROPERTIES LANGUAGE CXX HEADER_FILE_ONLY OFF COMPILE_OPTIONS "-x;c++")
-add_library({name} SHARED ${{KERNELS}} src/{adapter.name})
+""" + "".join(_cmake_target(built) for built in libraries)
+
+
+def _cmake_target(built: Built) -> str:
+    name = built.name
+    adapter = f" src/{_folder_of(built)}/{built.adapter.name}" if built.adapter is not None else ""
+    options = " ".join(flag for flag in compile_flags() if not flag.startswith("-std="))
+    linking = " ".join(flag for flag in link_flags() if flag != "-shared")
+    return f"""
+add_library({name} SHARED ${{KERNELS}}{adapter})
 target_include_directories({name} PRIVATE src)
 target_compile_options({name} PRIVATE {options})
 if(NOT APPLE AND NOT WIN32)
   target_link_options({name} PRIVATE {linking})
 endif()
 set_target_properties({name} PROPERTIES PREFIX "" LINKER_LANGUAGE CXX)
-"""
+{built.flags.cmake.replace("{target}", name)}"""

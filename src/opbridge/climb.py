@@ -95,9 +95,10 @@ def climb(
         built = build_kernels(kernels, engines, report) if captured is not None else {}
         report("probing")
         names = [kernel.target for kernel in kernels]
+        taken = any(engine.takes_kernels for engine in engines)
         models, adaptations, refusals = _adapted(translated.model, engines, built, asked, names, state.last_resort)
         if not state.note_refusals(planned, translated, models, refusals):
-            final = dataclasses.replace(planned, steps=_with_kernels(planned.steps, names))
+            final = dataclasses.replace(planned, steps=_with_kernels(planned.steps, names if taken else ()))
             for model in models.values():
                 forget_origins(model)
             final = _at_opset(final, opset, models)
@@ -139,7 +140,9 @@ def _adapted(
     for position, engine in enumerate(engines):
         own = model if position == len(engines) - 1 else model.clone()
         operators = built[engine.name].library.operators if engine.name in built else ()
-        fitted = fit(own, engine, asked, operators, kernels, last_resort=last_resort)
+        # An engine that takes no kernels runs the bodies, and is asked about these.
+        beside = kernels if engine.takes_kernels else ()
+        fitted = fit(own, engine, asked, operators, beside, last_resort=last_resort)
         models[engine.name], adaptations[engine.name] = fitted.model, fitted.adaptations
         refusals += [(engine, refusal) for refusal in fitted.refusals]
     return models, adaptations, refusals

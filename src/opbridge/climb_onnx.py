@@ -97,7 +97,7 @@ def climb_onnx(
     targets = [kernel.target for kernel in kernels]
     for engine in engines:
         operators = built[engine.name].library.operators if engine.name in built else ()
-        climb = _Climb(original, engine, asked, operators, targets)
+        climb = _Climb(original, engine, asked, operators, targets if engine.takes_kernels else ())
         fitted[engine.name] = climb.best()
         breaks += climb.breaks(fitted[engine.name], bodied)
     lost = [found for found in breaks if not found.mended]

@@ -12,6 +12,7 @@ from opbridge.capture import Captured, capture
 from opbridge.capture_failures import CaptureFailure
 from opbridge.catalog import Catalog
 from opbridge.climb import climb
+from opbridge.climb_torch import ClimbedProgram, climb_torch
 from opbridge.climbed import Break, Climbed
 from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
@@ -43,11 +44,17 @@ def diagnose_model(
         captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes, rewrites=catalog.rewrites())
     except CaptureError as error:
         return _not_captured(error, versions, time.perf_counter() - started)
+    loading_onnx = [engine for engine in engines if engine.accepts == "onnx"]
     try:
-        climbed = climb(
+        programs = [
+            climb_torch(captured, catalog.extended(captured.declared), engine, dry=True, report=report)
+            for engine in engines
+            if engine not in loading_onnx
+        ]
+        climbed = loading_onnx and climb(
             distinct_operators(captured.program),
             catalog.extended(captured.declared),
-            engines,
+            loading_onnx,
             captured=None,
             opset=opset,
             rewrites=captured.rewrites,
@@ -58,11 +65,11 @@ def diagnose_model(
         found = Finding("mapping-failed", error.target or "", error.message, error.fix)
         return Diagnosis((), (found,), versions, None, "", time.perf_counter() - started, error.details or "")
     return Diagnosis(
-        operators=tuple(_links(step, climbed) for step in climbed.plan.steps),
-        findings=tuple(list_findings(captured, climbed, versions)),
+        operators=_all_links(climbed or None, programs),
+        findings=tuple(list_findings(captured, climbed or None, versions, programs)),
         engines=versions,
-        opset=climbed.plan.opset,
-        opset_reason=climbed.plan.opset_reason,
+        opset=climbed.plan.opset if climbed else None,
+        opset_reason=climbed.plan.opset_reason if climbed else "",
         seconds=time.perf_counter() - started,
     )
 
@@ -84,20 +91,50 @@ def _links(step: Step, climbed: Climbed) -> OperatorLinks:
     return OperatorLinks(step, True, mapping, kernel if mapping else None)
 
 
-def list_findings(captured: Captured, climbed: Climbed, versions: Mapping[str, str]) -> list[Finding]:
+def _all_links(climbed: Climbed | None, programs: Sequence[ClimbedProgram]) -> tuple[OperatorLinks, ...]:
+    """The links of each operator: its kernel is missing where one of the engines refuses it for good."""
+    lost = {display_name(item.target) for program in programs for item in program.breaks if not item.mended}
+    if climbed is None:
+        steps = {step.target: step for program in programs for step in program.steps}
+        return tuple(OperatorLinks(step, True, True, step.target not in lost) for step in steps.values())
+    links = (_links(step, climbed) for step in climbed.plan.steps)
+    return tuple(
+        dataclasses.replace(link, kernel=False) if link.kernel and link.step.target in lost else link for link in links
+    )
+
+
+def list_findings(
+    captured: Captured,
+    climbed: Climbed | None,
+    versions: Mapping[str, str],
+    programs: Sequence[ClimbedProgram] = (),
+) -> list[Finding]:
     """What was broken on the way to the engines, what mends it, and what is worth knowing of the model.
 
     Args:
         captured: The model.
-        climbed: Where the ladder ended.
+        climbed: Where the ladder ended for the engines that load ONNX; None without such an engine.
         versions: The version of each engine that was asked.
+        programs: Where it ended for the engines that take a torch program.
     """
-    found = [_finding_of(item, climbed, versions) for item in climbed.breaks]
+    found = [] if climbed is None else _findings_of_climb(climbed, versions)
+    for program in programs:
+        found += [_finding_of(item, program.steps, versions) for item in program.breaks]
+    return found + _findings_of_program(captured)
+
+
+def _findings_of_climb(climbed: Climbed, versions: Mapping[str, str]) -> list[Finding]:
+    found = [_finding_of(item, climbed.plan.steps, versions) for item in climbed.breaks]
     broken = {finding.target for finding in found}
     for step in climbed.plan.steps:
         if step.target not in broken:
             found.extend(_finding_of_step(step, climbed))
     found.extend(_unbuilt_kernels(climbed))
+    return found
+
+
+def _findings_of_program(captured: Captured) -> list[Finding]:
+    found: list[Finding] = []
     if captured.was_training:
         found.append(findings.by_code("training-mode").finding(()))
     for finding in findings.in_program(captured.program):
@@ -128,9 +165,9 @@ def _finding_of_step(step: Step, climbed: Climbed) -> Iterator[Finding]:
         yield findings.by_code("unmapped-operator").finding(step.target, count=step.count, rung=step.rung, **where)
 
 
-def _finding_of(item: Break, climbed: Climbed, versions: Mapping[str, str]) -> Finding:
+def _finding_of(item: Break, steps: Sequence[Step], versions: Mapping[str, str]) -> Finding:
     target = display_name(item.target)
-    step = next((step for step in climbed.plan.steps if step.target == target), None)
+    step = next((step for step in steps if step.target == target), None)
     rung = step.rung if item.mended and step is not None else None
     if item.opset is not None:
         made: Finding = findings.by_code("inexpressible-node").finding(

@@ -38,7 +38,7 @@ def buildable(
     Raises:
         BuildError: A kernel can't be built, and its node has no function body (not in a dry run).
     """
-    if not kernels or all(engine.kernel_adapter is None for engine in engines):
+    if not kernels or not any(engine.takes_kernels for engine in engines):
         return list(kernels), None
     obstacles = {kernel: error for kernel in kernels if (error := _obstacle(kernel)) is not None}
     if not obstacles:
@@ -85,7 +85,7 @@ def build_kernels(
     kernels: Sequence[KernelSpec], engines: Sequence[Engine], report: Callable[[str], None]
 ) -> dict[str, Built]:
     """One library per engine that takes kernels; models without kernels never ask for a compiler."""
-    takers = [engine for engine in engines if engine.kernel_adapter is not None]
+    takers = [engine for engine in engines if engine.takes_kernels]
     if kernels and takers:
         report("building kernels")
     return {engine.name: build(kernels, engine) for engine in takers} if kernels else {}

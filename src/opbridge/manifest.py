@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from opbridge.engines.base import Engine, TensorSpec
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from opbridge.build import Built
     from opbridge.capture import Captured
     from opbridge.climb_onnx import ClimbedModel
+    from opbridge.climb_torch import ClimbedProgram
     from opbridge.climbed import Climbed
     from opbridge.step import Step
 
@@ -25,26 +27,76 @@ MODEL = "model.onnx"
 
 
 def distinct_models(climbed: Climbed | ClimbedModel) -> dict[str, tuple[list[str], ir.Model]]:
-    """One file per distinct need: engines for which nothing was adapted share one."""
-    files: dict[str, tuple[list[str], ir.Model]] = {}
+    """One file per distinct need: engines for which the same was adapted share one."""
+    needs: dict[Any, tuple[list[str], ir.Model]] = {}
     for name, model in climbed.models.items():
-        alone = len(climbed.models) == 1 or not climbed.adaptations[name]
+        need = (climbed.adaptations[name], model.opset_imports.get(""), model.ir_version)
+        needs.setdefault(need, ([], model))[0].append(name)
+    files: dict[str, tuple[list[str], ir.Model]] = {}
+    for (adaptations, *_), (names, model) in needs.items():
+        plain = len(needs) == 1 or (not adaptations and MODEL not in files)
         # The name of a version, "onnxruntime==1.16.3", is no good name of a file everywhere.
-        file = MODEL if alone else f"model.{name.replace('==', '-')}.onnx"
-        files.setdefault(file, ([], model))[0].append(name)
+        files[MODEL if plain else f"model.{names[0].replace('==', '-')}.onnx"] = (names, model)
     return files
 
 
 def make_manifest(
-    entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine], weights: str
+    entry: str,
+    captured: Captured,
+    climbed: Climbed | None,
+    engines: Sequence[Engine],
+    weights: str,
+    programs: Mapping[str, tuple[str, ClimbedProgram]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The manifest, without what :func:`~opbridge.bundle.write_bundle` adds. It holds no path of this machine."""
+    """The manifest, without what :func:`~opbridge.bundle.write_bundle` adds. It holds no path of this machine.
+
+    Args:
+        entry: As the user wrote it.
+        captured: The model.
+        climbed: Where the ladder ended for the engines that load ONNX; None without such an engine.
+        engines: All engines.
+        weights: The hash of the model's weights.
+        programs: By the name of an engine that takes a torch program: its file, and where its ladder ended.
+    """
+    described = _described_programs(programs)
+    if climbed is not None:
+        onnx = _described(climbed, engines, climbed.plan.steps, climbed.plan.opset_reason)
+        described = {
+            **onnx,
+            "models": [*onnx["models"], *described["models"]],
+            "adaptations": {**onnx["adaptations"], **described["adaptations"]},
+            "kernels": [*onnx["kernels"], *described["kernels"]],
+        }
     return {
         "entry": portable_entry(entry) if entry else None,
         "versions": _versions(engines, ("torch", "torchvision")),
-        **_described(climbed, engines, climbed.plan.steps, climbed.plan.opset_reason),
+        **described,
         "dynamic": _dynamic(captured),
         "weights": weights,
+    }
+
+
+def _described_programs(programs: Mapping[str, tuple[str, ClimbedProgram]]) -> dict[str, Any]:
+    """What is said of the models of the engines that take a torch program."""
+    found = [climbed for _, climbed in programs.values()]
+    first = found[0] if found else None
+    mended = {
+        name: [
+            {"what": f"{item.target.removesuffix('.default')} is decomposed: {item.reason}", "nodes": []}
+            for item in climbed.breaks
+        ]
+        for name, (_, climbed) in programs.items()
+    }
+    return {
+        "models": [
+            {"file": file, "engines": [name], "opset": None, "ir_version": None} for name, (file, _) in programs.items()
+        ],
+        "inputs": [spec.to_dict() for spec in first.program.inputs] if first is not None else [],
+        "outputs": [spec.to_dict() for spec in first.program.outputs] if first is not None else [],
+        "operators": [step.to_dict() for step in first.steps] if first is not None else [],
+        "adaptations": mended,
+        "kernels": [{**climbed.built.to_dict(), "optional": False} for climbed in found if climbed.built is not None],
+        "opset_reason": "",
     }
 
 
@@ -128,15 +180,22 @@ def _versions(engines: Sequence[Engine], packages: Sequence[str]) -> dict[str, s
     return {**found, **{engine.name: engine.version for engine in engines}}
 
 
-def make_sources(entry: str, captured: Captured, climbed: Climbed, engines: Sequence[Engine]) -> dict[str, Any]:
+def make_sources(
+    entry: str,
+    captured: Captured,
+    climbed: Climbed | None,
+    engines: Sequence[Engine],
+    programs: Sequence[ClimbedProgram] = (),
+) -> dict[str, Any]:
     """The side file: where the entry, the nodes and the operators are in the user's source, and the findings."""
     from opbridge.diagnose import list_findings
 
     versions = {engine.name: engine.version for engine in engines}
     file = entry_file(entry) if entry else None
+    steps = climbed.plan.steps if climbed is not None else programs[0].steps
     return {
         "entry_path": str(file) if file else None,
-        "nodes": dict(climbed.translated.sources),
-        "operators": {step.target: list(step.sources) for step in climbed.plan.steps},
-        "findings": [finding.to_dict() for finding in list_findings(captured, climbed, versions)],
+        "nodes": dict(climbed.translated.sources) if climbed is not None else {},
+        "operators": {step.target: list(step.sources) for step in steps},
+        "findings": [finding.to_dict() for finding in list_findings(captured, climbed, versions, programs)],
     }

@@ -18,7 +18,8 @@ from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 from opbridge.findings.base import Finding
 from opbridge.isolation import IsolatedSession
-from opbridge.manifest import distinct_models, make_model_manifest
+from opbridge.manifest import make_model_manifest
+from opbridge.model_files import write_models
 from opbridge.model_hash import model_hash
 from opbridge.onnx_file import save_model
 from opbridge.onnx_input import model_of_proto, read_model
@@ -169,10 +170,7 @@ def export_onnx(
 
     def write(folder: Path) -> None:
         report("writing")
-        for file, (_, model) in distinct_models(climbed).items():
-            save_model(model, folder, name=file, external_data=external_data)
-        for built in climbed.built.values():
-            built.write(folder)
+        write_models(folder, climbed, engines, external_data)
         if with_reference:
             save_model(climbed.original, folder, name=REFERENCE, external_data=external_data)
 
@@ -238,11 +236,14 @@ def verify_bundle_models(
     original: ir.Model, bundle: Bundle, engines: Sequence[Engine], options: Options
 ) -> Verification:
     """The verifications of all engines, each with its kernels and, where it has bodies for them, without."""
-    from opbridge.proof.joined import joined
+    from opbridge.proof.joined import joined, not_run
 
     results = []
     for engine in engines:
         for label, libraries in bundle.runs(engine.name):
+            if engine.not_run is not None:
+                results.append(not_run(label, engine.not_run, options.seed))
+                continue
             file = bundle.model_file(engine.name)
 
             def load(

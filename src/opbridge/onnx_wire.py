@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-__all__ = ["Stripped", "WireError", "strip_weights"]
+__all__ = ["Stripped", "WireError", "fields", "strip_weights", "varint"]
 
 # Field numbers of onnx.proto: ModelProto.graph, GraphProto.initializer, TensorProto.name and raw_data.
 _GRAPH, _INITIALIZER, _NAME, _RAW_DATA = 7, 5, 8, 9
@@ -47,7 +47,7 @@ def strip_weights(data: memoryview) -> Stripped:
     """
     weights: dict[str, tuple[int, int]] = {}
     parts: list[bytes] = []
-    for number, start, begin, end in _fields(data, 0, len(data)):
+    for number, start, begin, end in fields(data, 0, len(data)):
         if number == _GRAPH:
             graph = _graph(data, begin, end, weights)
             parts += [_tag(_GRAPH, len(graph)), graph]
@@ -59,7 +59,7 @@ def strip_weights(data: memoryview) -> Stripped:
 def _graph(data: memoryview, begin: int, end: int, weights: dict[str, tuple[int, int]]) -> bytes:
     parts: list[bytes] = []
     kept = begin
-    for number, start, content, stop in _fields(data, begin, end):
+    for number, start, content, stop in fields(data, begin, end):
         if number == _INITIALIZER and stop - content >= _LARGE:
             tensor = _tensor(data, content, stop, weights)
             parts += [bytes(data[kept:start]), _tag(_INITIALIZER, len(tensor)), tensor]
@@ -69,27 +69,27 @@ def _graph(data: memoryview, begin: int, end: int, weights: dict[str, tuple[int,
 
 
 def _tensor(data: memoryview, begin: int, end: int, weights: dict[str, tuple[int, int]]) -> bytes:
-    fields = list(_fields(data, begin, end))
-    names = [bytes(data[content:stop]) for number, _, content, stop in fields if number == _NAME]
-    raw = [(content, stop) for number, _, content, stop in fields if number == _RAW_DATA]
+    parts = list(fields(data, begin, end))
+    names = [bytes(data[content:stop]) for number, _, content, stop in parts if number == _NAME]
+    raw = [(content, stop) for number, _, content, stop in parts if number == _RAW_DATA]
     name = names[-1].decode("utf-8", "replace") if names else ""
     if len(raw) != 1 or not name or name in weights or raw[0][1] - raw[0][0] < _LARGE:
         return bytes(data[begin:end])
     weights[name] = (raw[0][0], raw[0][1] - raw[0][0])
-    return b"".join(bytes(data[start:stop]) for number, start, _, stop in fields if number != _RAW_DATA)
+    return b"".join(bytes(data[start:stop]) for number, start, _, stop in parts if number != _RAW_DATA)
 
 
-def _fields(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def fields(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Of each field its number, and where it, its content and what follows it begin."""
     while position < end:
         start = position
-        tag, position = _varint(data, position, end)
+        tag, position = varint(data, position, end)
         kind = tag & 7
         if kind == _LENGTH_DELIMITED:
-            length, position = _varint(data, position, end)
+            length, position = varint(data, position, end)
             stop = position + length
         elif kind == _VARINT:
-            _, stop = _varint(data, position, end)
+            _, stop = varint(data, position, end)
         elif kind in (_FIXED64, _FIXED32):
             stop = position + (8 if kind == _FIXED64 else 4)
         else:
@@ -100,7 +100,8 @@ def _fields(data: memoryview, position: int, end: int) -> Iterator[tuple[int, in
         position = stop
 
 
-def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
+def varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """The number at ``position``, and where it ends."""
     value = shift = 0
     while position < end and shift < 64:
         byte = data[position]

@@ -11,6 +11,7 @@ from opbridge.arguments import (
     chosen_engines,
     declared_catalog,
     is_onnx,
+    refuse_torch_engines,
     refuse_torch_options,
     resolved_entry,
 )
@@ -69,6 +70,7 @@ def diagnose(
 
         given = load_onnx(model, args, kwargs)
         chosen = chosen_engines(engines, progress)
+        refuse_torch_engines(chosen)
         check_versions(chosen, Versions(opset))
         return diagnose_onnx(given, chosen, declared_catalog(ops), Versions(opset), progress)
     from opbridge.catalog import Catalog
@@ -155,6 +157,7 @@ def export(
 
         given = load_onnx(model, args, kwargs)
         chosen = chosen_engines(engines, progress)
+        refuse_torch_engines(chosen)
         check_versions(chosen, asked, own_opset=given.opset)
         return export_onnx(
             given,

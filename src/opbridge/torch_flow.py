@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from opbridge.bundle import Bundle, write_bundle
 from opbridge.capture import Captured, capture, load_program
 from opbridge.catalog import Catalog
 from opbridge.climb import climb
+from opbridge.climb_torch import ClimbedProgram, climb_torch
 from opbridge.climbed import Climbed
 from opbridge.engines.base import Engine
 from opbridge.entry import Entry, find_entry, load_entry
@@ -22,10 +25,10 @@ from opbridge.errors import EngineError, InputError
 from opbridge.isolation import IsolatedSession
 from opbridge.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
-from opbridge.manifest import distinct_models, make_manifest, make_sources
-from opbridge.onnx_file import save_model
+from opbridge.manifest import make_manifest, make_sources
+from opbridge.model_files import convert_programs, write_models
 from opbridge.operator import check_fakes, without_kernels
-from opbridge.proof.joined import joined
+from opbridge.proof.joined import joined, not_run
 from opbridge.verification import Verification
 from opbridge.verify import verify_captured
 from opbridge.versions import Versions
@@ -58,41 +61,68 @@ def export_torch(
     with without_kernels():
         check_fakes(captured.program)
     with _weights_hash_beside(captured.program) as weights:
-        climbed = climb(
-            captured.program,
-            catalog.extended(captured.declared),
-            engines,
-            captured=captured,
-            opset=asked.opset,
-            rewrites=captured.rewrites,
-            ir_version=asked.ir_version,
-            report=report,
+        climbed, programs = _climb_all(captured, catalog.extended(captured.declared), engines, asked, report)
+        built = [*(climbed.built.values() if climbed else ()), *(p.built for p in programs.values() if p.built)]
+        check_kernel_shapes(captured.program, built)
+        hashed = weights()
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as converted:
+        files = convert_programs(programs, engines, Path(converted))
+        described = {name: (files[name], program) for name, program in programs.items()}
+        manifest = make_manifest(entry.text, captured, climbed, engines, hashed, described)
+
+        def write(folder: Path) -> None:
+            report("writing")
+            shutil.copytree(converted, folder, dirs_exist_ok=True)
+            write_models(folder, climbed, engines, external_data, list(programs.values()))
+            if with_reference:
+                torch.export.save(captured.program, str(folder / REFERENCE))
+
+        def prove(folder: Path) -> Mapping[str, Any] | None:
+            if not verify:
+                return None
+            report("verifying")
+            draft = Bundle(folder, manifest)
+            return joined(
+                [result for e in engines for result in _verify_engine(captured, draft, e, seed=seed)]
+            ).to_dict()
+
+        return write_bundle(
+            path,
+            manifest,
+            write,
+            sources=make_sources(entry.text, captured, climbed, engines, list(programs.values())),
+            verification=prove,
+            overwrite=overwrite,
         )
-        check_kernel_shapes(captured.program, climbed.built.values())
-        manifest = make_manifest(entry.text, captured, climbed, engines, weights())
 
-    def write(folder: Path) -> None:
-        report("writing")
-        _write_models(folder, climbed, external_data)
-        if with_reference:
-            torch.export.save(captured.program, str(folder / REFERENCE))
 
-    def prove(folder: Path) -> Mapping[str, Any] | None:
-        if not verify:
-            return None
-        report("verifying")
-        draft = Bundle(folder, manifest)
-        results = [result for engine in engines for result in _verify_engine(captured, draft, engine.name, seed=seed)]
-        return joined(results).to_dict()
-
-    return write_bundle(
-        path,
-        manifest,
-        write,
-        sources=make_sources(entry.text, captured, climbed, engines),
-        verification=prove,
-        overwrite=overwrite,
+def _climb_all(
+    captured: Captured,
+    catalog: Catalog,
+    engines: Sequence[Engine],
+    asked: Versions,
+    report: Callable[[str], None],
+) -> tuple[Climbed | None, dict[str, ClimbedProgram]]:
+    """Where the ladder ends for the engines that load ONNX, if there are such, and for each of the others."""
+    loading_onnx = [engine for engine in engines if engine.accepts == "onnx"]
+    programs = {
+        engine.name: climb_torch(captured, catalog, engine, report=report)
+        for engine in engines
+        if engine not in loading_onnx
+    }
+    if not loading_onnx:
+        return None, programs
+    climbed = climb(
+        captured.program,
+        catalog,
+        loading_onnx,
+        captured=captured,
+        opset=asked.opset,
+        rewrites=captured.rewrites,
+        ir_version=asked.ir_version,
+        report=report,
     )
+    return climbed, programs
 
 
 def verify_torch_bundle(
@@ -114,7 +144,7 @@ def verify_torch_bundle(
             fix="load the same weights in the entry (seed random ones with torch.manual_seed), or export again.",
         )
     report("verifying")
-    return joined([result for e in engines for result in _verify_engine(captured, bundle, e.name, **options)])
+    return joined([result for e in engines for result in _verify_engine(captured, bundle, e, **options)])
 
 
 def _capture(
@@ -159,18 +189,13 @@ def _weights_hash_beside(program: torch.export.ExportedProgram) -> Iterator[Call
         yield pool.submit(weights_hash, program).result
 
 
-def _write_models(folder: Path, climbed: Climbed, external_data: bool | None) -> None:
-    for file, (_, model) in distinct_models(climbed).items():
-        save_model(model, folder, name=file, external_data=external_data)
-    for built in climbed.built.values():
-        built.write(folder)
-
-
-def _verify_engine(captured: Captured, bundle: Bundle, engine: str, **options: Any) -> list[Verification]:
+def _verify_engine(captured: Captured, bundle: Bundle, engine: Engine, **options: Any) -> list[Verification]:
     """The verifications of one engine: with its kernels and, where every node has a body, without them."""
-    model = bundle.model_file(engine)
-    runs = bundle.runs(engine)
-    return [_verify_session(captured, label, engine, model, libraries, options) for label, libraries in runs]
+    model = bundle.model_file(engine.name)
+    runs = bundle.runs(engine.name)
+    if engine.not_run is not None:
+        return [not_run(label, engine.not_run, options.get("seed")) for label, _ in runs]
+    return [_verify_session(captured, label, engine.name, model, libraries, options) for label, libraries in runs]
 
 
 def _verify_session(

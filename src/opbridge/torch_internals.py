@@ -23,6 +23,8 @@
 * ``torch.onnx._internal.exporter._flags``: ``torch.onnx.is_in_onnx_export()`` is true while torch.onnx captures, and
   models of old choose by it between an operator's ONNX form and its other one.
 * ``torch.onnx._internal.torchscript_exporter``: where torch keeps what ``torch.onnx.symbolic_helper`` and others held.
+* ``torch._dynamo``: it lists Python's builtins, by identity, when it is imported; a capture, which replaces some of
+  them, is to begin after that.
 * ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: the opset of a model for which none was asked.
 """
 
@@ -131,6 +133,7 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
     A dynamic dimension whose example size is 0 or 1 stays dynamic, and recurrent layers with a dynamic length become
     loops instead of being unrolled.
     """
+    importlib.import_module("torch._dynamo")
     with _settings(dynamic_shapes):
         yield
 

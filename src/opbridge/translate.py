@@ -17,8 +17,9 @@ from opbridge.graph.bodies import cut_into_functions, name_overloads
 from opbridge.graph.custom_calls import CustomCall
 from opbridge.graph.targets import target_key
 from opbridge.legacy.symbolic_call import splicing
-from opbridge.onnxscript_internals import exact_constants
+from opbridge.onnxscript_internals import exact_constants, quick_matching
 from opbridge.passes.canonical_loops import CanonicalLoopsPass
+from opbridge.passes.counted_axes import CountedAxesPass
 from opbridge.passes.vector_scales import VectorScalesPass
 from opbridge.passes.wide_scatter import WideScatterPass
 from opbridge.plan import Plan
@@ -78,6 +79,7 @@ def translate(
     CanonicalLoopsPass()(model)
     VectorScalesPass()(model)
     WideScatterPass()(model)
+    CountedAxesPass()(model)
     common_passes.NameFixPass()(model)
     for function in model.functions.values():
         for node in function.all_nodes():
@@ -121,6 +123,7 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
             torch_internals.reusing_registry(),
             torch_internals.translating(plan.program),
             exact_constants(),
+            quick_matching(),
             splicing(plan.program, opset, asked_opset) as splice,
         ):
             program = torch.onnx.export(

@@ -7,13 +7,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["DEFAULT_SEED", "NOT_VERIFIED", "CaseResult", "Comparison", "Verification"]
+__all__ = ["DEFAULT_SEED", "NOT_RUN", "NOT_VERIFIED", "CaseResult", "Comparison", "Verification"]
 
 DEFAULT_SEED = 20_260_101
 """Fixed, so that two verifications of one model see the same inputs."""
 
 NOT_VERIFIED = "not verified"
 """The verdict where there is nothing to compare with."""
+
+NOT_RUN = ("built, not run", "exported, not run")
+"""The verdicts where the engine runs no model on this machine, but takes it, or may: see ``Engine.not_run``."""
 
 PYTORCH = "PyTorch"
 
@@ -121,8 +124,8 @@ class Verification:
 
     Attributes:
         engine: The engine's name.
-        verdict: "passed", "failed", "error" when the engine did not run on some case, or "not verified" when there is
-            nothing to compare with; ``error`` then says why.
+        verdict: "passed", "failed", "error" when the engine did not run on some case, "not verified" when there is
+            nothing to compare with, or one of :data:`NOT_RUN`; ``error`` then says why.
         cases: The sets of inputs that were tried.
         comparisons: One per case and output.
         seconds: ``{"runs": ..., "overhead": ...}``: the time inside PyTorch and the engine, and all the rest.

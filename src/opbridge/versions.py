@@ -72,6 +72,7 @@ def check_versions(engines: Sequence[Engine], asked: Versions, *, own_opset: int
     from opbridge.passes.opsets import NEWEST_OPSET, OLDEST_OPSET
 
     opset, ir_version = asked.opset, asked.ir_version
+    engines = [engine for engine in engines if engine.accepts == "onnx"]
     if opset is not None and opset < OLDEST_OPSET:
         raise InputError(
             f"Opset {opset} can't be written: {OLDEST_OPSET} is the oldest.",
@@ -95,7 +96,7 @@ def check_versions(engines: Sequence[Engine], asked: Versions, *, own_opset: int
             f"Opset {opset} is newer than {NEWEST_OPSET}, the newest that onnx {onnx.__version__} knows.",
             fix=f"ask for opset {NEWEST_OPSET} or older, or install a newer onnx.",
         )
-    kept = None if own_opset is None else min(own_opset, *(engine.newest_opset for engine in engines))
+    kept = None if own_opset is None else min([own_opset, *(engine.newest_opset for engine in engines)])
     _check_ir_version(opset or kept or _LOWEST_BY_DEFAULT, ir_version)
 
 

@@ -39,6 +39,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     from opbridge.bundle import check_destination
     from opbridge.entry import Entry, load_entry
     from opbridge.report.bundle import bundle_view
+    from opbridge.verification import NOT_RUN
 
     check_destination(arguments.output, overwrite=arguments.overwrite)
     progress(f"loading {arguments.entry}")
@@ -64,5 +65,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         entry=entry.text,
         progress=progress,
     )
-    failed = arguments.verify and not bundle.verified
+    # An engine that can't run here has no proof, and is no failure either: the verdict says so.
+    verdict = (bundle.verification or {}).get("verdict")
+    failed = arguments.verify and not bundle.verified and verdict not in NOT_RUN
     return Outcome(bundle.to_dict(), bundle_view, exit_code=1 if failed else 0)

@@ -1,4 +1,4 @@
-"""``opbridge test-op``: check the operators of a file in PyTorch and in every engine."""
+"""``opbridge test-op``: check the operators of a file in PyTorch and in engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_command(commands, "test-op", _run, help="check the operators of a file on their samples")
     parser.add_argument("file", metavar="FILE", help="the Python file that declares them")
-    add_engine(parser, default=None, shown="all that opbridge knows")
+    add_engine(parser, default=None, shown="onnxruntime")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:

@@ -62,10 +62,14 @@ class Call:
     def runs(self) -> bool:
         """Whether eager PyTorch takes it as dense tensors of their own memory."""
         try:
-            self.with_tensors([tensor.clone() for tensor in self.tensors])()
+            self.results_count()
         except Exception:  # Whatever PyTorch raises for inputs that it does not take.
             return False
         return True
+
+    def results_count(self) -> int:
+        """How many results it has; its own tensors stay as they are."""
+        return len(self.with_tensors([tensor.clone() for tensor in self.tensors])())
 
     def widened(self) -> Call:
         """The same call in float64 or complex128, for a reference that is more exact than what it judges."""

@@ -16,7 +16,7 @@ import torch
 from opbridge.capture import Captured, capture
 from opbridge.catalog import Catalog
 from opbridge.conformance.calls import Batch, Call
-from opbridge.conformance.definitions import DEFINITIONS, differs_by_definition
+from opbridge.conformance.definitions import definition_of, differs_by_definition
 from opbridge.conformance.exporters import EXPORTERS, Exported, Failure
 from opbridge.conformance.results import Way
 from opbridge.conformance.sizes import enlarged, moves_of
@@ -42,12 +42,14 @@ class Checked:
         error: Why, in a line.
         rungs: The rung of each operator that torch's mapping does not serve.
         seconds: Time by stage.
+        wrong: Of a mismatch, the positions of the calls with wrong results; the others' are right.
     """
 
     status: str
     error: str = ""
     rungs: Mapping[str, str] = dataclasses.field(default_factory=dict)
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    wrong: tuple[int, ...] = ()
 
 
 class Checker:
@@ -68,6 +70,7 @@ class Checker:
         """Export the calls as one model and verify it on their own values."""
         run = _Run(self._begin)
         rungs: Mapping[str, str] = {}
+        wrong: dict[int, str] = {}
         try:
             with run.stage("capture"):
                 moves = [moves_of(call) for call in calls] if self._way.dynamic else []
@@ -83,9 +86,12 @@ class Checker:
                         session = _Positional(self._load(exported, libraries), captured)
                     given = _second_sizes(calls, moves, session) if moves else calls
                     with run.stage("run"):
-                        self._verify(entry, captured, session, given)
+                        wrong |= self._wrong(entry, captured, session, given)
         except Failure as failure:
             return Checked(failure.stage, one_line(str(failure)), rungs, run.seconds)
+        if wrong:
+            first = min(wrong)
+            return Checked("mismatch", one_line(wrong[first]), rungs, run.seconds, tuple(sorted(wrong)))
         return Checked("pass", "", rungs, run.seconds)
 
     def _captured(self, calls: Sequence[Call], shapes: Any) -> Captured:
@@ -96,9 +102,14 @@ class Checker:
     def _load(self, exported: Exported, libraries: Sequence[Path]) -> Session:
         return self._engine.load(exported.path, threads=1, libraries=libraries)
 
-    def _verify(self, entry: str, captured: Captured, session: _Positional, calls: Sequence[Call]) -> None:
+    def _wrong(self, entry: str, captured: Captured, session: _Positional, calls: Sequence[Call]) -> dict[int, str]:
+        """Why results are wrong, by the position of their call.
+
+        Raises:
+            Failure: The engine does not run, or the captured graph is not what PyTorch computes.
+        """
         feeds = dict(zip(captured.input_names, (to_numpy(t) for call in calls for t in call.tensors), strict=True))
-        name = next((n for n in DEFINITIONS if entry == n or entry.startswith(f"{n}.")), None)
+        name = definition_of(entry)
         reference = captured if name is None else dataclasses.replace(captured, module=None)
         try:
             with without_kernels(), silenced():
@@ -107,22 +118,34 @@ class Checker:
             raise Failure("capture", error.message) from error
         if found.error is not None:
             raise Failure("run", found.error)
-        wrong = [comparison for comparison in found.comparisons if not comparison.passed]
-        if wrong and name is not None:
-            self._verify_by_definition(name, calls, session.last)
-        elif wrong:
-            raise Failure("mismatch", str(wrong[0]))
-        elif not found.passed:
+        failed = {comparison.output: str(comparison) for comparison in found.comparisons if not comparison.passed}
+        unlike_eager = found.eager_matches_capture is False and len(calls) > 1
+        if unlike_eager or (not failed and not found.passed):
             raise Failure("capture", "the captured graph does not compute what PyTorch computes")
+        wrong: dict[int, str] = {}
+        for position, (call, names) in enumerate(_with_outputs(calls, captured.output_names) if failed else []):
+            reasons = [failed[output] for output in names if output in failed]
+            if reasons and name is not None:
+                results = [session.last[captured.output_names.index(output)] for output in names]
+                reasons = list(filter(None, [differs_by_definition(name, call, results)]))
+            if reasons:
+                wrong[position] = reasons[0]
+        return wrong
 
-    def _verify_by_definition(self, name: str, calls: Sequence[Call], arrays: Sequence[np.ndarray]) -> None:
-        remaining = list(arrays)
-        for call in calls:
-            count = len(call())
-            results, remaining = remaining[:count], remaining[count:]
-            reason = differs_by_definition(name, call, results)
-            if reason is not None:
-                raise Failure("mismatch", reason)
+
+def _with_outputs(calls: Sequence[Call], names: Sequence[str]) -> Iterator[tuple[Call, Sequence[str]]]:
+    """Each call with the names of its outputs.
+
+    Raises:
+        Failure: The model has not as many as the calls.
+    """
+    remaining = list(names)
+    for call in calls:
+        count = len(names) if len(calls) == 1 else call.results_count()
+        if count > len(remaining):
+            raise Failure("capture", f"the model has {len(names)} outputs, too few for its {len(calls)} calls")
+        yield call, remaining[:count]
+        remaining = remaining[count:]
 
 
 class _Run:

@@ -16,7 +16,7 @@ from opbridge.conformance.calls import Call
 from opbridge.proof.compare import error_units, floor_units, judge
 from opbridge.proof.inputs import to_numpy
 
-__all__ = ["DEFINITIONS", "differs_by_definition"]
+__all__ = ["definition_of", "differs_by_definition"]
 
 Definition = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
 
@@ -89,7 +89,7 @@ def _selected(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
     return (*values, source.gather(dim, kept))
 
 
-DEFINITIONS: Mapping[str, Definition] = {
+_DEFINITIONS: Mapping[str, Definition] = {
     **dict.fromkeys(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty"), _nothing),
     "new_empty_strided": _nothing,
     "svd": _svd_by_columns,
@@ -106,11 +106,16 @@ DEFINITIONS: Mapping[str, Definition] = {
 """By the entry's name."""
 
 
+def definition_of(entry: str) -> str | None:
+    """The name under which the results of an entry and its variants are defined; None where they are unique."""
+    return next((name for name in _DEFINITIONS if entry == name or entry.startswith(f"{name}.")), None)
+
+
 def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) -> str | None:
     """Why the engine's results are not what the entry defines; None if they are.
 
     Args:
-        entry: One of :data:`DEFINITIONS`.
+        entry: What :func:`definition_of` gave.
         call: The sample.
         arrays: The engine's results.
     """
@@ -119,7 +124,7 @@ def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) 
         form = to_numpy(expected)
         if array.shape != form.shape or array.dtype != form.dtype:
             return f"the engine gives {array.dtype}{list(array.shape)}, PyTorch {form.dtype}{list(form.shape)}"
-    definition = DEFINITIONS[entry]
+    definition = _DEFINITIONS[entry]
     wide_call = call.widened()
     result = [_as_wide(array, expected) for array, expected in zip(arrays, own, strict=True)]
     quantities = [

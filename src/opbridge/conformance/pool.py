@@ -23,6 +23,9 @@ _MOST_ENTRIES = 60
 _START_SECONDS = 300.0
 """What a worker may take at least until it begins with a sample: torch, its database and the samples take a while."""
 
+_SAMPLES_PER_LIMIT = 8
+"""So many samples of one export may take as long again as the first."""
+
 _MOST_DEATHS = 3
 """After so many crashes and timeouts, the rest of an entry's samples is not run."""
 
@@ -34,12 +37,14 @@ class Tally:
         samples: Each sample's answer, by its number.
         total: How many there are; None until the worker has made them.
         deaths: How often a worker ended on it.
+        alone: The samples that were running when it did.
     """
 
     def __init__(self) -> None:
         self.samples: dict[int, Mapping[str, Any]] = {}
         self.total: int | None = None
         self.deaths = 0
+        self.alone: set[int] = set()
         self.raised = ""
         self.stage = "capture"
         self.running: list[int] = []
@@ -68,6 +73,7 @@ class Tally:
         if not self.running:
             self.raised = cause
             return False
+        self.alone |= set(self.running)
         if len(self.running) == 1:
             self.samples[self.running[0]] = {"status": self.stage, "error": cause}
         self.running = []
@@ -99,7 +105,8 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self._process.stdin, flush=True)
         while True:
-            limit = self._limit if tally.running else max(self._limit, _START_SECONDS)
+            limit = self._limit * (1 + len(tally.running) // _SAMPLES_PER_LIMIT)
+            limit = limit if tally.running else max(limit, _START_SECONDS)
             alarm = threading.Timer(limit, self._end, (timed_out,))
             alarm.daemon = True
             alarm.start()
@@ -182,7 +189,7 @@ def _serve(waiting: Any, done: Any, limit: float, stopped: threading.Event) -> N
                     **request,
                     "done": sorted(tally.samples),
                     "failures": tally.failures,
-                    "single": tally.deaths > 0,
+                    "alone": sorted(tally.alone),
                 }
                 cause = worker.ask(asked, tally)
                 if not cause:

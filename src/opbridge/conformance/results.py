@@ -48,6 +48,7 @@ class Result:
         rungs: The rung of each torch operator that no mapping of torch serves, over all samples.
         seconds: Time by stage.
         versions: Of torch and the engine.
+        failed: Every sample that did not pass: its "status", "error" and "sample".
     """
 
     entry: str
@@ -60,6 +61,7 @@ class Result:
     rungs: Mapping[str, str] = dataclasses.field(default_factory=dict)
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    failed: tuple[Mapping[str, str], ...] = ()
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -73,7 +75,7 @@ class Result:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Result:
         """The result that :meth:`to_dict` wrote."""
-        return cls(**{**data, "way": Way(**data["way"])})
+        return cls(**{**data, "way": Way(**data["way"]), "failed": tuple(data.get("failed", ()))})
 
 
 def read_results(path: Path) -> list[Result]:

@@ -84,7 +84,7 @@ def run_conformance(
         dynamic: Ask for every dimension that PyTorch takes at a second size to be dynamic, and verify at that size.
         samples: At most so many of each entry; 0 for all.
         jobs: Worker processes; by default one per core.
-        limit: Seconds that one stage of one sample may take.
+        limit: Seconds that one stage of one sample may take; samples of one export have more together.
         again: Also run again what is in the file and did not pass.
         progress: Told which entries are done.
 
@@ -173,4 +173,7 @@ def _result(request: Mapping[str, Any], tally: Tally, way: Way, versions: Mappin
     elif not tally.samples:
         status = "not applicable" if way.dynamic else "capture"
         error = "no sample has a dimension of a second size" if way.dynamic else "PyTorch refuses every sample"
-    return Result(request["entry"], request["dtype"], way, status, dict(counts), error, sample, rungs, times, versions)
+    kept = tuple({name: answer.get(name, "") for name in ("status", "error", "sample")} for answer in failed)
+    return Result(
+        request["entry"], request["dtype"], way, status, dict(counts), error, sample, rungs, times, versions, kept
+    )

@@ -17,9 +17,6 @@ from typing import Any
 
 __all__ = ["main"]
 
-_BATCH = 16
-"""Samples that are exported as one model at first; if it does not pass, each by itself."""
-
 _MOST_FAILURES = 12
 """After so many samples of one entry have failed, the others are not run."""
 
@@ -46,7 +43,8 @@ def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], 
     """Check the samples of one entry that are not done yet."""
     import torch
 
-    from opbridge.conformance.check import Checker
+    from opbridge.conformance.batches import Sample, in_batches, verdicts
+    from opbridge.conformance.check import Checked, Checker
     from opbridge.conformance.results import Way
 
     torch.set_num_threads(1)
@@ -54,27 +52,24 @@ def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], 
     entry, done = request["entry"], set(request["done"])
     indices: list[int] = []
     checker = Checker(way, lambda stage: say({"stage": stage, "samples": indices}))
+
+    def check(group: Sequence[Sample]) -> Checked:
+        indices[:] = [number for number, _ in group]
+        return checker.check(entry, [call for _, call in group])
+
     samples = [(number, call) for number, call in _samples(entry, request["dtype"], way) if number not in done]
     say({"samples": len(samples)})
     failures = request["failures"]
-    for group in _groups(samples, request["single"]):
-        if failures >= _MOST_FAILURES:
-            say({"done": [number for number, _ in group], "status": "not run"})
-            continue
-        indices = [number for number, _ in group]
-        checked = checker.check(entry, [call for _, call in group])
-        if checked.status != "pass" and len(group) > 1:
-            for number, call in group:
-                indices = [number]
-                alone = checker.check(entry, [call])
-                failures += alone.status != "pass"
-                say({"done": indices, "sample": str(call), **_data(alone)})
-                if failures >= _MOST_FAILURES:
-                    say({"done": [n for n, _ in group if n > number], "status": "not run"})
-                    break
-            continue
+    left = {number for number, _ in samples}
+    groups = in_batches(samples, set(request["alone"])) if failures < _MOST_FAILURES else []
+    for group, checked in verdicts(check, groups):
+        say({"done": [number for number, _ in group], "sample": str(group[0][1]), **_data(checked)})
+        left -= {number for number, _ in group}
         failures += checked.status != "pass"
-        say({"done": indices, "sample": str(group[0][1]), **_data(checked)})
+        if failures >= _MOST_FAILURES:
+            break
+    if left:
+        say({"done": sorted(left), "status": "not run"})
     say({"end": True})
 
 
@@ -97,11 +92,6 @@ def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
     with silenced():
         usable = (call for call in calls_of(entry, dtype) if call.runs() and (not way.dynamic or moves_of(call)))
         yield from enumerate(itertools.islice(usable, wanted))
-
-
-def _groups(samples: Sequence[Any], single: bool) -> list[Sequence[Any]]:
-    size = 1 if single else _BATCH
-    return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
 if __name__ == "__main__":

@@ -11,16 +11,21 @@ import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from opbridge.kernels.adapter_flags import AdapterFlags
+
 if TYPE_CHECKING:
     import onnx_ir as ir
+    import torch
 
     from opbridge.engines.environments import EngineEnvironment
+    from opbridge.torch_program import TorchProgram
 
-__all__ = ["IR_VERSION", "Engine", "Refusal", "Session", "TensorSpec"]
+__all__ = ["IR_VERSION", "AdapterFlags", "Engine", "NotRun", "Refusal", "Session", "TensorSpec"]
 
 
 IR_VERSION = 10
@@ -70,6 +75,21 @@ class Refusal:
         return dataclasses.asdict(self)
 
 
+@dataclasses.dataclass(frozen=True)
+class NotRun:
+    """Why an engine runs no model on this machine, though it takes one.
+
+    Attributes:
+        verdict: How far it comes, which is then a verification's verdict: "built, not run" or "exported, not run".
+        reason: What is missing, in a sentence.
+        fix: How to get it.
+    """
+
+    verdict: str
+    reason: str
+    fix: str
+
+
 class Session(abc.ABC):
     """A model loaded by an engine, ready to run. Safe to call from several threads if the engine is."""
 
@@ -112,7 +132,11 @@ class Engine(abc.ABC):
         name: The name users write (``--engine NAME``). With a version in it, the engine is in an environment of its
             own.
         package: The distribution that ``pip install`` takes.
-        accepts: What the engine loads: ``"onnx"``, ``"exported_program"`` or ``"module"``.
+        accepts: What the engine loads: ``"onnx"``; or ``"exported_program"`` or ``"module"``: then it leaves the flow
+            after capture (``climb_torch.py``), and has :meth:`supports_call` and :meth:`convert`.
+        is_reference: Whether what it computes, in a model's own types, may be what other engines are held against.
+        limits: What it can't do, of :data:`~opbridge.engines.abilities.ABILITIES`: a pattern of the error that a user
+            gets. The contract's tests ask for each ability, and for that error where there is none.
         in_environment: Makes the engine of another version from the environment that has it; None where only the
             installed one can be asked. What it is asked then goes to :meth:`answer` in a child process there.
         python: The interpreter of that environment; None for this process's own.
@@ -121,6 +145,8 @@ class Engine(abc.ABC):
     name: str
     package: ClassVar[str]
     accepts: ClassVar[str] = "onnx"
+    is_reference: ClassVar[bool] = False
+    limits: Mapping[str, str] = MappingProxyType({})
     in_environment: ClassVar[Callable[[EngineEnvironment], Engine] | None] = None
     python: Path | None = None
 
@@ -130,9 +156,9 @@ class Engine(abc.ABC):
         """The installed version. Raises EngineNotInstalledError when there is none."""
 
     @property
-    @abc.abstractmethod
     def newest_opset(self) -> int:
-        """The newest version of the standard ONNX domain that the engine knows."""
+        """The newest version of the standard ONNX domain that the engine knows; 0 for one that loads no ONNX."""
+        return 0
 
     @property
     def newest_ir_version(self) -> int:
@@ -146,8 +172,28 @@ class Engine(abc.ABC):
 
     @property
     def kernel_adapter(self) -> Path | None:
-        """The C++ file that makes a library of opbridge's kernels one of the engine's own; None if it takes none."""
+        """The C++ file that makes a library of opbridge's kernels one of the engine's own; None if there is none."""
         return None
+
+    @property
+    def adapter_flags(self) -> AdapterFlags:
+        """What that file needs to be compiled and linked."""
+        return AdapterFlags()
+
+    @property
+    def takes_kernels(self) -> bool:
+        """Whether :meth:`load` takes libraries of kernels; one without an adapter calls the C ABI by itself."""
+        return self.kernel_adapter is not None
+
+    @property
+    def not_run(self) -> NotRun | None:
+        """Why the engine runs no model on this machine, though it can be asked; None where it runs them."""
+        return None
+
+    @property
+    def install(self) -> str:
+        """The command that installs it, or where that is described."""
+        return f'pip install "opbridge[{self.name.partition("==")[0]}]"'
 
     def is_installed(self) -> bool:
         """Whether the engine's package can be imported here."""
@@ -158,9 +204,10 @@ class Engine(abc.ABC):
         except EngineNotInstalledError:
             return False
 
-    @abc.abstractmethod
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
         """Ask the installed engine whether it has a kernel for this node at this opset, element type and rank.
+
+        Every engine that loads ONNX answers it.
 
         Args:
             node: A node whose inputs carry dtype and, where known, shape. A node with subgraphs is judged by itself;
@@ -170,6 +217,52 @@ class Engine(abc.ABC):
         Returns:
             None when the engine takes it, otherwise the reason.
         """
+        from opbridge.errors import EngineError
+
+        raise EngineError(f"{self.name} takes no ONNX nodes, and can't be asked about one.", fix="ask supports_call.")
+
+    def supports_call(self, node: torch.fx.Node) -> Refusal | None:
+        """Ask an engine that takes a torch program about a call in it; one that can't be asked takes everything.
+
+        Args:
+            node: A call of an ``OpOverload``; ``node.meta["val"]`` and those of its arguments are fake tensors.
+
+        Returns:
+            None when the engine takes it, otherwise the reason.
+        """
+        return None
+
+    def convert(self, program: TorchProgram, folder: Path) -> str:
+        """Make the model files of an engine that takes a torch program.
+
+        Args:
+            program: The program, with calls that the engine takes and those of its kernels.
+            folder: Where to write them. Their names begin with ``model.`` and the engine's name.
+
+        Returns:
+            The name of the file that :meth:`load` is to be given.
+
+        Raises:
+            EngineError: The engine refuses the program; the message is the engine's.
+        """
+        from opbridge.errors import EngineError
+
+        raise EngineError(f"{self.name} takes ONNX models.", fix="export one for it.")
+
+    def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
+        """Make of an ONNX model what the engine makes ahead of time, while a bundle is written.
+
+        Args:
+            model: The model, in the folder of the bundle.
+            libraries: The engine's library of kernels, if the model has kernels.
+
+        Returns:
+            The files written beside it; their names begin with the model's stem and the engine's name.
+
+        Raises:
+            EngineError: It can't be made.
+        """
+        return ()
 
     def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Answer this engine's own question, asked by the process that set it (see ``in_environment``).
@@ -211,3 +304,14 @@ class Engine(abc.ABC):
             InputError: A library is missing, no library, or for another platform.
             EngineError: The engine refuses the model; the message is the engine's.
         """
+
+    def load_lean(self, path: Path) -> Session:
+        """Load a model file to run it a few times, with little more memory than its weights where the engine can.
+
+        Args:
+            path: The model.
+
+        Raises:
+            EngineError: The engine refuses the model; the message is the engine's.
+        """
+        return self.load(path)

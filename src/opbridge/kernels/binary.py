@@ -61,6 +61,8 @@ def missing_bytes(path: Path) -> int:
         file.seek(start)
         table = file.read(size * count)
         end = start + size * count
+        if size < 40:
+            return max(0, 64 - file.seek(0, 2))  # No table of sections to go by.
         for offset in range(0, len(table) - size + 1, size):
             where, _, _, length = struct.unpack_from(f"{order}QQQQ", table, offset + 8)
             end = max(end, where + length)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opbridge.errors import BuildError
+from opbridge.kernels.adapter_flags import NO_FLAGS, AdapterFlags
 from opbridge.kernels.cache import cache_folder, made_once
 from opbridge.kernels.compiler_errors import error_lines
 from opbridge.kernels.sources import include_folders, source_files
@@ -33,6 +34,7 @@ def build(
     sources: Sequence[Path],
     *,
     adapters: Sequence[Path] = (),
+    adapter_flags: AdapterFlags = NO_FLAGS,
     native: bool = False,
     sanitize: bool = False,
     includes: Sequence[Path] = (),
@@ -44,6 +46,7 @@ def build(
     Args:
         sources: The kernels' files, headers or ``.cc``.
         adapters: Engines' adapters, such as ``opbridge.engines.onnxruntime.adapter_source()``.
+        adapter_flags: What the adapters alone are compiled with, and the library is linked with.
         native: Use all instructions of this machine's processor; the library may then not run on another.
         sanitize: For AddressSanitizer and UndefinedBehaviorSanitizer, whose runtime the process must preload.
         includes: Further folders to find included files in.
@@ -64,18 +67,19 @@ def build(
     compiler = find_compiler()
     folders = [*includes, *include_folders(files)]
     flags = [*compile_flags(native=native, sanitize=sanitize), *extra_compile_flags]
-    linking = [*link_flags(sanitize=sanitize), *extra_link_flags]
+    linking = [*link_flags(sanitize=sanitize), *adapter_flags.link, *extra_link_flags]
     if sanitize and compiler.is_clang:
         # By default clang's runtime is linked into programs alone, and a library is left without.
         linking.append("-shared-libasan")
     machine = native_instructions(compiler) if native else ""
-    keys = {file: _key(compiler, [*flags, machine], folders, file) for file in files}
+    flags_of = {file: [*flags, *(adapter_flags.compile if file in adapters else ())] for file in files}
+    keys = {file: _key(compiler, [*flags_of[file], machine], folders, file) for file in files}
     key = _hash([*keys.values(), compiler.version, *linking])
     folder = cache_folder()
 
     def link(target: Path) -> None:
         def compiled(file: Path) -> str:
-            return str(_object(compiler, flags, folders, file, keys[file], folder))
+            return str(_object(compiler, flags_of[file], folders, file, keys[file], folder))
 
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             objects = list(pool.map(compiled, files))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -24,19 +24,37 @@ ORDER = 20
 
 
 def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> InlineFunctionsPass | None:
-    """For engines that take no functions."""
-    return InlineFunctionsPass() if model.functions and not engine.takes_functions else None
+    """For engines that take no functions. A node that a kernel takes stays a node, and loses its body."""
+    if not model.functions or engine.takes_functions:
+        return None
+    return InlineFunctionsPass({kernel.target for kernel in kernels})
 
 
 class InlineFunctionsPass(ir.passes.InPlacePass):
-    """Replace every call of a model-local function by the function's nodes."""
+    """Replace every call of a model-local function by the function's nodes, and leave none.
+
+    Args:
+        kept: ``"domain::Op"`` of the nodes that stay, since a kernel takes them.
+    """
+
+    def __init__(self, kept: Collection[str] = ()) -> None:
+        super().__init__()
+        self._kept = frozenset(kept)
 
     def call(self, model: Model) -> AdaptationResult:
         """Change ``model`` in place; the result says which calls there were of each function."""
         calls: dict[str, list[str]] = {}
         for node in model.graph.all_nodes():
-            if node.op_identifier() in model.functions:
+            if node.op_identifier() in model.functions and not self._keeps(node.domain, node.op_type):
                 calls.setdefault(describe_operator(node.domain, node.op_type), []).append(describe_node(node))
-        result = InlinePass()(model)
+        result = InlinePass(lambda function: not self._keeps(function.domain, function.name))(model)
+        kept = [key for key in result.model.functions if self._keeps(key[0], key[1])]
+        for key in kept:
+            del result.model.functions[key]
         adaptations = tuple(Adaptation(f"{name} is inlined", tuple(nodes)) for name, nodes in calls.items())
-        return AdaptationResult(result.model, result.modified, adaptations)
+        bodiless = dict.fromkeys(describe_operator(key[0], key[1]) for key in kept)
+        adaptations += tuple(Adaptation(f"{name} has no body beside its kernel", ()) for name in bodiless)
+        return AdaptationResult(result.model, result.modified or bool(kept), adaptations)
+
+    def _keeps(self, domain: str, name: str) -> bool:
+        return f"{domain}::{name}" in self._kept

@@ -1,20 +1,22 @@
-"""The verifications of several engines as one."""
+"""The verifications of several engines as one, those included that did not run."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from opbridge.verification import Verification
+from opbridge.engines.base import NotRun
+from opbridge.verification import DEFAULT_SEED, NOT_RUN, Verification
 
-__all__ = ["joined"]
+__all__ = ["joined", "not_run"]
 
 
 def joined(results: Sequence[Verification]) -> Verification:
-    """Failed if one failed; the error is that of the first that did not pass."""
+    """Failed if one failed; the error is that of the first that did not pass, and of one that ran if there is such."""
     if len(results) == 1:
         return results[0]
-    worst = next((result for result in results if not result.passed), results[0])
+    not_passed = sorted((result for result in results if not result.passed), key=lambda item: item.verdict in NOT_RUN)
+    worst = not_passed[0] if not_passed else results[0]
     keys = dict.fromkeys(key for result in results for key in result.seconds)
     return dataclasses.replace(
         worst,
@@ -24,3 +26,9 @@ def joined(results: Sequence[Verification]) -> Verification:
         comparisons=tuple(comparison for result in results for comparison in result.comparisons),
         reference="; ".join(dict.fromkeys(result.reference for result in results)),
     )
+
+
+def not_run(label: str, why: NotRun, seed: int | None) -> Verification:
+    """The verification of an engine that runs no model on this machine: it is never passed."""
+    error = f"{why.reason} {why.fix}"
+    return Verification(label, why.verdict, (), (), {}, DEFAULT_SEED if seed is None else seed, error=error)

@@ -24,7 +24,7 @@ from opbridge.proof.widened_model import widened_model
 
 __all__ = ["Candidate", "OriginalRun", "OriginalRuns", "candidates"]
 
-EVALUATOR = "_onnx_reference"
+EVALUATOR = "reference"
 _EVALUATOR_SECONDS = 120.0
 Feeds = Mapping[str, np.ndarray]
 
@@ -65,11 +65,11 @@ def candidates(engine: Engine) -> Iterator[Candidate]:
     """Who may run the original for a verification of ``engine``: other engines, the evaluator, at last the same one."""
     for name in engines.names():
         other = engines.get(name)
-        if other.name != engine.name and other.accepts == "onnx" and other.is_installed():
+        if other.is_reference and other.name != engine.name and other.is_installed():
             yield Candidate(name, f"{name} {other.version}")
     evaluator = engines.get(EVALUATOR)
     if evaluator.is_installed():
-        yield Candidate(EVALUATOR, f"{evaluator.name} {evaluator.version}", _EVALUATOR_SECONDS)
+        yield Candidate(EVALUATOR, f"onnx's reference evaluator {evaluator.version}", _EVALUATOR_SECONDS)
     yield Candidate(engine.name, f"{engine.name} {engine.version} itself")
 
 

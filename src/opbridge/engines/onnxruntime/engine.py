@@ -31,6 +31,7 @@ class OnnxRuntimeEngine(Engine):
 
     name: str = "onnxruntime"
     package: ClassVar[str] = "onnxruntime"
+    is_reference: ClassVar[bool] = True
 
     def __init__(self, environment: EngineEnvironment | None = None) -> None:
         self._build: Build = InstalledBuild() if environment is None else OtherBuild(environment)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from opbridge.engines.base import IR_VERSION, Refusal
 from opbridge.engines.onnxruntime.builds import Build
 from opbridge.engines.onnxruntime.kernels import KernelList, TypeMatch
-from opbridge.engines.onnxruntime.question import Question, bare_model, dtype_of_type
+from opbridge.engines.question import Question, bare_model, dtype_of_type
 from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
 
 if TYPE_CHECKING:

@@ -34,5 +34,4 @@ def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
     exponent = guess.to(torch.int32) - is_low.to(torch.int32) + is_high.to(torch.int32)
     exponent = exponent - is_small.to(torch.int32) * power
     mantissa = torch.where(self < 0, -mantissa, mantissa)
-    zero = torch.zeros_like(exponent)
-    return torch.where(is_plain, mantissa, self), torch.where(is_plain, exponent, zero)
+    return torch.where(is_plain, mantissa, self), torch.where(is_plain, exponent, 0)

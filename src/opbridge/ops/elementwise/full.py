@@ -48,3 +48,14 @@ def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = N
         return NotImplemented
     places = torch.arange(math.ceil((end - start) / step), dtype=torch.int64)
     return (start + places.to(torch.float64) * float(step)).to(dtype)
+
+
+@decomposition("aten::arange.start", overrides="torch's mapping counts the steps in float32")
+@only_for(torch.float32, torch.float64)
+def arange_from(start: Any, end: Any, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
+    """start, start + 1, start + 2, ... up to ``end``, for numbers that are constant.
+
+    arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
+    bool? pin_memory=None) -> Tensor
+    """
+    return arange(start, end, dtype=dtype)

@@ -1,4 +1,4 @@
-"""A node as a question to ONNX Runtime: what makes it distinct, and the smallest model that asks it."""
+"""A node as a question to an engine that loads ONNX: what makes it distinct, and the smallest model that asks it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Question", "bare_model", "dtype_of_type"]
+__all__ = ["Question", "bare_model", "dtype_of_type", "version_problem"]
 
 # Constants up to this size go into the question with their values: scales, axes, shapes. Larger ones are weights.
 _SMALL = 64
@@ -18,12 +18,12 @@ _TYPE_NAMES = {"float32": "float", "float64": "double", "str": "string"}
 
 
 def _type_name(dtype: str) -> str:
-    """The engine's name of an element type: it writes float8e5m2 where NumPy's users write float8_e5m2."""
+    """ONNX's name of an element type: it writes float8e5m2 where NumPy's users write float8_e5m2."""
     return _TYPE_NAMES.get(dtype, dtype.replace("float8_", "float8"))
 
 
 def dtype_of_type(name: str) -> str:
-    """The dtype in a type that the engine writes ``"tensor(double)"``: "float64". Other types stay as they are."""
+    """The dtype in a type that ONNX writes ``"tensor(double)"``: "float64". Other types stay as they are."""
     element = name.removeprefix("tensor(").removesuffix(")")
     if "(" in element:
         return name
@@ -37,7 +37,7 @@ def _dtype_name(dtype: ir.DataType) -> str:
 
 
 def _engine_type(type_: Any) -> str | None:
-    """A value's type as the engine writes it: ``"tensor(float)"``, ``"seq(tensor(int64))"``; None if unknown."""
+    """A value's type as ONNX writes it: ``"tensor(float)"``, ``"seq(tensor(int64))"``; None if unknown."""
     import onnx_ir as ir
 
     if isinstance(type_, ir.SequenceType):
@@ -56,7 +56,7 @@ class Question:
         domain: The node's domain.
         op_type: Its operator.
         opset: The version of its domain that the model imports.
-        input_types: The engine's name of each input's type; None where it is absent or unknown.
+        input_types: ONNX's name of each input's type; None where it is absent or unknown.
         output_types: The same of the outputs.
         stands_alone: Whether a model of this node alone can be made: all types known, no subgraph, no attribute that
             is a parameter of an enclosing function.
@@ -112,11 +112,25 @@ class Question:
             return attribute.name, ""
         return attribute.name, repr(attribute.value)
 
-    def model_bytes(self, ir_version: int) -> bytes:
-        """A model of this node alone, of the same types and ranks but without the sizes, serialized."""
+    @property
+    def sizes(self) -> tuple[tuple[int | None, ...] | None, ...]:
+        """What is known of the inputs' sizes, for an engine to which they make a difference."""
+        shapes = [None if value is None else value.shape for value in self._node.inputs]
+        return tuple(
+            None if shape is None else tuple(size if isinstance(size, int) else None for size in shape)
+            for shape in shapes
+        )
+
+    def model_bytes(self, ir_version: int, *, sized: bool = False) -> bytes:
+        """A model of this node alone, serialized.
+
+        Args:
+            ir_version: The version of the ONNX IR.
+            sized: Whether the inputs have the node's sizes, as far as they are known, or their ranks alone.
+        """
         import onnx_ir as ir
 
-        inputs = [self._lone_input(position) for position in range(len(self._node.inputs))]
+        inputs = [self._lone_input(position, sized) for position in range(len(self._node.inputs))]
         outputs = [
             ir.Value(name="" if value.name == "" else f"y{position}", type=value.type)
             for position, value in enumerate(self._node.outputs)
@@ -136,7 +150,7 @@ class Question:
         serialized: bytes = ir.serde.serialize_model(model).SerializeToString()
         return serialized
 
-    def _lone_input(self, position: int) -> ir.Value | None:
+    def _lone_input(self, position: int, sized: bool) -> ir.Value | None:
         import onnx_ir as ir
 
         value = self._node.inputs[position]
@@ -145,7 +159,7 @@ class Question:
         constant = self._constants[position]
         if constant is not None:
             return ir.Value(name=f"x{position}", type=value.type, shape=constant.shape, const_value=constant)
-        sizes = _sizes(value)
+        sizes = self.sizes[position] if sized else _sizes(value)
         shape = None if sizes is None else ir.Shape(sizes)
         return ir.Value(name=f"x{position}", type=value.type, shape=shape)
 
@@ -211,3 +225,32 @@ def _small_constant(value: ir.Value | None) -> Any:
         return None
     tensor = ir.convenience.get_const_tensor(value)
     return tensor if tensor is not None and tensor.size <= _SMALL and value.type is not None else None
+
+
+def version_problem(engine: str, newest_opset: int, question: Question) -> str | None:
+    """Why a standard node can't be of its model's opset, for an engine that itself does not mind; None if it can.
+
+    Args:
+        engine: The engine and its version, as in messages.
+        newest_opset: The newest version of the standard domain that it knows.
+        question: The node.
+    """
+    import onnx
+
+    if question.domain:
+        return None
+    if question.opset > newest_opset:
+        return f"{engine} takes opsets up to {newest_opset}, not {question.opset}"
+    try:
+        onnx.defs.get_schema(question.op_type, question.opset, "")
+    except onnx.defs.SchemaError:
+        versions = [
+            schema.since_version
+            for schema in onnx.defs.get_all_schemas_with_history()
+            if schema.name == question.op_type and schema.domain == ""
+        ]
+        first = min(versions, default=0)
+        if first <= question.opset:
+            return None if first == 0 else f"ai.onnx::{question.op_type} has been removed from the standard"
+        return f"ai.onnx::{question.op_type} is new in opset {first}, and the model is of opset {question.opset}"
+    return None

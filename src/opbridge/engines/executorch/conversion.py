@@ -1,0 +1,99 @@
+"""From a torch program to a program file of ExecuTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from opbridge.engines.executorch import native
+from opbridge.engines.specs import write_specs
+from opbridge.errors import EngineError
+from opbridge.silence import silenced
+
+if TYPE_CHECKING:
+    from opbridge.torch_program import TorchProgram
+
+__all__ = ["LARGEST", "MODEL", "largest_size", "write_program"]
+
+MODEL = "model.executorch.pte"
+LARGEST = 16
+"""A dynamic dimension without a largest size of its own goes up to twice the example's size, at least to this."""
+
+
+def write_program(program: TorchProgram, folder: Path, version: str) -> str:
+    """Compile a program, and write it and its description.
+
+    Args:
+        program: The program.
+        folder: Where to.
+        version: ExecuTorch's.
+
+    Returns:
+        The name of the program file.
+
+    Raises:
+        EngineError: ExecuTorch can't compile it, or its runtime lacks kernels that the compiled program calls.
+    """
+    try:
+        with silenced(), torch.no_grad():
+            compiled = native.lowered(_bounded(program.program))
+    except Exception as error:
+        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise EngineError(
+            f"ExecuTorch {version} can't compile the program: {first}",
+            fix="if it is about a dynamic dimension, give that one a largest size, or export with fixed sizes.",
+            details=str(error),
+        ) from error
+    lacking = [name for name in compiled.operators if name not in native.kernels()]
+    if lacking:
+        raise EngineError(
+            f"ExecuTorch {version} has no kernel for {', '.join(lacking)}, which the compiled program calls.",
+            fix="give the operator that becomes it a decomposition: @opbridge.decomposition.",
+        )
+    (folder / MODEL).write_bytes(compiled.buffer)
+    write_specs(folder / f"{Path(MODEL).stem}.json", program.inputs, program.outputs)
+    return MODEL
+
+
+def largest_size(example: int) -> int:
+    """The largest size of a dynamic dimension whose example has this one."""
+    return max(2 * example, LARGEST)
+
+
+class _Flat(torch.nn.Module):
+    """A program as a module of its inputs' leaves."""
+
+    def __init__(self, program: torch.export.ExportedProgram, spec: Any) -> None:
+        super().__init__()
+        self._inner = program.module()
+        self._spec = spec
+
+    def forward(self, *leaves: Any) -> Any:
+        args, kwargs = pytree.tree_unflatten(list(leaves), self._spec)
+        return self._inner(*args, **kwargs)
+
+
+def _bounded(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program, captured again with a largest size for each dynamic dimension that has none."""
+    if all(str(limits.upper).isdigit() for limits in program.range_constraints.values()):
+        return program
+    leaves, spec = pytree.tree_flatten(program.example_inputs)
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    fakes = [values.get(name) for name in program.graph_signature.user_inputs if isinstance(name, str)]
+    shapes = tuple(map(_sizes, leaves, fakes)) if len(fakes) == len(leaves) else None
+    if shapes is None:
+        raise ValueError("the example's inputs are not those of the program")
+    return torch.export.export(_Flat(program, spec), tuple(leaves), dynamic_shapes={"leaves": shapes}, strict=False)
+
+
+def _sizes(example: Any, fake: Any) -> Any:
+    if not isinstance(example, torch.Tensor) or not isinstance(fake, torch.Tensor):
+        return None
+    return {
+        axis: torch.export.Dim.AUTO(max=largest_size(int(example.shape[axis])))
+        for axis, size in enumerate(fake.shape)
+        if not isinstance(size, int)
+    }

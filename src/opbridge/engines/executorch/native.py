@@ -1,0 +1,124 @@
+"""The installed executorch package: the only place that imports it, and the only one that reaches into it.
+
+* ``exir.operator.convert.to_out_variant``: which kernel of the runtime an operator becomes. Nothing public says it.
+* ``exir.tracer._default_decomposition_table``: what ``to_edge`` decomposes. Its public argument takes exceptions alone.
+* ``ExecutorchProgramManager.executorch_program``: the operators of a finished program, which is a public attribute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import io
+import logging
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from opbridge.errors import EngineNotInstalledError
+
+__all__ = ["Program", "decompositions", "kernels", "load_method", "lowered", "out_variant", "package_version", "quiet"]
+
+_FIX = 'pip install "opbridge[executorch]"'
+
+
+def package_version() -> str:
+    """The installed version, without importing the package, which takes seconds.
+
+    Raises:
+        EngineNotInstalledError: It is not installed.
+    """
+    if importlib.util.find_spec("executorch") is None:
+        raise EngineNotInstalledError("executorch is not installed.", fix=_FIX)
+    try:
+        return version("executorch")
+    except PackageNotFoundError as error:
+        raise EngineNotInstalledError("executorch is not installed: another folder is called so.", fix=_FIX) from error
+
+
+def _imported(name: str) -> Any:
+    package_version()
+    try:
+        with quiet():
+            return importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        raise EngineNotInstalledError(
+            f"executorch {package_version()} is installed, but {name} can't be imported: {error}",
+            fix=f"{_FIX}, with the release of torch that it was made for.",
+        ) from error
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what its compiler logs and prints off the screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
+@functools.cache
+def _runtime() -> Any:
+    return _imported("executorch.runtime").Runtime.get()
+
+
+@functools.cache
+def kernels() -> frozenset[str]:
+    """The names of the runtime's kernels: ``"aten::add.out"``."""
+    return frozenset(_runtime().operator_registry.operator_names)
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """What ``to_edge`` decomposes."""
+    table: dict[Any, Callable[..., Any]] = _imported("executorch.exir.tracer")._default_decomposition_table()
+    return table
+
+
+def out_variant(overload: Any) -> str | None:
+    """The kernel that an operator becomes, by its name; None if the operator has no variant that writes to memory."""
+    convert = _imported("executorch.exir.operator.convert")
+    try:
+        found, _ = convert.to_out_variant(overload)
+    except (RuntimeError, AssertionError):
+        return None
+    return str(found._schema.name) + (f".{found._schema.overload_name}" if found._schema.overload_name else "")
+
+
+class Program:
+    """A program in the runtime's format.
+
+    Attributes:
+        buffer: The file's contents.
+        operators: The names of the kernels that it calls.
+    """
+
+    def __init__(self, manager: Any) -> None:
+        self.buffer = bytes(manager.buffer)
+        plans = manager.executorch_program.execution_plan
+        self.operators = sorted(
+            {
+                f"{item.name}.{item.overload}" if item.overload else item.name
+                for plan in plans
+                for item in plan.operators
+            }
+        )
+
+
+def lowered(program: Any) -> Program:
+    """Compile a torch program for the runtime's own kernels. What fails raises what executorch raises."""
+    exir = _imported("executorch.exir")
+    with quiet():
+        edge = exir.to_edge(program, compile_config=exir.EdgeCompileConfig(_check_ir_validity=False))
+        return Program(edge.to_executorch())
+
+
+def load_method(path: Path) -> tuple[Any, Any]:
+    """A program file, and its method ``forward``, which refers to it. What fails raises what executorch raises."""
+    program = _runtime().load_program(path)
+    return program, program.load_method("forward")

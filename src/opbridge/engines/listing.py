@@ -1,0 +1,85 @@
+"""Every known engine: its version, what it can do here, and how to install a missing one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from opbridge import engines
+from opbridge.engines.base import Engine
+from opbridge.errors import EngineNotInstalledError, OpbridgeError
+
+__all__ = ["KnownEngine", "list_engines"]
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownEngine:
+    """An engine that opbridge knows.
+
+    Attributes:
+        name: What users write.
+        version: The installed version; None if it is not installed.
+        status: "runs", "built, not run", "exported, not run" (see ``Engine.not_run``), "not installed" or "broken".
+        detail: Why it does not run; empty where it does.
+        install: The command that installs it.
+        runs: Whether it runs models here.
+        function_bodies: Whether it runs an operator of one's own by its body.
+        kernels: How it takes compiled kernels: "C++" by an adapter in the library, "ctypes" through Python; None.
+        support_query: Whether it says of a node that it does not take it, and why.
+        without_python: Whether a bundle, kernels included, runs in a program without Python.
+        limits: The abilities that it lacks, of :data:`~opbridge.engines.abilities.ABILITIES`.
+    """
+
+    name: str
+    version: str | None
+    status: str
+    detail: str
+    install: str
+    runs: bool
+    function_bodies: bool
+    kernels: str | None
+    support_query: bool
+    without_python: bool
+    limits: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The engine as JSON data."""
+        return {**dataclasses.asdict(self), "limits": list(self.limits)}
+
+
+def list_engines() -> tuple[KnownEngine, ...]:
+    """Every engine that opbridge knows, installed or not, by name."""
+    return tuple(_known(engines.get(name)) for name in engines.names())
+
+
+def _known(engine: Engine) -> KnownEngine:
+    try:
+        version = engine.version
+    except EngineNotInstalledError as error:
+        return _unusable(engine, "not installed", error)
+    except OpbridgeError as error:
+        return _unusable(engine, "broken", error)
+    idle, limits = engine.not_run, engine.limits
+    kernels = None
+    if engine.takes_kernels and "kernels" not in limits:
+        kernels = "C++" if engine.kernel_adapter is not None else "ctypes"
+    return KnownEngine(
+        name=engine.name,
+        version=version,
+        status="runs" if idle is None else idle.verdict,
+        detail="" if idle is None else f"{idle.reason} {idle.fix}",
+        install=engine.install,
+        runs=idle is None and "runs" not in limits,
+        function_bodies="function bodies" not in limits,
+        kernels=kernels,
+        support_query="support query" not in limits,
+        without_python="without Python" not in limits,
+        limits=tuple(limits),
+    )
+
+
+def _unusable(engine: Engine, status: str, error: OpbridgeError) -> KnownEngine:
+    """Without its package an engine can't be asked what it can do."""
+    return KnownEngine(
+        engine.name, None, status, error.message, error.fix or engine.install, False, False, None, False, False, ()
+    )

@@ -1,0 +1,7 @@
+"""ncnn, through its converter pnnx."""
+
+from opbridge.engines.ncnn.engine import NcnnEngine
+
+__all__ = ["ENGINE"]
+
+ENGINE = NcnnEngine

@@ -1,0 +1,137 @@
+"""ncnn, as the installed packages answer for it."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from opbridge.engines.base import Engine, Refusal, Session
+from opbridge.engines.ncnn import native
+from opbridge.errors import EngineError, InputError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from opbridge.engines.ncnn.support import NodeSupport
+
+__all__ = ["NcnnEngine"]
+
+
+class NcnnEngine(Engine):
+    """ncnn on the CPU, in float32.
+
+    pnnx, its converter, reads ONNX models; it is needed to export a bundle and to ask about nodes, not to run one. Its
+    executable is enough: ``pip install --no-deps pnnx`` leaves torch out.
+    """
+
+    name: str = "ncnn"
+    package: ClassVar[str] = "ncnn"
+    limits: Mapping[str, str] = {
+        "without Python": "no headers",
+        "float64": "float32",
+    }
+
+    @property
+    def version(self) -> str:
+        """The version of ncnn. Raises EngineNotInstalledError when there is none."""
+        return native.version()
+
+    @functools.cached_property
+    def newest_opset(self) -> int:  # type: ignore[override]
+        """The newest version of the standard domain that pnnx reads, which says so when it is given one too new."""
+        import onnx
+        from onnx import TensorProto, helper
+
+        from opbridge.engines.ncnn.pnnx import run_pnnx
+
+        value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "question", value[:1], value[1:])
+        newest = int(onnx.defs.onnx_opset_version())
+        try:
+            imports = [helper.make_opsetid("", _TOO_NEW)]
+            run_pnnx(helper.make_model(graph, opset_imports=imports, ir_version=self.newest_ir_version))
+        except EngineError as error:
+            said = re.search(r"ai\.onnx is till opset (\d+)", error.details or "")
+            return min(newest, int(said[1])) if said else newest
+        return newest
+
+    @property
+    def takes_functions(self) -> bool:
+        """It takes none: bodies are inlined."""
+        return False
+
+    @property
+    def takes_kernels(self) -> bool:
+        """It calls the plain library, from layers written in Python: the package has no headers for others."""
+        return True
+
+    @functools.cached_property
+    def _support(self) -> NodeSupport:
+        from opbridge.engines.ncnn.support import NodeSupport
+
+        return NodeSupport(self.version, self.newest_opset)
+
+    def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+        """Whether it computes this node, by converting and running the node alone; see :class:`NodeSupport`."""
+        return self._support.ask(node, opset_imports)
+
+    def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
+        """Convert a model while its bundle is written: ``model.ncnn.json``, ``.param`` and ``.bin``.
+
+        Raises:
+            EngineError: pnnx or ncnn refuses the model as a whole, or ncnn can't load what pnnx made.
+        """
+        from opbridge.engines.ncnn.conversion import convert_file, write_files
+
+        files = write_files(convert_file(model, _targets(libraries)), model.with_name(model.stem.removesuffix(".ncnn")))
+        self.load(model, libraries=libraries)
+        return files
+
+    def load(
+        self,
+        path: Path,
+        *,
+        threads: int | None = None,
+        providers: Sequence[str] | None = None,
+        libraries: Sequence[Path] = (),
+    ) -> Session:
+        """Load a model file.
+
+        Args:
+            path: An ONNX model. What it was converted to is looked for beside it; else it is converted, by pnnx.
+            threads: Threads per layer; by default one per core.
+            providers: ncnn has none.
+            libraries: Libraries of kernels.
+
+        Raises:
+            InputError: A file is missing or damaged, or an option or a library is wrong.
+            EngineError: pnnx or ncnn refuses the model; the message is theirs.
+        """
+        from opbridge.engines.ncnn.session import load_session
+
+        native.runtime()
+        if providers is not None:
+            raise InputError("ncnn has no execution providers.", fix="leave providers= out.")
+        from opbridge.engines.ncnn.conversion import convert_file, main_file, write_files
+
+        path = Path(path)
+        beside = main_file(path)
+        if beside.is_file():
+            return load_session(beside, threads=threads, libraries=libraries)
+        with tempfile.TemporaryDirectory(prefix="opbridge-ncnn-") as name:
+            converted = convert_file(path, _targets(libraries))
+            main = write_files(converted, Path(name) / "model")[0]
+            return load_session(main, threads=threads, libraries=libraries)
+
+
+_TOO_NEW = 1000
+
+
+def _targets(libraries: Sequence[Path]) -> set[str]:
+    from opbridge.kernels.library import KernelLibrary
+
+    return {operator.target for library in libraries for operator in KernelLibrary(Path(library)).operators}

@@ -1,0 +1,1 @@
+"""What a model needs for ncnn alone."""

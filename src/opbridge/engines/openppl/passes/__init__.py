@@ -1,0 +1,1 @@
+"""The passes of OpenPPL alone."""

@@ -1,0 +1,61 @@
+"""For a model whose opset is newer than some of its operators have kernels for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from opbridge.engines.openppl.listed import LISTED
+from opbridge.engines.openppl.support import OLDEST_OPSET
+from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.passes.opsets import convert_opset
+from opbridge.probe import probe
+from opbridge.versions import lowest_ir_version
+
+if TYPE_CHECKING:
+    from opbridge.engines.base import Engine
+    from opbridge.kernels.library import KernelOperator
+
+__all__ = ["LowerOpsetPass"]
+
+ORDER = 50
+
+
+def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> LowerOpsetPass | None:
+    """For a model with an operator that OpenPPL takes in models of older opsets alone."""
+    opset = model.opset_imports.get("", 0)
+    nodes = [node for scope in (model.graph, *model.functions.values()) for node in scope.all_nodes()]
+    last = {LISTED[key][1] for node in nodes if (key := ("", node.op_type)) in LISTED and not node.domain}
+    wanted = sorted((n for n in last if OLDEST_OPSET <= n < opset), reverse=True)
+    return LowerOpsetPass(engine, wanted) if wanted else None
+
+
+class LowerOpsetPass(ir.passes.FunctionalPass):
+    """Take the model to the newest of some older opsets at which the engine refuses least, if that is an improvement.
+
+    Args:
+        engine: The engine, which is asked.
+        opsets: The opsets to try, the newest first.
+    """
+
+    def __init__(self, engine: Engine, opsets: Sequence[int]) -> None:
+        super().__init__()
+        self._engine = engine
+        self._opsets = opsets
+
+    def call(self, model: ir.Model) -> AdaptationResult:
+        """The converted model, or ``model`` itself."""
+        fewest = len(probe(model, self._engine))
+        result = AdaptationResult(model, False)
+        for opset in self._opsets if fewest else ():
+            converted = convert_opset(model, opset, ir_version=lowest_ir_version(opset))
+            if converted.unexpressed:
+                continue
+            refused = len(probe(converted.model, self._engine))
+            if refused < fewest:
+                fewest = refused
+                what = f"opset {model.opset_imports['']} becomes {opset}: OpenPPL takes more of its operators there"
+                result = AdaptationResult(converted.model, True, (Adaptation(what, ()), *converted.changes))
+        return result

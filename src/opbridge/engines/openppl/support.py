@@ -1,0 +1,52 @@
+"""Link 3: whether OpenPPL's list has a node, and what is known of it beyond the list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from opbridge.engines.base import Refusal
+from opbridge.engines.openppl.listed import LISTED, LISTED_VERSION
+from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "refusal_of"]
+
+OLDEST_OPSET, NEWEST_OPSET = 11, 16
+
+
+def refusal_of(node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+    """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
+    reason = _reason(node, node.version or opset_imports.get(node.domain, 1))
+    if reason is None:
+        return None
+    if reason == "":
+        return unknown_operator(node)
+    return Refusal(describe_node(node), describe_operator(node.domain, node.op_type), reason)
+
+
+def _reason(node: ir.Node, opset: int) -> str | None:
+    """Why it is refused: empty for an operator that is not in the list; None if it is not."""
+    if not node.domain and opset > NEWEST_OPSET:
+        return f"OpenPPL takes opsets up to {NEWEST_OPSET}, not {opset}"
+    if (node.domain, node.op_type) not in LISTED:
+        return (
+            "" if node.domain else f"OpenPPL {LISTED_VERSION} has no kernel for {describe_operator('', node.op_type)}"
+        )
+    first, last = LISTED[node.domain, node.op_type]
+    if not first <= opset <= last:
+        return (
+            f"OpenPPL {LISTED_VERSION} takes {node.op_type} in models of opset {first} to {last}, and this one is of "
+            f"opset {opset}"
+        )
+    if node.op_type == "Softmax" and opset >= 13 and not _is_over_the_last_axis(node):
+        return "OpenPPL crashes in a Softmax over an inner axis from opset 13 on"
+    return None
+
+
+def _is_over_the_last_axis(node: ir.Node) -> bool:
+    axis = node.attributes.get_int("axis", -1)
+    shape = node.inputs[0].shape if node.inputs and node.inputs[0] is not None else None
+    return axis == -1 or (shape is not None and axis == len(shape) - 1)

@@ -1,0 +1,7 @@
+"""OpenVINO."""
+
+from opbridge.engines.openvino.engine import OpenVinoEngine
+
+__all__ = ["ENGINE"]
+
+ENGINE = OpenVinoEngine

@@ -1,0 +1,112 @@
+"""OpenVINO, as the installed package answers for it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from opbridge.engines.base import AdapterFlags, Engine, Refusal, Session
+from opbridge.engines.openvino import native
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from opbridge.engines.openvino.support import OpenVinoSupport
+
+__all__ = ["OpenVinoEngine"]
+
+
+class OpenVinoEngine(Engine):
+    """OpenVINO on the CPU, unless :meth:`load` is told other devices; float32 is computed in float32 there.
+
+    It computes float64 in float32, which is why a node of that type is refused.
+    """
+
+    name: str = "openvino"
+    package: ClassVar[str] = "openvino"
+
+    @property
+    def version(self) -> str:
+        """Its version. Raises EngineNotInstalledError when there is none."""
+        return native.version()
+
+    @property
+    def newest_opset(self) -> int:
+        """The newest version of the standard domain whose schemas it has."""
+        return native.newest_opset()
+
+    @property
+    def takes_functions(self) -> bool:
+        """It has no rule for a node that a model-local function defines."""
+        return False
+
+    @property
+    def kernel_adapter(self) -> Path:
+        """The C++ file that makes kernels operators of OpenVINO's."""
+        return Path(__file__).with_name("adapter.cc")
+
+    @property
+    def adapter_flags(self) -> AdapterFlags:
+        """OpenVINO's headers and libraries: the wheel has both. A library is for this release of OpenVINO alone."""
+        place = native.folder()
+        patterns = ("libopenvino.so.*", "libtbb.so.*")
+        names = [f"-l:{file.name}" for pattern in patterns for file in sorted((place / "libs").glob(pattern))[:1]]
+        return AdapterFlags(
+            compile=(f"-isystem{place / 'include'}", f'-DOPBRIDGE_OPENVINO_VERSION="{self.version}"'),
+            link=(f"-L{place / 'libs'}", *names),
+            cmake=_CMAKE,
+        )
+
+    @functools.cached_property
+    def _support(self) -> OpenVinoSupport:
+        from opbridge.engines.openvino.support import OpenVinoSupport
+
+        return OpenVinoSupport(self.version, self.newest_opset)
+
+    def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+        """Whether it converts a model of this node alone, and its CPU plugin takes what that becomes.
+
+        Args:
+            node: A node whose inputs carry dtype and, where known, shape.
+            opset_imports: The model's domain versions.
+
+        Returns:
+            None when the engine takes it, otherwise the reason.
+        """
+        return self._support.ask(node, opset_imports)
+
+    def load(
+        self,
+        path: Path,
+        *,
+        threads: int | None = None,
+        providers: Sequence[str] | None = None,
+        libraries: Sequence[Path] = (),
+    ) -> Session:
+        """Load a model file.
+
+        Args:
+            path: An ONNX model; its external data is found beside it.
+            threads: Threads of a run; the engine's default is one per core.
+            providers: Devices in order of preference, as OpenVINO names them; the default is the CPU.
+            libraries: Libraries of kernels, built with this engine's adapter.
+
+        Raises:
+            InputError: The file is missing, truncated or no ONNX, or an option or a library is wrong.
+            EngineError: The engine refuses the model or a library; the message is the engine's.
+        """
+        from opbridge.engines.openvino.session import load_session
+
+        return load_session(Path(path), threads=threads, devices=providers, libraries=libraries)
+
+
+_CMAKE = """\
+find_package(OpenVINO REQUIRED COMPONENTS Runtime)
+target_link_libraries({target} PRIVATE openvino::runtime)
+find_package(TBB QUIET)
+if(TARGET TBB::tbb)
+  target_link_libraries({target} PRIVATE TBB::tbb)
+endif()
+"""

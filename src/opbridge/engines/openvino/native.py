@@ -1,0 +1,89 @@
+"""The installed openvino package: the only place that imports it, and the only one that reads its files."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opbridge.engines.own import own_operators
+from opbridge.errors import EngineNotInstalledError
+
+__all__ = ["clean_message", "folder", "make_core", "newest_opset", "runtime", "version"]
+
+_INSTALL = 'pip install "opbridge[openvino]"'
+_PLACE = re.compile(r"(?:Exception from |Check '.*?' failed at )\S+?:\d+:\s*")
+_SCHEMA = re.compile(rb"OpSet_Onnx_ver(\d+)E")
+
+
+@functools.cache
+def runtime() -> Any:
+    """The ``openvino`` module.
+
+    Raises:
+        EngineNotInstalledError: It is not installed, can't be imported, or is older than its present interface.
+    """
+    try:
+        import openvino
+    except ModuleNotFoundError as error:
+        if error.name != "openvino":
+            raise EngineNotInstalledError(
+                f"openvino is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
+            ) from error
+        raise EngineNotInstalledError("openvino is not installed.", fix=_INSTALL) from error
+    except (ImportError, OSError) as error:
+        raise EngineNotInstalledError(
+            f"openvino is installed, but can't be imported: {error}", fix="pip install --force-reinstall openvino"
+        ) from error
+    if not hasattr(openvino, "Core"):
+        raise EngineNotInstalledError(
+            "openvino is too old, or another folder of that name is imported instead: it has no Core.", fix=_INSTALL
+        )
+    return openvino
+
+
+def version() -> str:
+    """The release: "2026.4.1"."""
+    return str(runtime().__version__).partition("-")[0]
+
+
+def folder() -> Path:
+    """Where the package is, with its headers and libraries."""
+    return Path(runtime().__file__).parent
+
+
+@functools.cache
+def newest_opset() -> int:
+    """The newest version of the standard domain whose schemas the ONNX frontend has.
+
+    It takes models of any version, and reads those of a newer one by the rules of older ones. So its own library is
+    asked: the names of its schemas are in it.
+    """
+    places = [*folder().glob("libs/*openvino_onnx_frontend*"), *folder().glob("libs/openvino_onnx_frontend*")]
+    versions = [int(number) for place in places for number in _SCHEMA.findall(place.read_bytes())]
+    return max(versions, default=18)
+
+
+def make_core(libraries: Sequence[Path] = ()) -> Any:
+    """A Core with opbridge's own operators for the engine, and libraries of kernels."""
+    core = runtime().Core()
+    from openvino.frontend.onnx import ConversionExtension
+
+    for target, module in own_operators("openvino").items():
+        core.add_extension(ConversionExtension(target.rpartition("::")[2], module.convert))
+    for library in libraries:
+        core.add_extension(str(Path(library).absolute()))
+    return core
+
+
+def clean_message(error: BaseException) -> str:
+    """The engine's own words in one line, without the places in its C++ source."""
+    text = " ".join(_PLACE.sub("", str(error)).split())
+    for phrase in ("FrontEnd API failed with OpConversionFailure: ", "Model wasn't fully converted. "):
+        text = text.replace(phrase, "")
+    detailed = re.search(r"Failed operations detailed log: (.*?)(?: Summary:|$)", text)
+    if detailed is not None:
+        text = detailed.group(1)
+    return re.sub(r"^Summary: ", "", text).strip(" -") or type(error).__name__

@@ -1,0 +1,82 @@
+"""For functions that the parser would take for others, without a word.
+
+It looks a node's operator up by its type alone. Of a ``mylib::Add`` with a body it runs ONNX's ``Add``; of two
+overloads of a function it runs one for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from opbridge.engines.refusals import describe_node, describe_operator
+from opbridge.engines.tensorrt_rtx.support import has_importer
+from opbridge.passes.adaptation import Adaptation, AdaptationResult
+
+if TYPE_CHECKING:
+    from opbridge.kernels.library import KernelOperator
+
+__all__ = ["ORIGINAL", "OwnNamesPass"]
+
+ORDER = 15
+
+ORIGINAL = "opbridge.operator"
+"""The metadata of a node whose operator has another name now: ``"domain::Op"`` as it was."""
+
+
+def for_engine(model: ir.Model, engine: Any, kernels: Sequence[KernelOperator]) -> OwnNamesPass | None:
+    """For a model with such functions."""
+    taken = {key for key in model.functions if key[2] or has_importer(engine.product, key[1])}
+    return OwnNamesPass(taken) if taken else None
+
+
+class OwnNamesPass(ir.passes.InPlacePass):
+    """Give these functions, and the nodes that call them, names of their own.
+
+    Args:
+        functions: The identifiers of the functions.
+    """
+
+    def __init__(self, functions: Collection[tuple[str, str, str]]) -> None:
+        super().__init__()
+        self._functions = functions
+
+    def call(self, model: ir.Model) -> AdaptationResult:
+        """Change ``model`` in place; the result says which functions have another name."""
+        taken = {name for _, name, _ in model.functions}
+        names = {key: _own_name(key, taken) for key in sorted(self._functions)}
+        done: dict[str, list[str]] = {}
+        for scope in (model.graph, *model.functions.values()):
+            for node in scope.all_nodes():
+                name = names.get(node.op_identifier())
+                if name is None:
+                    continue
+                operator = describe_operator(node.domain, node.op_type)
+                done.setdefault(f"the function {operator} becomes {node.domain}::{name}", []).append(
+                    describe_node(node)
+                )
+                node.metadata_props[ORIGINAL] = operator
+                node.op_type, node.overload = name, ""
+        for key, name in names.items():
+            function = model.functions.pop(key)
+            function.name, function.overload = name, ""
+            model.functions[function.identifier()] = function
+        adaptations = tuple(
+            Adaptation(f"{what}: the parser tells functions apart by that alone", tuple(nodes))
+            for what, nodes in done.items()
+        )
+        return AdaptationResult(model, True, adaptations)
+
+
+def _own_name(key: tuple[str, str, str], taken: set[str]) -> str:
+    """A name that no function has, and that is remembered as taken."""
+    _, name, overload = key
+    wanted = f"{name}_function_{overload}" if overload else f"{name}_function"
+    own = wanted
+    number = 2
+    while own in taken:
+        own, number = f"{wanted}_{number}", number + 1
+    taken.add(own)
+    return own

@@ -1,0 +1,116 @@
+"""Link 3: whether the installed parser takes a node, in its own words.
+
+Two things are not left to the parser, since it says nothing of them: it looks an operator up without its domain, so
+that a custom ``mylib::Add`` would be taken for ONNX's; and it computes float64 as float32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from opbridge.engines.base import IR_VERSION, Refusal
+from opbridge.engines.question import Question, version_problem
+from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+from opbridge.engines.tensorrt_rtx import native
+from opbridge.engines.tensorrt_rtx.native import ParserError, Product
+from opbridge.engines.tensorrt_rtx.question import lone_model
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["NodeSupport", "has_importer", "reason_of"]
+
+_TYPES = {
+    "float32": "FLOAT",
+    "float16": "HALF",
+    "bfloat16": "BF16",
+    "int8": "INT8",
+    "int32": "INT32",
+    "int64": "INT64",
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "float8_e4m3fn": "FP8",
+    "int4": "INT4",
+    "float4_e2m1fn": "FP4",
+}
+_NO_REASON = re.compile(r"^(?:false|Invalid Node - .*)$")
+_ASSERTION = re.compile(r"^Assertion failed: .*?: (?=[A-Z])")
+
+
+class NodeSupport:
+    """Answers for one product, remembered per distinct question.
+
+    Args:
+        product: The product.
+        version: Its version.
+        newest_opset: The newest version of the standard domain that models may be of.
+    """
+
+    def __init__(self, product: Product, version: str, newest_opset: int) -> None:
+        self._product = product
+        self._version = version
+        self._newest_opset = newest_opset
+        self._answers: dict[bytes, str | None] = {}
+
+    def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+        """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
+        if node.domain:
+            return unknown_operator(node)
+        missing = self._missing_types(node)
+        if missing:
+            reason: str | None = f"{self._title} has no tensors of {' and '.join(missing)}"
+            if missing == ("float64",):
+                reason = f"{self._title} computes float64 as float32"
+        else:
+            reason = self._reason(node, opset_imports)
+        if reason is None:
+            return None
+        return Refusal(describe_node(node), describe_operator(node.domain, node.op_type), reason, missing)
+
+    @property
+    def _title(self) -> str:
+        return f"{self._product.title} {self._version}"
+
+    def _reason(self, node: ir.Node, opset_imports: Mapping[str, int]) -> str | None:
+        impossible = version_problem(self._title, self._newest_opset, Question(node, opset_imports))
+        if impossible is not None:
+            return impossible
+        if not has_importer(self._product, node.op_type):
+            return f"the parser of {self._title} has no importer for {describe_operator('', node.op_type)}"
+        model = lone_model(node, opset_imports, IR_VERSION)
+        if model is None:
+            return None
+        if model not in self._answers:
+            errors = native.parse(self._product, model).errors
+            self._answers[model] = reason_of(errors[0]) if errors else None
+        given = self._answers[model]
+        return None if given is None else f"the parser of {self._title} refuses it: {given}"
+
+    def _missing_types(self, node: ir.Node) -> tuple[str, ...]:
+        """The element types among the node's that the product has no tensors of."""
+        known = native.runtime(self._product).DataType
+        values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.dtype is not None]
+        names = ["str" if value.dtype.is_string() else str(value.dtype.numpy().name) for value in values]
+        return tuple(dict.fromkeys(name for name in names if not hasattr(known, _TYPES.get(name, "-"))))
+
+
+def has_importer(product: Product, op_type: str) -> bool:
+    """Whether the parser knows an operator of this type, in whichever domain it stands."""
+    key = (product, op_type)
+    if key not in _importers:
+        trt = native.runtime(product)
+        network = native.builder(product).create_network(0)
+        _importers[key] = trt.OnnxParser(network, native.logger(product)).supports_operator(op_type)
+    return _importers[key]
+
+
+_importers: dict[tuple[Product, str], bool] = {}
+
+
+def reason_of(error: ParserError) -> str:
+    """The parser's reason in one line; where it has none but a condition in its source, the check that has it."""
+    if _NO_REASON.match(error.description) or not error.description:
+        return f"its {error.function} does not hold" if error.function else "no reason given"
+    return _ASSERTION.sub("", error.description).strip()

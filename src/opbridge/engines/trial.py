@@ -1,0 +1,182 @@
+"""A node on trial: a model of that node alone, inputs for it, and whether an engine's results are the standard's.
+
+For engines that list nothing of what they take, and that misread some of what they do take without a word.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opbridge.errors import EngineError, InputError
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["difference", "feeds_of", "has_subgraph", "lone_model", "standard_results", "unavailable"]
+
+_TOLERANCE = 2e-3
+"""Of one node, relative to its largest result: it tells another formula from other rounding, no more."""
+
+_ANY_SIZE = 8
+"""Stands for a size that the model leaves open."""
+
+_SMALL = 64
+"""Constants up to this size go into the question with their values: axes, shapes. Larger ones are weights."""
+
+
+def has_subgraph(node: ir.Node) -> bool:
+    """Whether the node holds other nodes, as If and Loop do."""
+    import onnx_ir as ir
+
+    graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    return any(attribute.type in graphs for attribute in node.attributes.values())
+
+
+def lone_model(node: ir.Node, opset_imports: Mapping[str, int], ir_version: int) -> onnx.ModelProto | None:
+    """A model of this node alone, all of whose sizes are fixed; equal for nodes that ask the same.
+
+    Returns:
+        None where a type or a rank is not known, or an attribute is a parameter of an enclosing function.
+    """
+    import onnx_ir as ir
+
+    if any(attribute.is_ref() for attribute in node.attributes.values()):
+        return None
+    inputs = [None if value is None else _lone(value, f"x{i}") for i, value in enumerate(node.inputs)]
+    given = [value for value in node.inputs if value is not None]
+    if any(value.dtype is None or (value.shape is None and _constant(value) is None) for value in given):
+        return None
+    outputs = [
+        ir.Value(name="" if value.name == "" else f"y{i}", type=value.type) for i, value in enumerate(node.outputs)
+    ]
+    lone = ir.Node(node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, name="node")
+    graph = ir.Graph(
+        [value for value in inputs if value is not None and value.const_value is None],
+        [value for value in outputs if value.name],
+        nodes=[lone],
+        initializers=[value for value in inputs if value is not None and value.const_value is not None],
+        opset_imports={"": node.version or opset_imports.get("", 1)},
+        name="question",
+    )
+    return ir.serde.serialize_model(ir.Model(graph, ir_version=ir_version))
+
+
+def _lone(value: ir.Value, name: str) -> ir.Value:
+    import onnx_ir as ir
+
+    constant = _constant(value)
+    if constant is None:
+        sizes = [size if isinstance(size, int) else _ANY_SIZE for size in value.shape or ()]
+        return ir.Value(name=name, type=value.type, shape=ir.Shape(sizes))
+    if constant.size > _SMALL:
+        # Weights are large, and their values ask nothing.
+        filled = _filled(constant.dtype.numpy(), constant.shape.numpy(), 1)
+        constant = ir.tensor(filled, dtype=constant.dtype)
+    return ir.Value(name=name, type=value.type, shape=constant.shape, const_value=constant)
+
+
+def _constant(value: ir.Value) -> Any:
+    import onnx_ir as ir
+
+    return ir.convenience.get_const_tensor(value)
+
+
+def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Inputs for a lone node: numbers of both signs, indices that are small, the same ones every time.
+
+    Integers of which integers are made are no indices. They are of both signs too: the bits of small positive ones add
+    up even in float32.
+    """
+    import onnx
+
+    integers = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+    span = (-999, 1000) if all(value.type.tensor_type.elem_type in integers for value in model.graph.output) else (0, 2)
+    feeds = {}
+    for seed, value in enumerate(model.graph.input):
+        tensor = value.type.tensor_type
+        shape = [dim.dim_value for dim in tensor.shape.dim]
+        feeds[value.name] = _filled(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape, seed, span)
+    return feeds
+
+
+def _filled(dtype: np.dtype[Any], shape: Any, seed: int, span: tuple[int, int] = (0, 2)) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    if np.issubdtype(dtype, np.integer):
+        return random.integers(*span, tuple(shape)).astype(dtype)
+    if dtype == np.bool_:
+        return random.integers(0, 2, tuple(shape)).astype(dtype)
+    return random.standard_normal(tuple(shape)).astype(dtype)
+
+
+def unavailable(op_type: str, opset: int) -> str | None:
+    """Why the standard has no such operator at this opset; None if it has."""
+    import onnx
+
+    try:
+        onnx.defs.get_schema(op_type, opset)
+    except onnx.defs.SchemaError:
+        pass
+    else:
+        return None
+    operator = f"ai.onnx::{op_type}"
+    schemas = onnx.defs.get_all_schemas_with_history()
+    versions = [schema.since_version for schema in schemas if schema.name == op_type and not schema.domain]
+    if not versions:
+        return f"no kernel for {operator}"
+    if min(versions) > opset:
+        return f"{operator} is new in opset {min(versions)}, and the model is of opset {opset}"
+    return f"{operator} has been removed from the standard, and the model is of opset {opset}"
+
+
+def standard_results(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    """What the standard says of a lone node, by an engine that has all of it; None where that one refuses these sizes.
+
+    The shapes are written on the model's outputs.
+    """
+    from opbridge import engines
+
+    judge = engines.get("onnxruntime")
+    judge = judge if judge.is_installed() else engines.get("reference")
+    try:
+        with tempfile.TemporaryDirectory(prefix="opbridge-trial-") as name:
+            path = Path(name) / "model.onnx"
+            path.write_bytes(model.SerializeToString())
+            results = judge.load(path, threads=1).run(feeds)
+    except (EngineError, InputError):
+        return None
+    for value in model.graph.output:
+        del value.type.tensor_type.shape.dim[:]
+        for size in results[value.name].shape:
+            value.type.tensor_type.shape.dim.add().dim_value = size
+    return results
+
+
+def difference(got: np.ndarray, expected: np.ndarray) -> str | None:
+    """How an engine's result differs from the standard's; None where it is the same but for rounding."""
+    if got.shape != expected.shape:
+        return f"shape {list(got.shape)} in place of {list(expected.shape)}"
+    if got.dtype != expected.dtype:
+        return f"{got.dtype.name} in place of {expected.dtype.name}"
+    if expected.dtype.kind in "OUS":
+        return None if np.array_equal(got, expected) else "other strings"
+    wide, wanted = (array.astype(np.float64) for array in (got, expected))
+    # Where the standard gives no number, an engine may give any.
+    finite = np.isfinite(wanted)
+    if not finite.any():
+        return None
+    error, scale = np.abs(wide[finite] - wanted[finite]).max(), max(np.abs(wanted[finite]).max(), 1.0)
+    return (
+        None
+        if error <= _tolerance(expected.dtype) * scale
+        else (f"it is off by {error:.3g} where results reach {scale:.3g}")
+    )
+
+
+def _tolerance(dtype: np.dtype[Any]) -> float:
+    return max(_TOLERANCE, {"float16": 4e-3, "bfloat16": 3e-2}.get(dtype.name, 0.0))

@@ -1,0 +1,7 @@
+"""TVM."""
+
+from opbridge.engines.tvm.engine import TvmEngine
+
+__all__ = ["ENGINE"]
+
+ENGINE = TvmEngine

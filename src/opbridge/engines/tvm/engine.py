@@ -1,0 +1,186 @@
+"""TVM, as the installed package answers for it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from opbridge.engines.base import Engine, Refusal, Session
+from opbridge.engines.onnx_specs import check_model_file, check_threads, onnx_specs
+from opbridge.engines.tvm import native
+from opbridge.errors import EngineError, InputError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from opbridge.engines.tvm.support import NodeSupport
+
+__all__ = ["TvmEngine"]
+
+
+class TvmEngine(Engine):
+    """TVM on the CPU, by its ONNX frontend, its LLVM backend and its virtual machine."""
+
+    name: str = "tvm"
+    package: ClassVar[str] = "apache-tvm"
+    limits: Mapping[str, str] = {
+        "without Python": "called from Python",
+        "deform_conv2d": "no kernel for ai.onnx::DeformConv",
+    }
+
+    @property
+    def version(self) -> str:
+        """The version of TVM. Raises EngineNotInstalledError when there is none."""
+        return native.version()
+
+    @functools.cached_property
+    def newest_opset(self) -> int:  # type: ignore[override]
+        """The newest version of any operator that the frontend has a converter for."""
+        import onnx
+
+        return min(native.newest_version(), int(onnx.defs.onnx_opset_version()))
+
+    @property
+    def takes_functions(self) -> bool:
+        """It takes none: bodies are inlined."""
+        return False
+
+    @property
+    def takes_kernels(self) -> bool:
+        """It calls the plain library, from a packed function."""
+        return True
+
+    @functools.cached_property
+    def _support(self) -> NodeSupport:
+        from opbridge.engines.tvm.support import NodeSupport
+
+        return NodeSupport(self)
+
+    def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+        """Whether it computes this node, by compiling and running the node alone; see :class:`NodeSupport`."""
+        return self._support.ask(node, opset_imports)
+
+    def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
+        """Compile a model while its bundle is written: ``model.tvm.so`` and ``model.tvm.json``.
+
+        Without a C++ compiler, which links the one, nothing is written, and loading compiles the model each time.
+
+        Raises:
+            EngineError: TVM refuses the model.
+        """
+        from opbridge.errors import BuildError
+        from opbridge.kernels.toolchain import find_compiler
+
+        executable, descriptions = _compiled(model, _targets(libraries))
+        try:
+            find_compiler()
+        except BuildError:
+            return ()
+        code, description = _beside(model)
+        executable.export_library(str(code))
+        data = {"tvm": self.version, "kernels": descriptions}
+        description.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+        return description, code
+
+    def load(
+        self,
+        path: Path,
+        *,
+        threads: int | None = None,
+        providers: Sequence[str] | None = None,
+        libraries: Sequence[Path] = (),
+    ) -> Session:
+        """Load a model file.
+
+        Args:
+            path: An ONNX model. What this version of TVM made of it is looked for beside it; else it is compiled.
+            threads: Of TVM's pool, and of each kernel; by default one per core.
+            providers: TVM has none.
+            libraries: Libraries of kernels.
+
+        Raises:
+            InputError: A file is missing or damaged, or an option or a library is wrong.
+            EngineError: TVM refuses the model; the message is its own.
+        """
+        native.runtime()
+        if providers is not None:
+            raise InputError("TVM has no execution providers.", fix="leave providers= out.")
+        check_threads(threads)
+        path = Path(path)
+        check_model_file(path)
+        from opbridge.engines.tvm.kernels import Kernels
+        from opbridge.engines.tvm.session import TvmSession
+        from opbridge.kernels.library import KernelLibrary
+
+        opened = [KernelLibrary(Path(library)) for library in libraries]
+        ready = _made_before(path, self.version)
+        inputs, outputs = onnx_specs(path)
+        if ready is None:
+            ready = _compiled(path, {o.target for library in opened for o in library.operators})
+        executable, descriptions = ready
+        kernels = Kernels(descriptions, opened, threads or os.cpu_count() or 1)
+        return TvmSession(executable, inputs, outputs, kernels, threads)
+
+
+def _beside(model: Path) -> tuple[Path, Path]:
+    # In a bundle for several engines the ONNX file may have this engine's name already.
+    stem = model.stem.removesuffix(".tvm")
+    return model.with_name(f"{stem}.tvm.so"), model.with_name(f"{stem}.tvm.json")
+
+
+def _made_before(model: Path, version: str) -> tuple[Any, list[dict[str, Any]]] | None:
+    """What lies beside the model, if this version of TVM compiled it; None if there is nothing for it."""
+    code, description = _beside(model)
+    if not code.is_file() or not description.is_file():
+        return None
+    try:
+        data = json.loads(description.read_bytes())
+        made, kernels = data["tvm"], data["kernels"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{description.name}, which describes the compiled model, is damaged: {error}.",
+            fix="export the bundle again.",
+        ) from error
+    if made != version:
+        return None
+    try:
+        return native.runtime().runtime.load_module(str(code)), kernels
+    except Exception as error:
+        raise EngineError(
+            f"TVM {version} can't load {code.name}: {native.one_line(error)}", fix="export the bundle on this machine."
+        ) from error
+
+
+def _compiled(path: Path, targets: Collection[str]) -> tuple[Any, list[dict[str, Any]]]:
+    """What TVM makes of an ONNX file, and a description of each kernel that it calls."""
+    import onnx_ir as ir
+
+    from opbridge.engines.tvm.kernels import calls_for, renamed
+    from opbridge.onnx_input import read_model
+
+    model = ir.serde.serialize_model(ir.external_data.load_to_model(read_model(path)))
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value") and not dim.dim_param:
+                # Sizes without a name would be one size.
+                dim.dim_param = f"{value.name}_{axis}"
+    descriptions = renamed(model, targets)
+    module = native.import_onnx(model, calls_for(model, descriptions))
+    try:
+        return native.runtime().compile(module, target="llvm"), descriptions
+    except Exception as error:
+        raise EngineError(
+            f"TVM {native.version()} can't compile {path.name!r}: {native.one_line(error)}",
+            fix="export it with fixed sizes, or use another engine.",
+            details=str(error),
+        ) from error
+
+
+def _targets(libraries: Sequence[Path]) -> set[str]:
+    from opbridge.kernels.library import KernelLibrary
+
+    return {operator.target for library in libraries for operator in KernelLibrary(Path(library)).operators}

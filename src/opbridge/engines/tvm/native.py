@@ -1,0 +1,146 @@
+"""The installed TVM: the only place that imports it, and the only one that reaches into its ONNX frontend."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from opbridge.errors import EngineError, EngineNotInstalledError
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["converted_operators", "import_onnx", "newest_version", "one_line", "runtime", "version"]
+
+_INSTALL = 'pip install "opbridge[tvm]"'
+_VERSION = re.compile(r"_impl_v(\d+)$")
+_LOCK = threading.Lock()
+
+
+@functools.cache
+def runtime() -> Any:
+    """The ``tvm`` module.
+
+    Raises:
+        EngineNotInstalledError: It is not installed, or can't be imported.
+    """
+    try:
+        import tvm
+        from tvm import relax  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "tvm":
+            raise EngineNotInstalledError(
+                f"TVM is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
+            ) from error
+        raise EngineNotInstalledError("apache-tvm is not installed.", fix=_INSTALL) from error
+    except (ImportError, OSError, AttributeError) as error:
+        raise EngineNotInstalledError(
+            f"apache-tvm is installed, but can't be imported: {error}", fix="pip install --force-reinstall apache-tvm"
+        ) from error
+    if not hasattr(tvm, "compile"):
+        raise EngineNotInstalledError("The installed TVM is too old, or another folder of that name.", fix=_INSTALL)
+    return tvm
+
+
+def version() -> str:
+    """The version of TVM. Raises EngineNotInstalledError when there is none."""
+    runtime()
+    return metadata.version("apache-tvm")
+
+
+def _frontend() -> Any:
+    """The module of the ONNX frontend, which has the table of its converters.
+
+    The table is private, and there is no other: neither a list of operators nor a way to add one is public. What
+    :func:`import_onnx` does with it, and what it needs to have, is in this file alone.
+    """
+    runtime()
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    if not callable(getattr(onnx_frontend, "_get_convert_map", None)) or not hasattr(onnx_frontend, "OnnxOpConverter"):
+        raise EngineError(
+            f"opbridge does not know the ONNX frontend of TVM {version()}: it has no table of converters.",
+            fix=f"install a release that it was tested with: {_INSTALL}",
+        )
+    return onnx_frontend
+
+
+@functools.cache
+def converted_operators() -> frozenset[str]:
+    """The operators of the standard domain that the installed frontend converts."""
+    # These it handles in its loop over the nodes.
+    return frozenset(_frontend()._get_convert_map()) | {"Constant", "If"}
+
+
+@functools.cache
+def newest_version() -> int:
+    """The newest version of an operator that the installed frontend names a converter for."""
+    found = (
+        int(match[1])
+        for converter in _frontend()._get_convert_map().values()
+        for name in dir(converter)
+        if (match := _VERSION.match(name))
+    )
+    return max(found, default=1)
+
+
+def import_onnx(model: onnx.ModelProto, calls: Mapping[str, Any]) -> Any:
+    """An IRModule of a model.
+
+    Args:
+        model: Without model-local functions.
+        calls: What becomes of the operators of no standard, by name: a function of the block builder and the inputs.
+
+    Raises:
+        EngineError: The frontend refuses the model; the message is its own.
+    """
+    frontend = _frontend()
+    made = {name: _converter(frontend, call) for name, call in calls.items()}
+    with _LOCK, _extended(frontend, made), _quiet():
+        try:
+            return frontend.from_onnx(model)
+        except Exception as error:
+            raise EngineError(
+                f"TVM {version()} can't convert the model: {one_line(error)}",
+                fix="run `opbridge diagnose --engine tvm` on the model to see what it lacks.",
+                details=str(error),
+            ) from error
+
+
+def _converter(frontend: Any, call: Any) -> Any:
+    def convert(cls: Any, builder: Any, inputs: Any, attributes: Any, parameters: Any) -> Any:
+        return call(builder, list(inputs))
+
+    return type("KernelCall", (frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
+
+
+@contextlib.contextmanager
+def _extended(frontend: Any, made: Mapping[str, Any]) -> Iterator[None]:
+    real = frontend._get_convert_map
+    frontend._get_convert_map = lambda: {**real(), **made}
+    try:
+        yield
+    finally:
+        frontend._get_convert_map = real
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The frontend prints what it also raises, and warns of each name that it changes."""
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of TVM's says, without its own stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("File ", "Traceback", "^", "at "))]
+    return (" ".join(told) or type(error).__name__)[:400]

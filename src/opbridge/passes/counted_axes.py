@@ -1,0 +1,55 @@
+"""Counts the axes of reductions from the front, for ONNX Runtime keeps a negative one where the input is empty.
+
+``ReduceSum`` of a tensor of shape [0, 4, 5] over the axis -1 gives [0, 4, 5] there, over the axis 2 [0, 4].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+__all__ = ["CountedAxesPass"]
+
+
+class CountedAxesPass(ir.passes.InPlacePass):
+    """Write negative axes of reductions as positive ones, where the input may be empty and its rank is known."""
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """See the class. The model computes the same."""
+        modified = False
+        for graph in (model.graph, *(function.graph for function in model.functions.values())):
+            for node in list(ir.traversal.RecursiveGraphIterator(graph)):
+                data = node.inputs[0] if node.inputs and not node.domain else None
+                if data is None or data.shape is None or not _may_be_empty(data.shape):
+                    continue
+                if node.op_type.startswith("Reduce"):
+                    modified |= _count_input(node, data.shape)
+                elif node.op_type in ("ArgMax", "ArgMin"):
+                    modified |= _count_attribute(node, data.shape)
+        return ir.passes.PassResult(model, modified)
+
+
+def _count_attribute(node: ir.Node, shape: ir.Shape) -> bool:
+    axis = node.attributes.get_int("axis", 0)
+    if axis < 0:
+        node.attributes["axis"] = ir.AttrInt64("axis", axis + len(shape))
+    return axis < 0
+
+
+def _count_input(node: ir.Node, shape: ir.Shape) -> bool:
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    tensor = ir.convenience.get_const_tensor(axes) if axes is not None else None
+    if tensor is None or not (tensor.numpy() < 0).any():
+        return False
+    counted = np.asarray(tensor.numpy() % len(shape), np.int64)
+    constant = ir.node("Constant", [], {"value": ir.tensor(counted)}, name=f"{node.name}_axes")
+    constant.metadata_props.update(node.metadata_props)
+    constant.outputs[0].name = f"{node.name}_axes"
+    assert node.graph is not None
+    node.graph.insert_before(node, constant)
+    node.replace_input_with(1, constant.outputs[0])
+    return True
+
+
+def _may_be_empty(shape: ir.Shape) -> bool:
+    return len(shape) > 0 and any(not isinstance(size, int) or size == 0 for size in shape)
