@@ -27,10 +27,10 @@ ENGINE = engines.get("ncnn")
 KERNELS = Path(__file__).parent / "kernels"
 ADDITION = """
 import torch, opbridge
-@opbridge.operator("mylib::my_add")
+@opbridge.operator("engine_ncnn::my_add")
 def my_add(a: torch.Tensor, b: torch.Tensor, alpha: float = 2.0) -> torch.Tensor:
     return alpha * a + b
-my_add.kernel(r"{kernel}")
+my_add.kernel("my_add.h")
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -333,12 +333,15 @@ def test_it_is_not_installed(monkeypatch):
 
 def test_a_bundle_runs_without_torch_onnx_and_pnnx(tmp_path):
     file = tmp_path / "addition.py"
-    file.write_text(ADDITION.replace("{kernel}", str(KERNELS / "my_add.h")))
+    file.write_text(ADDITION)
+    kernel = (KERNELS / "my_add.h").read_text()
+    assert "mylib::my_add" in kernel
+    file.with_name("my_add.h").write_text(kernel.replace("mylib::my_add", "engine_ncnn::my_add"))
     bundle = opbridge.export(f"{file}:entry", path=tmp_path / "bundle", engines=["ncnn"])
     assert bundle.verified
     assert {"model.ncnn.json", "model.ncnn.param", "model.ncnn.bin"} <= set(bundle.manifest["files"])
     description = json.loads((bundle.path / "model.ncnn.json").read_bytes())
-    assert [kernel["target"] for kernel in description["kernels"]] == ["mylib::my_add"]
+    assert [kernel["target"] for kernel in description["kernels"]] == ["engine_ncnn::my_add"]
     assert description["kernels"][0]["attributes"] == {"alpha": 3.0}
     script = (
         "import sys\n"
