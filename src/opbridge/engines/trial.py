@@ -5,6 +5,7 @@ For engines that list nothing of what they take, and that misread some of what t
 
 from __future__ import annotations
 
+import abc
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opbridge.errors import EngineError, InputError
+from opbridge.engines.base import IR_VERSION, Refusal
+from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["difference", "feeds_of", "has_subgraph", "lone_model", "standard_results", "unavailable"]
+__all__ = ["TrialSupport", "difference", "feeds_of", "has_subgraph", "lone_model", "standard_results", "unavailable"]
 
 _TOLERANCE = 2e-3
 """Of one node, relative to its largest result: it tells another formula from other rounding, no more."""
@@ -28,6 +31,64 @@ _ANY_SIZE = 8
 
 _SMALL = 64
 """Constants up to this size go into the question with their values: axes, shapes. Larger ones are weights."""
+
+
+class TrialSupport(abc.ABC):
+    """Answers whether an engine takes a node, by running it; remembered per distinct question.
+
+    Args:
+        engine: The engine's name and version, as its reasons say it: "TVM 0.27.0".
+    """
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self._answers: dict[bytes, str | None] = {}
+
+    def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+        """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
+        if node.domain:
+            return unknown_operator(node)
+        reason = self.known_reason(node, node.version or opset_imports.get("", 1))
+        if reason is None:
+            model = self.question(node, opset_imports)
+            if model is None:
+                return None
+            key = model.SerializeToString(deterministic=True)
+            if key not in self._answers:
+                self._answers[key] = self._try(model)
+            reason = self._answers[key]
+        operator = describe_operator(node.domain, node.op_type)
+        return None if reason is None else Refusal(describe_node(node), operator, reason)
+
+    @abc.abstractmethod
+    def known_reason(self, node: ir.Node, opset: int) -> str | None:
+        """Why the engine does not take the node, where that needs no trial."""
+
+    @abc.abstractmethod
+    def results(self, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """What the engine makes of a model of one node. Raises EngineError or InputError where it takes it not."""
+
+    def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
+        """The node's own model; None for what shows only when the whole model is converted."""
+        return lone_model(node, opset_imports, IR_VERSION)
+
+    def _try(self, model: onnx.ModelProto) -> str | None:
+        feeds = feeds_of(model)
+        expected = standard_results(model, feeds)
+        if expected is None:
+            # Made-up sizes fit no standard operator of these attributes; the whole model's will.
+            return None
+        try:
+            found = self.results(model, feeds)
+        except EngineNotInstalledError:
+            raise
+        except (EngineError, InputError) as error:
+            return error.message
+        for name, array in expected.items():
+            other = difference(found[name], array)
+            if other is not None:
+                return f"{self.engine} computes another result: {other}"
+        return None
 
 
 def has_subgraph(node: ir.Node) -> bool:
