@@ -6,7 +6,6 @@ import ctypes
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -88,16 +87,6 @@ def test_two_processes_at_once(cache, tmp_path):
     assert len(answers) == 1
     assert len(log.read_text().splitlines()) == 1
     assert KernelLibrary(Path(answers.pop())).operators[0].target == "mylib::plain"
-
-
-def test_a_small_kernel_is_usable_soon(cache, tmp_path):
-    """The issue's 3 seconds hold on an idle machine; this one may be busy, so the compilers' own time is measured."""
-    source = write(tmp_path / "plain.h")
-    before, started = os.times(), time.perf_counter()
-    build([source], adapters=[adapter_source()])
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    assert min(used, time.perf_counter() - started) < 6
 
 
 ERRORS = {

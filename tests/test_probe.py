@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 
 import numpy as np
@@ -234,15 +233,23 @@ def test_constants_decide_but_large_ones_cost_nothing():
     assert probe(to_ir(model), ENGINE) == ()
 
 
-def test_probing_hundreds_of_nodes_is_fast():
-    nodes = [node("Conv", [f"v{i}", "w"], [f"v{i + 1}"], pads=[1, 1, 1, 1]) for i in range(500)]
-    model = make_model(nodes, {"v0": IMAGE, "w": ("FLOAT", [3, 3, 3, 3])}, {"v500": IMAGE})
+def test_equal_nodes_are_one_question(monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    nodes = [node("Conv", [f"v{i}", "w"], [f"v{i + 1}"], pads=[7, 7, 7, 7]) for i in range(500)]
+    model = make_model(nodes, {"v0": IMAGE, "w": ("FLOAT", [3, 3, 15, 15])}, {"v500": IMAGE})
     converted = to_ir(onnx.shape_inference.infer_shapes(model))
+    # What is asked once in a process is none of the nodes'.
     probe(to_ir(one_node("Relu", [IMAGE], [IMAGE])), ENGINE)
-    start = time.perf_counter()
+    asked = []
+    session = onnxruntime.InferenceSession
+
+    def counted(*args, **options):
+        asked.append(args)
+        return session(*args, **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", counted)
     assert probe(converted, ENGINE) == ()
-    # The aim is 0.3 s on an idle machine.
-    assert time.perf_counter() - start < 1.5
+    assert 1 <= len(asked) <= 2
 
 
 def test_it_agrees_with_loading_the_whole_model_on_the_standards_own_test_cases():
