@@ -158,6 +158,28 @@ def test_an_engine_that_is_missing_is_listed_with_its_install_line():
     assert 'openvino is not installed: pip install "opbridge[openvino]"' in child.stdout
 
 
+@pytest.mark.parametrize(("module", "engine"), [("openvino", "openvino"), ("tvm", "tvm")])
+def test_an_engine_that_is_too_old_is_an_error_with_its_install_line(module, engine, tmp_path):
+    (tmp_path / f"{module}.py").write_text("__version__ = '1.0'\nrelax = None\n")
+    program = (
+        "from opbridge.cli import main\n"
+        f"raise SystemExit(main(['diagnose', 'examples/my_add.py:model', '--engine', '{engine}', '-q']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
+    child = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parent.parent,
+        check=False,
+    )
+    assert child.returncode == 1
+    assert "is too old, or another folder of that name" in child.stderr.lower().replace("\n", " ")
+    assert f'pip install "opbridge[{engine}]"' in child.stderr
+    assert "Traceback" not in child.stderr
+
+
 def test_the_readme_table_is_what_the_command_prints(capsys):
     """Versions and what is installed differ from machine to machine; the columns and the names do not."""
     assert main(["engines", "--markdown", "-q"]) == 0
