@@ -1,0 +1,34 @@
+"""Random outputs are judged by their distribution, and by no more than the draws can show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opbridge.proof.distribution import compare_runs
+
+RUNS = 16
+
+
+def coins(chance: float, seed: int, shape: tuple[int, ...] = ()) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [np.asarray(random.random(shape) < chance, np.float32) for _ in range(RUNS)]
+
+
+def test_draws_that_never_change_are_found() -> None:
+    random = np.random.default_rng(0)
+    drawn = [random.random(5) for _ in range(RUNS)]
+    assert "the same draws in every run" in compare_runs([drawn[0]] * RUNS, drawn)
+    assert "the same draws in every run" in compare_runs([np.ones(())] * RUNS, coins(0.5, 1))
+
+
+@pytest.mark.parametrize("chance", [0.9, 0.97])
+def test_a_coin_that_falls_on_one_side_is_no_proof(chance: float) -> None:
+    always = [np.ones((), np.float32)] * RUNS
+    changing = next(found for seed in range(100) if np.ptp(found := coins(chance, seed)) > 0)
+    assert compare_runs(always, changing) == ""
+
+
+def test_another_probability_is_found() -> None:
+    assert compare_runs(coins(0.5, 1, (400,)), coins(0.5, 2, (400,))) == ""
+    assert "differ" in compare_runs(coins(0.5, 1, (400,)), coins(0.6, 2, (400,)))
