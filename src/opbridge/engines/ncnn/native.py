@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from opbridge.engines.importing import import_engine
 from opbridge.errors import EngineNotInstalledError
 
 __all__ = ["converter", "knows_layer", "runtime", "version"]
@@ -23,23 +24,7 @@ def runtime() -> Any:
     Raises:
         EngineNotInstalledError: It is not installed, or can't be imported.
     """
-    try:
-        import ncnn
-    except ModuleNotFoundError as error:
-        if error.name != "ncnn":
-            raise EngineNotInstalledError(
-                f"ncnn is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
-            ) from error
-        raise EngineNotInstalledError("ncnn is not installed.", fix=_INSTALL) from error
-    except (ImportError, OSError) as error:
-        raise EngineNotInstalledError(
-            f"ncnn is installed, but can't be imported: {error}", fix="pip install --force-reinstall ncnn"
-        ) from error
-    if not hasattr(ncnn, "Net"):
-        raise EngineNotInstalledError(
-            "ncnn is not installed: another folder of that name is imported instead.", fix=_INSTALL
-        )
-    return ncnn
+    return import_engine("ncnn", has="Net", package="ncnn", install=_INSTALL)
 
 
 def version() -> str:

@@ -6,7 +6,7 @@ import functools
 import re
 from typing import Any
 
-from opbridge.errors import EngineNotInstalledError
+from opbridge.engines.importing import import_engine
 
 __all__ = ["clean_message", "runtime", "schemas_and_kernels"]
 
@@ -23,25 +23,9 @@ def runtime() -> Any:
     Raises:
         EngineNotInstalledError: It is not installed, or can't be imported.
     """
-    try:
-        import onnxruntime
-    except ModuleNotFoundError as error:
-        if error.name != "onnxruntime":
-            raise EngineNotInstalledError(
-                f"onnxruntime is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
-            ) from error
-        raise EngineNotInstalledError("onnxruntime is not installed.", fix="pip install onnxruntime") from error
-    except (ImportError, OSError) as error:
-        raise EngineNotInstalledError(
-            f"onnxruntime is installed, but can't be imported: {error}",
-            fix="pip install --force-reinstall onnxruntime",
-        ) from error
-    if not hasattr(onnxruntime, "InferenceSession"):
-        raise EngineNotInstalledError(
-            "onnxruntime is not installed: another folder of that name is imported instead.",
-            fix="pip install --force-reinstall onnxruntime",
-        )
-    return onnxruntime
+    return import_engine(
+        "onnxruntime", has="InferenceSession", package="onnxruntime", install="pip install onnxruntime"
+    )
 
 
 def schemas_and_kernels() -> tuple[list[Any], list[Any]] | None:

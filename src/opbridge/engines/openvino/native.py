@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opbridge.engines.importing import import_engine
 from opbridge.engines.own import own_operators
-from opbridge.errors import EngineNotInstalledError
 
 __all__ = ["clean_message", "folder", "make_core", "newest_opset", "runtime", "version"]
 
@@ -25,23 +25,7 @@ def runtime() -> Any:
     Raises:
         EngineNotInstalledError: It is not installed, can't be imported, or is older than its present interface.
     """
-    try:
-        import openvino
-    except ModuleNotFoundError as error:
-        if error.name != "openvino":
-            raise EngineNotInstalledError(
-                f"openvino is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
-            ) from error
-        raise EngineNotInstalledError("openvino is not installed.", fix=_INSTALL) from error
-    except (ImportError, OSError) as error:
-        raise EngineNotInstalledError(
-            f"openvino is installed, but can't be imported: {error}", fix="pip install --force-reinstall openvino"
-        ) from error
-    if not hasattr(openvino, "Core"):
-        raise EngineNotInstalledError(
-            "openvino is too old, or another folder of that name is imported instead: it has no Core.", fix=_INSTALL
-        )
-    return openvino
+    return import_engine("openvino", has="Core", package="openvino", install=_INSTALL)
 
 
 def version() -> str:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from opbridge.errors import EngineError, EngineNotInstalledError
+from opbridge.engines.importing import import_engine
+from opbridge.errors import EngineError
 
 if TYPE_CHECKING:
     import onnx
@@ -31,22 +32,7 @@ def runtime() -> Any:
     Raises:
         EngineNotInstalledError: It is not installed, or can't be imported.
     """
-    try:
-        import tvm
-        from tvm import relax  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "tvm":
-            raise EngineNotInstalledError(
-                f"TVM is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
-            ) from error
-        raise EngineNotInstalledError("apache-tvm is not installed.", fix=_INSTALL) from error
-    except (ImportError, OSError, AttributeError) as error:
-        raise EngineNotInstalledError(
-            f"apache-tvm is installed, but can't be imported: {error}", fix="pip install --force-reinstall apache-tvm"
-        ) from error
-    if not hasattr(tvm, "compile"):
-        raise EngineNotInstalledError("The installed TVM is too old, or another folder of that name.", fix=_INSTALL)
-    return tvm
+    return import_engine("tvm", "tvm.relax", has="compile", package="apache-tvm", install=_INSTALL)
 
 
 def version() -> str:
