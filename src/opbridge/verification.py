@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from opbridge.json_numbers import to_json
+from opbridge.trace import Departure, Timing, Trace
 
 __all__ = ["DEFAULT_SEED", "NOT_RUN", "NOT_VERIFIED", "CaseResult", "Comparison", "Verification"]
 
@@ -21,17 +23,6 @@ NOT_RUN = ("built, not run", "exported, not run")
 PYTORCH = "PyTorch"
 
 _PASSING = frozenset({"equal", "within budget", "decision", "random"})
-
-
-def _to_json(value: Any) -> Any:
-    """JSON has no infinities and no NaN: they are written as the strings that ``float`` reads back."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
-    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +42,11 @@ class Comparison:
             more than 1 is too much.
         budget: The units allowed to ``engine_error``.
         detail: Why, in one line.
+        max_ulp: The largest distance between the two results in steps of their dtype (units in the last place).
+        histogram: Of the engine's errors in units, over all elements: pairs (upper bound, elements), the bounds powers
+            of 2, the last one infinity; empty for what is compared exactly.
+        torch_histogram: Of PyTorch's own, with the same bounds.
+        engine: The engine, where several were verified.
     """
 
     output: str
@@ -63,6 +59,10 @@ class Comparison:
     ratio: float = 0.0
     budget: float = 0.0
     detail: str = ""
+    max_ulp: float = 0.0
+    histogram: tuple[tuple[float, int], ...] = ()
+    torch_histogram: tuple[tuple[float, int], ...] = ()
+    engine: str = ""
 
     @property
     def passed(self) -> bool:
@@ -71,7 +71,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON data."""
-        data: dict[str, Any] = _to_json(dataclasses.asdict(self))
+        data: dict[str, Any] = to_json(dataclasses.asdict(self))
         return data
 
     @classmethod
@@ -79,6 +79,8 @@ class Comparison:
         """The comparison that :meth:`to_dict` wrote."""
         numbers = {field.name for field in dataclasses.fields(cls) if field.type == "float"}
         values: dict[str, Any] = {key: float(value) if key in numbers else value for key, value in data.items()}
+        for key in ("histogram", "torch_histogram"):
+            values[key] = tuple((float(bound), int(count)) for bound, count in data.get(key, ()))
         return cls(**values)
 
     def __str__(self) -> str:
@@ -98,6 +100,7 @@ class CaseResult:
         eager_matches: Whether the user's module gave what the captured graph gave; None if there is no module.
         error: The engine's message.
         notes: What a reader should know: sizes that were refused, operators without a float64 implementation.
+        engine: The engine, where several were verified.
     """
 
     name: str
@@ -106,10 +109,11 @@ class CaseResult:
     eager_matches: bool | None = None
     error: str | None = None
     notes: tuple[str, ...] = ()
+    engine: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The case as JSON data."""
-        data: dict[str, Any] = _to_json(dataclasses.asdict(self))
+        data: dict[str, Any] = to_json(dataclasses.asdict(self))
         return data
 
     @classmethod
@@ -134,6 +138,9 @@ class Verification:
         eager_matches_capture: Whether the user's module and the captured graph agree on every case; None if there is
             no module.
         reference: What it was compared with, in words.
+        departures: For each case that failed, where the engine departs from PyTorch.
+        traces: The error against the depth of the model, where it was asked for.
+        timings: What each node costs, where it was asked for and the engine tells.
     """
 
     engine: str
@@ -145,6 +152,9 @@ class Verification:
     error: str | None = None
     eager_matches_capture: bool | None = None
     reference: str = PYTORCH
+    departures: tuple[Departure, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    timings: tuple[Timing, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -158,11 +168,14 @@ class Verification:
             "verdict": self.verdict,
             "cases": [case.to_dict() for case in self.cases],
             "comparisons": [comparison.to_dict() for comparison in self.comparisons],
-            "seconds": _to_json(dict(self.seconds)),
+            "seconds": to_json(dict(self.seconds)),
             "seed": self.seed,
             "error": self.error,
             "eager_matches_capture": self.eager_matches_capture,
             "reference": self.reference,
+            "departures": [departure.to_dict() for departure in self.departures],
+            "traces": [trace.to_dict() for trace in self.traces],
+            "timings": [timing.to_dict() for timing in self.timings],
         }
 
     @classmethod
@@ -178,6 +191,9 @@ class Verification:
             error=data.get("error"),
             eager_matches_capture=data.get("eager_matches_capture"),
             reference=data.get("reference", PYTORCH),
+            departures=tuple(Departure.from_dict(departure) for departure in data.get("departures", ())),
+            traces=tuple(Trace.from_dict(trace) for trace in data.get("traces", ())),
+            timings=tuple(Timing.from_dict(timing) for timing in data.get("timings", ())),
         )
 
     def summary(self) -> str:
@@ -191,6 +207,7 @@ class Verification:
                 lines.append(f"    {case.error}")
             if case.eager_matches is False:
                 lines.append("    the captured graph does not compute what the module computes")
-            lines += [f"    {comparison}" for comparison in self.comparisons if comparison.case == case.name]
+            mine = (case.name, case.engine)
+            lines += [f"    {found}" for found in self.comparisons if (found.case, found.engine) == mine]
             lines += [f"    note: {note}" for note in case.notes]
         return "\n".join(lines)

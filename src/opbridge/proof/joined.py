@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from opbridge.engines.base import NotRun
 from opbridge.verification import DEFAULT_SEED, NOT_RUN, Verification
@@ -22,9 +23,19 @@ def joined(results: Sequence[Verification]) -> Verification:
         worst,
         seconds={key: sum(result.seconds.get(key, 0.0) for result in results) for key in keys},
         engine=", ".join(result.engine for result in results),
-        cases=tuple(case for result in results for case in result.cases),
-        comparisons=tuple(comparison for result in results for comparison in result.comparisons),
+        cases=_of_all(results, "cases"),
+        comparisons=_of_all(results, "comparisons"),
+        departures=_of_all(results, "departures"),
+        traces=_of_all(results, "traces"),
+        timings=_of_all(results, "timings"),
         reference="; ".join(dict.fromkeys(result.reference for result in results)),
+    )
+
+
+def _of_all(results: Sequence[Verification], field: str) -> tuple[Any, ...]:
+    """The items of a field of all results, each with the name of its engine."""
+    return tuple(
+        dataclasses.replace(item, engine=result.engine) for result in results for item in getattr(result, field)
     )
 
 

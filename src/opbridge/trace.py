@@ -1,0 +1,173 @@
+"""Where inside a model an engine departs from PyTorch: data only, like ``verification.py``.
+
+A trace holds values of the ONNX graph against those of the captured graph, in the order of the graph. A departure is
+the first of them that is not what PyTorch computes, with the node that made it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from opbridge.json_numbers import to_json
+
+__all__ = ["Departure", "Timing", "Trace", "TracedValue"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TracedValue:
+    """One value of the ONNX graph, held against the same value of the captured graph.
+
+    Attributes:
+        value: Its name in the ONNX model.
+        node: The name of the ONNX node that makes it.
+        operator: That node's operator, ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
+        depth: The node's position in the order of the graph, from 0.
+        target: The torch operator that it comes from; empty where that is not known.
+        fx_node: The node of the captured graph that has this value.
+        source: The user's line, ``"file.py:12"``; empty where that is not known.
+        status: As in :class:`~opbridge.verification.Comparison`.
+        engine_error: The engine's largest error against the float64 reference, in units.
+        torch_error: PyTorch's own, in the same units.
+        budget: The units allowed to ``engine_error``.
+        ratio: ``engine_error`` over ``budget`` where it is largest; more than 1 is too much.
+        detail: Why, in one line.
+    """
+
+    value: str
+    node: str
+    operator: str
+    depth: int
+    target: str = ""
+    fx_node: str = ""
+    source: str = ""
+    status: str = "equal"
+    engine_error: float = 0.0
+    torch_error: float = 0.0
+    budget: float = 0.0
+    ratio: float = 0.0
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as JSON data."""
+        data: dict[str, Any] = to_json(dataclasses.asdict(self))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TracedValue:
+        """The value that :meth:`to_dict` wrote."""
+        numbers = {field.name for field in dataclasses.fields(cls) if field.type == "float"}
+        values: dict[str, Any] = {key: float(value) if key in numbers else value for key, value in data.items()}
+        return cls(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """The error against the depth of a model, on one case.
+
+    Attributes:
+        case: The case's name.
+        depth: The number of nodes of the graph.
+        values: Those that were compared, by depth; all of them, or as many as memory allowed, spread evenly.
+        runs: How often the engine ran for it.
+        engine: The engine, where several were verified.
+    """
+
+    case: str
+    depth: int
+    values: tuple[TracedValue, ...]
+    runs: int = 1
+    engine: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The trace as JSON data."""
+        values = [value.to_dict() for value in self.values]
+        return {
+            "case": self.case,
+            "depth": self.depth,
+            "values": values,
+            "runs": self.runs,
+            "engine": self.engine,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Trace:
+        """The trace that :meth:`to_dict` wrote."""
+        values = tuple(TracedValue.from_dict(value) for value in data["values"])
+        return cls(data["case"], data["depth"], values, data["runs"], data.get("engine", ""))
+
+
+@dataclasses.dataclass(frozen=True)
+class Departure:
+    """The first node at which an engine departs from PyTorch beyond the budget.
+
+    Attributes:
+        case: The case on which the outputs did not fit.
+        verdict: "departs" (``first`` is the node), "vanishes when observed" (with its values marked as outputs the
+            engine computes the right ones, so an optimisation of the engine is at fault), "not deterministic" (the
+            engine gives other results for equal inputs), or "not found" (no value between inputs and outputs has a
+            counterpart in the captured graph).
+        first: The value; for "not found" and "vanishes when observed" the output that differs.
+        between: The nodes among which the fault must lie, by name: those without a counterpart in the captured graph
+            between the last sound values and ``first``.
+        runs: How often the engine ran for it.
+        detail: What a reader should know, in one line.
+        engine: The engine, where several were verified.
+    """
+
+    case: str
+    verdict: str
+    first: TracedValue | None
+    between: tuple[str, ...] = ()
+    runs: int = 0
+    detail: str = ""
+    engine: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The departure as JSON data."""
+        return {
+            "case": self.case,
+            "verdict": self.verdict,
+            "first": None if self.first is None else self.first.to_dict(),
+            "between": list(self.between),
+            "runs": self.runs,
+            "detail": self.detail,
+            "engine": self.engine,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Departure:
+        """The departure that :meth:`to_dict` wrote."""
+        first = None if data["first"] is None else TracedValue.from_dict(data["first"])
+        return cls(**{**data, "first": first, "between": tuple(data["between"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """What one node costs.
+
+    Attributes:
+        node: The ONNX node's name, as far as the engine kept it; fused nodes have the engine's name.
+        operator: Its operator.
+        seconds: The engine's time for it, the median of several runs.
+        target: The torch operator that it comes from; empty where that is not known.
+        torch_seconds: PyTorch's time for that operator, likewise; None where that is not known.
+        engine: The engine, where several were verified.
+    """
+
+    node: str
+    operator: str
+    seconds: float
+    target: str = ""
+    torch_seconds: float | None = None
+    engine: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The timing as JSON data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Timing:
+        """The timing that :meth:`to_dict` wrote."""
+        return cls(**data)
