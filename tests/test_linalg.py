@@ -14,9 +14,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
+from opbridge.capture import capture  # noqa: E402
 from opbridge.errors import EngineError, TranslationError  # noqa: E402
 from opbridge.kernels.compiler import build  # noqa: E402
 from opbridge.kernels.library import KernelLibrary  # noqa: E402
+from opbridge.numerics import householder  # noqa: E402
 from opbridge.numerics.repeat import repeat  # noqa: E402
 from opbridge.ops.linalg import (  # noqa: E402
     cholesky,
@@ -276,6 +278,19 @@ def test_a_model_at_other_sizes_is_verified_with_kernels_and_with_bodies(tmp_pat
     assert functions == {("opbridge", name) for name in ("Cholesky", "LuFactor", "LuUnpack", "SolveTriangular")}
     (kernels,) = bundle.manifest["kernels"]
     assert len(kernels["operators"]) == 4
+
+
+@pytest.mark.parametrize(
+    "body",
+    [lu_factor.lu_factor, ldl_factor.ldl_factor, householder.factored, lambda x: cholesky.cholesky(x, False)],
+    ids=["lu", "ldl", "qr", "cholesky"],
+)
+def test_a_matrix_of_one_element_is_factored_in_a_loop_too(body: Callable[..., Any]) -> None:
+    class Factors(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return body(x)
+
+    assert "while_loop" in str(capture(Factors(), (torch.ones(1, 1),)).program.graph)
 
 
 def test_factoring_without_pivots_is_refused(tmp_path: Path) -> None:

@@ -207,6 +207,19 @@ def test_sizes_that_python_asks_for_stay_dynamic() -> None:
     assert "torch.Tensor.chunk" in trip.captured.rewrites
 
 
+def test_sizes_that_transformers_makes_whole_stay_dynamic() -> None:
+    generic = pytest.importorskip("transformers.utils.generic")
+
+    class Grid(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.new_ones(generic.torch_int(x.shape[0]), generic.torch_int(2.5))
+
+    captured = capture(
+        Grid(), (torch.ones(3, 4),), dynamic_shapes={"x": {0: DYNAMIC}}, rewrites=Catalog.load().rewrites()
+    )
+    assert captured.program.module()(torch.ones(5, 4)).shape == (5, 2)
+
+
 def test_pythons_own_functions_come_back() -> None:
     before = builtins.len, builtins.min, builtins.max
 

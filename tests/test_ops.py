@@ -243,7 +243,7 @@ GAMMA = torch.tensor(
 )
 TAILS = torch.tensor([1e-30, 1e-7, 0.02, 0.5, 1 - 2**-24, 1.0])
 TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
-EXACT = {"nextafter", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "mode", "nonzero"}
+EXACT = {"nextafter", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "mode", "nonzero", "histc", "tensor_split"}
 SPECIAL = {
     "hypot": [(torch.hypot, PAIRS)],
     "copysign": [(torch.copysign, (PAIRS[0][PAIRS[0] == PAIRS[0]], PAIRS[1][PAIRS[0] == PAIRS[0]].nan_to_num(-0.0)))],
@@ -294,6 +294,21 @@ SPECIAL = {
         (lambda x, i, s: torch.scatter_reduce(x, 0, i, s, "mean"), (TIES[0], torch.tensor([0, 0]), -TIES[0, :2])),
     ],
     "cumprod": [(lambda x: torch.cumprod(x, 0), (torch.tensor([1e30, 1e30, 1e-30, 0.0, INF]),))],
+    "prod": [
+        (lambda x: torch.prod(x, 0, keepdim=True), (torch.tensor(3, dtype=torch.int32),)),
+        (lambda x: torch.prod(x, 1), (TIES.to(torch.int32),)),
+        (lambda x: torch.prod(x, 1), (ROWS,)),
+    ],
+    "histc": [
+        (lambda x: torch.histc(x, 4, 0, 2), (ODD,)),
+        (lambda x: torch.histc(x, 5), (torch.full([6], 2.5),)),
+        (lambda x: torch.histc(x, 37), (torch.arange(1000.0).sqrt(),)),
+        (lambda x: torch.histc(x, 3, 1, 1), (torch.empty(0),)),
+    ],
+    "tensor_split": [
+        (lambda x, i: torch.tensor_split(x, i, 1), (ROWS, torch.tensor([-20, 3, -2, 2, 9]))),
+        (lambda x: x.tensor_split(sections=3, dim=1), (ROWS,)),
+    ],
     "mode": [(lambda x: torch.mode(x)[0], (TIES,))],
     "nonzero": [(torch.nonzero, (torch.tensor(2.0),)), (torch.nonzero, (torch.tensor(0.0),)), (torch.nonzero, (TIES,))],
     "median": [(lambda x: torch.median(x, 1)[0], (ROWS,)), (lambda x: torch.nanmedian(x, 1)[0], (ROWS,))],

@@ -28,6 +28,7 @@ from opbridge.ops.nn import (  # noqa: E402
     fractional_max_pool,
     grid_sampler_3d,
     im2col,
+    layer_norm,
     pad,
     pdist,
     pixel_unshuffle,
@@ -112,6 +113,11 @@ def _cases() -> dict[str, Case]:
         *(conv_transpose.conv_transpose1d, F.conv_transpose1d),
         (drawn(4, 5), drawn(4, 1, 3), None, [1], [0], [2], 2, [3]),
     )
+    wide = drawn(4, 3, 5).double()
+    cases["layer norm in float64"] = (
+        *(layer_norm.native_layer_norm, aten.native_layer_norm),
+        (wide, [3, 5], wide[0], wide[1], 1e-3),
+    )
     cases["im2col"] = (im2col.im2col, aten.im2col, (drawn(2, 3, 9, 8), (2, 3), (2, 1), (1, 2), (2, 1)))
     cases["unshuffle"] = (pixel_unshuffle.pixel_unshuffle, torch.pixel_unshuffle, (drawn(2, 1, 3, 12, 8), 2))
     cases["shuffle"] = (pixel_unshuffle.pixel_shuffle, torch.pixel_shuffle, (drawn(2, 1, 12, 2, 3), 2))
@@ -148,6 +154,13 @@ def _compare(found: Any, expected: Any, rtol: float = 1e-5) -> None:
 def test_as_pytorch(name: str) -> None:
     own, torchs, args = CASES[name]
     _compare(own(*args), torchs(*args), 3e-4 if "grid" in name else 1e-5)
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(("padding_mode", "align"), itertools.product((0, 1, 2), (True, False)))
+def test_cubic_volumes(padding_mode: int, align: bool) -> None:
+    places = (VOLUME, GRID[:, :3], 2, padding_mode, align)
+    _compare(grid_sampler_3d.grid_sampler(*places), aten.grid_sampler_3d(*places))
 
 
 def test_all_pairs_of_many_rows() -> None:

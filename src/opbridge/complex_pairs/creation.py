@@ -76,6 +76,12 @@ def drawn(overload: torch._ops.OpOverload, shape: Any, *, dtype: torch.dtype | N
     return joined(*(draw(size, dtype=kind) * scale for _ in range(2)))
 
 
+@complex_rule("aten::polar", of_real=True)
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """From polar coordinates. torch's own decomposition writes into the parts of a new tensor."""
+    return joined(abs * torch.cos(angle), abs * torch.sin(angle))
+
+
 @complex_rule("aten::normal_functional")
 def normal(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: None = None) -> Tensor:
     """Both parts around ``mean``, with half the variance each (aten/native/DistributionTemplates.h)."""

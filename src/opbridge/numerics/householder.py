@@ -35,7 +35,7 @@ def factored(a: Tensor) -> tuple[Tensor, Tensor]:
         rest = a - tau * vector * (vector * a).sum(-2, keepdim=True)
         replaced = torch.where(rows == step, diagonal, torch.where(rows > step, vector, column))
         latest = torch.where(columns > step, rest, torch.where(columns == step, replaced, a))
-        return latest, torch.where(places == step, tau.squeeze(-1), taus)
+        return latest, torch.where(places == step, tau[..., 0], taus)
 
     a, taus = repeat(taus.shape[-1], reflect, a, taus)
     return a, taus

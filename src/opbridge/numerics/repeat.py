@@ -21,7 +21,8 @@ def repeat(
         step: Takes the number of the step, an int64 tensor of rank 0 that begins at zero, and the values; returns the
             values of the same shapes and types. It may use other tensors of the function that it is written in, but
             no sizes: torch.onnx does not hand these to the loop.
-        start: The values before the first step. Their sizes of 1 do not broadcast in ``step``: torch takes 1 for any.
+        start: The values before the first step. Their sizes of 1 do not broadcast in ``step``, and ``squeeze`` does not
+            drop them: torch takes 1 for any.
     """
     if (isinstance(count, int) and count == 0) or all(is_empty(value) for value in start):
         return start

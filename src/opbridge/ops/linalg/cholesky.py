@@ -42,7 +42,7 @@ def cholesky(a: Tensor, upper: int) -> tuple[Tensor, Tensor]:
         below = (rows > step).unsqueeze(-1)
         pivot = square.sqrt()
         column = torch.where(below, column / pivot, torch.where((rows == step).unsqueeze(-1), pivot, 0.0))
-        fails = (info == 0) & ~(square > 0).squeeze(-1).squeeze(-1)
+        fails = (info == 0) & ~(square > 0)[..., 0, 0]
         info = torch.where(fails, (step + 1).int(), info)
         return rest - column @ column.mT, torch.where(rows == step, column, factor), info
 

@@ -55,16 +55,16 @@ def ldl_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lower = torch.where(columns == here, left, torch.where(is_pair & (columns == after), right, done))
         sign = torch.where(is_pair, -1, 1)
         is_here = (columns == here) | (is_pair & (columns == after))
-        interchanged = torch.where(is_here.squeeze(-2), (sign * (chosen + 1)).squeeze(-1).int(), pivots)
-        fails = (info == 0) & is_zero.squeeze(-1).squeeze(-1)
+        interchanged = torch.where(is_here[..., 0, :], (sign * (chosen + 1))[..., 0].int(), pivots)
+        fails = (info == 0) & is_zero[..., 0, 0]
         active = at <= last
-        flat = active.squeeze(-1)
+        flat = active[..., 0]
         return (
             rest - steps,
             torch.where(active, lower, done),
             torch.where(flat, interchanged, pivots),
-            torch.where(flat.squeeze(-1) & fails, (here + 1).squeeze(-1).squeeze(-1).int(), info),
-            (at + 1 + is_pair).squeeze(-1).squeeze(-1),
+            torch.where(flat[..., 0] & fails, (here + 1)[..., 0, 0].int(), info),
+            (at + 1 + is_pair)[..., 0, 0],
         )
 
     symmetric = torch.where(rows >= columns, a, a.mT)

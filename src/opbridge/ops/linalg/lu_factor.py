@@ -55,10 +55,10 @@ def lu_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # A pivot of zero has nothing but zeros below it.
         factor = torch.where(rows > step, torch.where(pivot == 0, column, column / pivot), 0.0)
         eliminated = lu - factor * torch.where(columns > step, row, 0.0)
-        fails = (info == 0) & (pivot == 0).squeeze(-1).squeeze(-1)
+        fails = (info == 0) & (pivot == 0)[..., 0, 0]
         return (
             torch.where((columns == step) & (rows > step), factor, eliminated),
-            torch.where(pivots == step, (chosen.squeeze(-1) + 1).int(), swaps),
+            torch.where(pivots == step, (chosen[..., 0] + 1).int(), swaps),
             torch.where(fails, (step + 1).int(), info),
         )
 

@@ -66,3 +66,26 @@ def histogram_of_count(
     """
     edges = equal_edges(self, bins, range)
     return _counted(self, edges, weight, density), edges
+
+
+@decomposition(
+    "aten::histc", overrides="torch's mapping refuses equal bounds, and compares each element with each edge"
+)
+def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements are in each of equal bins, from ``min`` to ``max``; equal bounds stand for those of the data.
+
+    histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
+
+    The bin is computed, not searched, with the roundings of PyTorch's own formula.
+    """
+    values = self.reshape(-1)
+    low, high = (torch.full((), bound, dtype=values.dtype) for bound in (min, max))
+    if min == max and values.numel() != 0:
+        low, high = torch.aminmax(values)
+        # One value alone stands in the middle of an interval of length 2.
+        margin = torch.where(low == high, 1.0, 0.0).to(values.dtype)
+        low, high = low - margin, high + margin
+    is_inside = (values >= low) & (values <= high)
+    place = ((torch.where(is_inside, values, low) - low) * bins / (high - low)).to(torch.int64)
+    counts = torch.zeros(bins, dtype=values.dtype)
+    return counts.scatter_add(0, place.clamp(0, bins - 1), is_inside.to(values.dtype))
