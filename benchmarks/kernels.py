@@ -8,6 +8,7 @@ Each number with the target it must hold; the exit code is 1 if one does not:
 * large: its time on a million elements over the native node's.
 * threads: the native node's gain from a second thread over its own, on a million elements.
 * call: what a call takes more than a native operator's in PyTorch, on 16 elements.
+* python: the time of a kernel that is written in Python over that of the one in C++, on a million elements.
 * build: seconds from a new kernel's source to its first result in ONNX Runtime, the adapter being in the cache.
 
 Rows without a target are for comparison: Gelu, whose native operator chooses among instruction sets when it runs,
@@ -27,6 +28,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
+import importlib.util
 import os
 import statistics
 import tempfile
@@ -47,6 +49,7 @@ from opbridge.kernels.compiler import build
 from opbridge.kernels.torch_adapter import build_adapter
 
 NODE_MICROSECONDS, LARGE_RATIO, THREADS_RATIO, CALL_MICROSECONDS, BUILD_SECONDS = 5.0, 1.05, 1.1, 5.0, 3.0
+PYTHON_RATIO = 1.1
 SMALL, LARGE, CHAIN, SETUPS = 16, 1_000_000, 200, 9
 KERNELS = Path(__file__).with_name("kernels.h")
 # The native operator, the kernel of the same arithmetic, and how many inputs they have.
@@ -204,6 +207,52 @@ def add(a: Tensor, b: Tensor) -> Tensor:
 add.kernel("kernels.h")
 
 
+@opbridge.operator("benchmark::python_add")
+def python_add(a: Tensor, b: Tensor) -> Tensor:
+    return a + b
+
+
+@python_add.kernel(dtypes=["float32"])
+def python_add_kernel(a, b):
+    return a + b
+
+
+@opbridge.operator("benchmark::python_hard_sigmoid")
+def python_hard_sigmoid(x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+    return (alpha * x + beta).clamp(0, 1)
+
+
+@python_hard_sigmoid.kernel(dtypes=["float32"])
+def python_hard_sigmoid_kernel(x, alpha, beta):
+    y = np.float32(alpha) * x + np.float32(beta)
+    return min(max(y, np.float32(0)), np.float32(1))
+
+
+def measure_python(runs: int, library: Path) -> list[Row]:
+    """In ONNX Runtime, on one thread and the same memory; nothing where Numba is not installed."""
+    if importlib.util.find_spec("numba") is None:
+        return []
+    operators = {"Add": python_add, "HardSigmoid": python_hard_sigmoid}
+    headers = [operator._kernel.header for operator in operators.values()]
+    in_python = build(headers, adapters=[adapter_source()])
+
+    def sides(name: str) -> list[Callable[[], object]]:
+        kernel, inputs = PAIRS[name]
+        values = values_of(LARGE, inputs)
+        found = []
+        for operator, built in ((f"python_{kernel}", in_python), (kernel, library)):
+            found.append(prepared(model_of(operator, "benchmark", inputs, 1), 1, values, built))
+        return found
+
+    rows = []
+    for name in operators:
+        times = pooled(lambda name=name: sides(name), runs)
+        ours, theirs = (1e3 * statistics.median(side) for side in times)
+        ratio = compared(times, lambda a, b: a / b)
+        rows.append(Row("python", name, ours, theirs, "ms", ratio, "x", PYTHON_RATIO))
+    return rows
+
+
 def measure_calls(runs: int) -> list[Row]:
     """What a user writes, and the operator below it, over the native one called in the same way."""
     a, b = torch.randn(SMALL), torch.randn(SMALL)
@@ -262,7 +311,7 @@ def measure(runs: int) -> list[Row]:
         rows += measure_large(operator, runs, portable, operator, LARGE_RATIO)
     rows += measure_large("Gelu", runs, portable, "Gelu, any processor", None)
     rows += measure_large("Gelu", runs, native, "Gelu, this processor", None)
-    return [*rows, *measure_calls(runs), *measure_build()]
+    return [*rows, *measure_python(runs, portable), *measure_calls(runs), *measure_build()]
 
 
 def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import opbridge
 
-__all__ = ["Cnn", "Deform", "Extremes", "SoftSteps", "extremes", "soft_step"]
+__all__ = ["Cnn", "Deform", "Extremes", "PythonExtremes", "SoftSteps", "extremes", "python_extremes", "soft_step"]
 
 
 @opbridge.operator("enginetest::soft_step")
@@ -26,6 +26,31 @@ def extremes(x: Tensor, offset: Tensor | None = None, factor: int = 2, axis: int
 
 
 extremes.kernel(Path(__file__).parent / "engine_kernels" / "extremes.h")
+
+
+@opbridge.operator("enginetest::python_extremes")
+def python_extremes(x: Tensor, offset: Tensor | None = None, factor: int = 2, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """The same, of matrices, with a kernel that is written in Python."""
+    return extremes.function(x, offset, factor, axis)
+
+
+@python_extremes.kernel(
+    layout="x[n, m], offset[n, m] -> values[n if axis % 2 == 1 else m], int64 indices[n if axis % 2 == 1 else m]",
+    dtypes=["float32", "float64", "int64"],
+)
+def python_extremes_kernel(x, offset, factor, axis, values, indices, begin, end):
+    if factor == 0:
+        raise ValueError("the factor must not be zero")
+    rows = axis % 2 == 1
+    for i in range(begin, end):
+        for k in range(x.shape[1] if rows else x.shape[0]):
+            row, column = (i, k) if rows else (k, i)
+            value = factor * x[row, column]
+            if offset is not None:
+                value += offset[row, column]
+            if k == 0 or value > values[i]:
+                values[i] = value
+                indices[i] = k
 
 
 class Cnn(nn.Module):
@@ -53,14 +78,22 @@ class SoftSteps(nn.Module):
 class Extremes(nn.Module):
     """The operator with a kernel, with and without its optional input."""
 
+    operator = staticmethod(extremes)
+
     def __init__(self, factor: int = 3) -> None:
         super().__init__()
         self.factor = factor
 
     def forward(self, x: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        values, indices = extremes(x, offset, self.factor, 0)
-        others, places = extremes(x)
+        values, indices = self.operator(x, offset, self.factor, 0)
+        others, places = self.operator(x)
         return values, indices, others, places
+
+
+class PythonExtremes(Extremes):
+    """The operator whose kernel is written in Python."""
+
+    operator = staticmethod(python_extremes)
 
 
 class Deform(nn.Module):

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
-from engine_models import SoftSteps
+from engine_models import Extremes, SoftSteps, extremes
 
 import opbridge
 from opbridge import engines
+from opbridge.engines.executorch import libraries
 from opbridge.engines.specs import read_specs
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError, UnsupportedOperatorError
+from opbridge.kernels.compiler import build
+from opbridge.operator import without_kernels
 
 pytest.importorskip("executorch", reason="not run: executorch is not installed")
 
@@ -106,7 +114,7 @@ def test_files_and_options_that_are_none(engine, tmp_path):
     assert "export it again" in caught.value.fix
     for options, message in (
         ({"providers": ["x"]}, "no execution providers"),
-        ({"libraries": [tmp_path / "k.so"]}, "takes no kernels of opbridge's, and got k.so"),
+        ({"libraries": [tmp_path / "k.so"]}, "k.so"),
         ({"threads": 0}, "at least one thread"),
     ):
         with pytest.raises(InputError, match=message):
@@ -122,3 +130,101 @@ def test_it_is_not_there(engine, monkeypatch):
     with pytest.raises(EngineNotInstalledError, match="executorch is not installed") as caught:
         _ = engine.version
     assert 'pip install "opbridge[executorch]"' in caught.value.fix
+
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"
+)
+
+
+def bundle_of_extremes(folder: Path, *tensors: torch.Tensor) -> opbridge.Bundle:
+    with without_kernels():
+        return opbridge.export(Extremes(), tensors, path=folder / "bundle", engines=["executorch"], verify=False)
+
+
+@needs_compiler
+def test_a_kernel_is_verified_and_other_element_types_run_the_body(tmp_path):
+    x = torch.randn(3, 4)
+    bundle = opbridge.export(Extremes(), (x, x), path=tmp_path / "b", engines=["executorch"])
+    assert bundle.verified, bundle.verification
+    assert {step["rung"] for step in bundle.manifest["operators"]} == {"kernel"}
+    bundle = bundle_of_extremes(tmp_path, x.half(), x.half())
+    assert [step["rung"] for step in bundle.manifest["operators"] if "extremes" in step["target"]] == ["function"]
+    results = opbridge.load(bundle.path, "executorch")(x.half().numpy(), x.half().numpy())
+    expected = extremes.function(x.half(), x.half(), 3, 0)
+    np.testing.assert_array_equal(results[0], expected[0].numpy())
+
+
+@needs_compiler
+def test_a_library_that_is_loaded_later_takes_over(engine, tmp_path):
+    source = Path(__file__).parent / "engine_kernels" / "extremes.h"
+    x = torch.randn(3, 4)
+    session = opbridge.load(bundle_of_extremes(tmp_path, x, x).path, "executorch")
+    before = session(x.numpy(), x.numpy())
+    changed = tmp_path / "extremes.h"
+    changed.write_text(source.read_text().replace("values[i] = value;", "values[i] = value + 1000;"))
+    options = {"adapters": [engine.kernel_adapter], "adapter_flags": engine.adapter_flags}
+    libraries.load_libraries([build([changed], **options)])
+    try:
+        assert (session(x.numpy(), x.numpy())[0] > 900).any()
+    finally:
+        libraries.load_libraries([build([source], **options)])
+    for result, expected in zip(session(x.numpy(), x.numpy()), before, strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+@needs_compiler
+def test_a_library_of_another_engine(tmp_path):
+    x = torch.randn(3, 4)
+    bundle = bundle_of_extremes(tmp_path, x, x)
+    plain = build([Path(__file__).parent / "engine_kernels" / "extremes.h"])
+    with pytest.raises(EngineError, match="holds kernels, but not for executorch") as caught:
+        engines.get("executorch").load(bundle.path / "model.executorch.pte", libraries=[plain])
+    assert "--engine executorch" in caught.value.fix
+
+
+PROGRAM = """
+#include <dlfcn.h>
+#include <iostream>
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+
+// Runs the program of argv[1] with the library of argv[2] on x = 0, 1, 2, ... and an offset of 1.
+int main(int, char** argv) {
+  void* library = dlopen(argv[2], RTLD_NOW);
+  if (library == nullptr) return std::cerr << dlerror(), 1;
+  const auto add = reinterpret_cast<const char* (*)()>(dlsym(library, "opbridge_executorch_register"));
+  if (const char* problem = add()) return std::cerr << problem, 1;
+  executorch::extension::Module module(argv[1]);
+  float x[6], offset[6];
+  for (int i = 0; i < 6; ++i) x[i] = static_cast<float>(i), offset[i] = 1;
+  const auto first = executorch::extension::from_blob(x, {3, 2});
+  const auto second = executorch::extension::from_blob(offset, {3, 2});
+  const auto results = module.forward({first, second});
+  if (!results.ok()) return 2;
+  for (int i = 0; i < 2; ++i) std::cout << results->at(0).toTensor().const_data_ptr<float>()[i] << " ";
+  for (int i = 0; i < 2; ++i) std::cout << results->at(1).toTensor().const_data_ptr<int64_t>()[i] << " ";
+}
+"""
+
+
+@needs_compiler
+def test_a_program_without_python_runs_the_model_and_its_kernels(engine, tmp_path):
+    made = bundle_of_extremes(tmp_path, torch.randn(3, 2), torch.randn(3, 2))
+    (tmp_path / "run.cc").write_text(PROGRAM)
+    flags, program = engine.adapter_flags, str(tmp_path / "run")
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    linking = [*flags.link, "-Wl,--no-as-needed", "-lexecutorch_kernels_optimized", "-Wl,-rpath-link,.", "-ldl"]
+    command = [compiler, "-std=c++17", *flags.compile, str(tmp_path / "run.cc"), *linking, "-o", program]
+    subprocess.run(command, check=True)
+    folder = next(flag.removeprefix("-L") for flag in flags.link if flag.startswith("-L"))
+    arguments = [str(made.model_file("executorch")), str(made.path / made.kernels("executorch")["file"])]
+    child = subprocess.run(
+        [program, *arguments],
+        env={**os.environ, "LD_LIBRARY_PATH": folder},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.split() == ["13", "16", "2", "2"]

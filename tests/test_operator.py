@@ -15,7 +15,8 @@ from torch import Tensor
 
 import opbridge
 from opbridge.errors import CaptureError, InputError, TranslationError
-from opbridge.operator import Operator, check_fakes, find_operator
+from opbridge.fakes import check_fakes
+from opbridge.operator import Operator, find_operator
 
 
 @opbridge.operator("test_operator::twice_plus")

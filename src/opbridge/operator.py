@@ -12,13 +12,16 @@ import functools
 import inspect
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opbridge.errors import BuildError, CaptureError, InputError
+from opbridge.errors import BuildError, InputError
+from opbridge.fakes import tensors_in
 from opbridge.kernels.compiler import build as compile_library
-from opbridge.kernels.declared import KernelSpec, declare_kernel
+from opbridge.kernels.declared import KernelSpec, declare_kernel, declare_python_kernel
+from opbridge.kernels.python_kernel import operator_parameters, python_kernel
+from opbridge.kernels.python_source import place
 from opbridge.kernels.torch_adapter import attach, detach
 from opbridge.spec import _TARGET, LOWEST_OPSET, OpSpec, Sample, declare, replaces
 
@@ -75,20 +78,59 @@ class Operator:
         self.body = function
         return function
 
-    def kernel(self, header: str | Path, *, native: bool = False) -> None:
+    def kernel(
+        self,
+        header: str | Path | Callable[..., Any] | None = None,
+        *,
+        native: bool = False,
+        layout: str | None = None,
+        dtypes: Sequence[str] | Mapping[str, Sequence[str]] = ("float32", "float64"),
+        grain: int | None = None,
+    ) -> Any:
         """Give the operator a compiled kernel (rung ``kernel``): in every engine, and in PyTorch on the CPU.
 
         It is compiled when it is first needed: by an export, or by the first call on CPU tensors. The Python function
         stays as the reference, for other devices and element types, for gradients, and as the ONNX function body.
 
+        A kernel in C++ is a file: ``my_add.kernel("my_add.h")``. One in Python is a function, which Numba compiles;
+        what is deployed holds no Python::
+
+            @my_add.kernel
+            def my_add_kernel(a, b):                  # one element of each input, broadcast
+                return 2 * a + b
+
+
+            @rms_norm.kernel(layout="x[..., n] -> y[..., n]")
+            def rms_norm_kernel(x, epsilon, y, begin, end):
+                for row in range(begin, end):         # a part of y's first axis, in one of the engine's threads
+                    ...
+
         Args:
-            header: The kernel's C++ file, relative to the file of this declaration. See ``opbridge.h``.
+            header: The kernel's C++ file, relative to the file of this declaration (see ``opbridge.h``); or a function.
             native: Use all instructions of this machine's processor; the library may then not run on another.
+            layout: Of a kernel in Python on arrays: its tensors, their sizes, and types other than T.
+            dtypes: The element types of T, or of each type variable of the layout, of a kernel in Python.
+            grain: The least steps from begin to end of a kernel in Python.
+
+        Returns:
+            The function itself as a decorator, a decorator if there is neither file nor function; otherwise None.
 
         Raises:
-            InputError: The file is missing, or another kernel is declared for the operator.
+            InputError: The file is missing, another kernel is declared for the operator, or a function's parameters
+                and layout are not those of the operator.
         """
-        self._kernel = declare_kernel(self.target, header, Path(self.source.rpartition(":")[0]), self.source, native)
+        if isinstance(header, str | Path):
+            file = Path(self.source.rpartition(":")[0])
+            self._kernel = declare_kernel(self.target, header, file, self.source, native)
+            return None
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            parameters = operator_parameters(self.target)
+            written = python_kernel(self.target, function, parameters, layout=layout, dtypes=dtypes, grain=grain)
+            self._kernel = declare_python_kernel(written, place(written.function), native)
+            return function
+
+        return decorate if header is None else decorate(header)
 
     def _attach_kernel(self) -> bool:
         """Compile the declared kernel and make it the CPU implementation. False if that is done, or can't be."""
@@ -160,7 +202,7 @@ def _backward_through(function: Callable[..., Any], ctx: Any, gradients: tuple[A
     inputs = torch.utils._pytree.tree_unflatten(leaves, ctx.structure)
     returned = torch.utils._pytree.tree_unflatten(result, ctx.structure)
     # For a list of numbers torch wants one None.
-    return tuple(r if _tensors(value) else None for r, value in zip(returned, inputs, strict=True))
+    return tuple(r if tensors_in(value) else None for r, value in zip(returned, inputs, strict=True))
 
 
 def _source(function: Callable[..., Any]) -> str:
@@ -298,89 +340,3 @@ def register_fake(target: str, function: Callable[..., Any]) -> None:
             f"fake_for({target!r}): torch refuses the shape function: {str(error).splitlines()[0]}",
             fix="the operator has a shape function already; remove this one.",
         ) from error
-
-
-def check_fakes(program: torch.export.ExportedProgram) -> None:
-    """Check that each custom operator's shape function agrees with what the operator returns.
-
-    Each distinct custom operator of the program is run once on random inputs of the captured sizes.
-
-    Raises:
-        CaptureError: A shape function gives another shape or dtype than the operator.
-    """
-    import torch
-
-    seen: set[tuple[Any, ...]] = set()
-    nodes = [
-        node
-        for module in program.graph_module.modules()
-        if isinstance(module, torch.fx.GraphModule)
-        for node in module.graph.nodes
-    ]
-    with torch.random.fork_rng(devices=[]):
-        for node in nodes:
-            if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace in _TORCH_NAMESPACES:
-                continue
-            fakes = [value.meta["val"] for value in node.all_input_nodes]
-            key = (node.target, *((tuple(map(str, f.shape)), f.dtype) for f in fakes if isinstance(f, torch.Tensor)))
-            if key not in seen:
-                seen.add(key)
-                _check_fake(node)
-
-
-_TORCH_NAMESPACES = {"aten", "prims", "prim", "torchvision", "_c10d_functional", "higher_order", "quantized_decomposed"}
-
-
-def _check_fake(node: Any) -> None:
-    import torch
-
-    def concrete(value: Any) -> Any:
-        if isinstance(value, torch.fx.Node):
-            value = value.meta["val"]
-        if isinstance(value, torch.Tensor):
-            shape = [_hint(size) for size in value.shape]
-            if value.dtype.is_floating_point or value.dtype.is_complex:
-                return torch.rand(shape, dtype=value.dtype)
-            return torch.zeros(shape, dtype=value.dtype)
-        return _hint(value) if isinstance(value, torch.SymInt) else value
-
-    args, kwargs = torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), concrete)
-    try:
-        with torch.no_grad():
-            real = node.target(*args, **kwargs)
-    except Exception:  # A random input may lie outside what the operator takes; that says nothing of its fake.
-        return
-    fake = node.meta["val"]
-    for position, (a, b) in enumerate(zip(_tensors(real), _tensors(fake), strict=False)):
-        sizes = tuple(_known(size) for size in b.shape)
-        agrees = a.dim() == len(sizes) and all(s is None or s == t for s, t in zip(sizes, a.shape, strict=True))
-        if not agrees or a.dtype != b.dtype:
-            raise CaptureError(
-                f"The fake of {node.target.name()} disagrees with the operator: output {position} is "
-                f"{_describe(a)}, but its fake says {_describe(b)}.",
-                fix="correct the shape function (its .fake, or opbridge.fake_for) so that it returns the shape and "
-                "dtype that the operator returns.",
-            )
-
-
-def _tensors(value: Any) -> list[Any]:
-    import torch
-
-    return [item for item in torch.utils._pytree.tree_leaves(value) if isinstance(item, torch.Tensor)]
-
-
-def _known(size: Any) -> int | None:
-    """The example's size; None for one that depends on the data."""
-    node = getattr(size, "node", None)
-    if node is None:
-        return int(size)
-    return int(node.hint) if node.has_hint() else None
-
-
-def _hint(size: Any) -> int:
-    known = _known(size)
-    return 4 if known is None else known
-
-
-def _describe(tensor: Any) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of shape ({', '.join(map(str, tensor.shape))})"

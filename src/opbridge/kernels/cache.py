@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from opbridge.errors import BuildError
+from opbridge.whole_folder import locked_folder
 
 __all__ = ["cache_folder", "made_once"]
 
@@ -53,8 +53,8 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
 
 def _make(path: Path, make: Callable[[Path], None]) -> None:
     # The lock does not hold on every network file system, so the name is this process's alone.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as folder:
-        unfinished = Path(folder) / path.name
+    with locked_folder(path) as folder:
+        unfinished = folder / path.name
         make(unfinished)
         os.replace(unfinished, path)
 

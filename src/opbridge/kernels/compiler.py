@@ -10,6 +10,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -120,6 +121,7 @@ def compile_flags(*, native: bool = False, sanitize: bool = False) -> list[str]:
     return [*flags, "-march=native"] if native else [*flags, "-ffp-contract=off"]
 
 
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large|file size limit", re.IGNORECASE)
 _NO_RECOVERY = ["-fno-sanitize-recover=all"]
 
 
@@ -182,6 +184,13 @@ def _run(command: Sequence[str], compiler: Compiler, sources: Sequence[Path]) ->
     if code == 0:
         return
     names = ", ".join(source.name for source in sources)
+    if full := _NO_ROOM.search(text):
+        raise BuildError(
+            f"{names} can't be compiled, because a disk is full: {full[0]}.",
+            fix="free some space in the temporary folder and in the cache, or set TMPDIR and OPBRIDGE_CACHE to folders "
+            "that have room.",
+            details=f"{shlex.join(command)}\n{text}",
+        )
     lines = error_lines(text, HEADERS)
     if not lines:
         ended = f"was ended by signal {-code}" if code < 0 else f"exited with {code} and no error line"

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from opbridge.errors import InputError
+from opbridge.kernels.python_kernel import PythonKernel
 
-__all__ = ["KernelSpec", "declare_kernel", "declared_kernels", "kernel_for"]
+__all__ = ["KernelSpec", "declare_kernel", "declare_python_kernel", "declared_kernels", "kernel_for"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,15 +18,26 @@ class KernelSpec:
 
     Attributes:
         target: ``"domain::name"``: the ONNX node and, where there is one, the torch operator of this name.
-        header: The kernel's file.
+        file: The author's file.
         native: Whether it is compiled for this machine's processor only.
         source: ``file:line`` of the declaration.
+        python: The kernel, if it is written in Python.
     """
 
     target: str
-    header: Path
+    file: Path
     native: bool
     source: str
+    python: PythonKernel | None = None
+
+    @property
+    def header(self) -> Path:
+        """The kernel's C++ file; of one in Python, what Numba makes of it.
+
+        Raises:
+            BuildError: Numba is missing, or can't compile the kernel.
+        """
+        return self.file if self.python is None else self.python.write(native=self.native)
 
 
 _declared: dict[str, KernelSpec] = {}
@@ -67,11 +79,26 @@ def declare_kernel(target: str, header: str | Path, beside: Path, source: str, n
             f"kernel_for({target!r}) at {source}: there is no file {str(header)!r} in {beside.parent}.",
             fix=f"write the kernel there (opbridge new-op {target} --kernel makes one), or correct its path.",
         )
-    earlier = _declared.get(target)
-    if earlier is not None and earlier.header != file:
+    return _declare(KernelSpec(target, file, native, source))
+
+
+def declare_python_kernel(kernel: PythonKernel, source: str, native: bool = False) -> KernelSpec:
+    """Record a kernel that is written in Python.
+
+    Raises:
+        InputError: Another file declares a kernel for the operator.
+    """
+    file = Path(kernel.function.__code__.co_filename).resolve()
+    return _declare(KernelSpec(kernel.target, file, native, source, kernel))
+
+
+def _declare(spec: KernelSpec) -> KernelSpec:
+    earlier = _declared.get(spec.target)
+    if earlier is not None and earlier.file != spec.file:
         raise InputError(
-            f"{target!r} has two kernels: {earlier.header.name} ({earlier.source}) and {file.name} ({source}).",
+            f"{spec.target!r} has two kernels: {earlier.file.name} ({earlier.source}) and {spec.file.name} "
+            f"({spec.source}).",
             fix="remove one of the two declarations.",
         )
-    _declared[target] = KernelSpec(target, file, native, source)
-    return _declared[target]
+    _declared[spec.target] = spec
+    return spec

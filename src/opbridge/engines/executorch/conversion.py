@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opbridge.engines.executorch import native
+from opbridge.engines.executorch.out_variants import define_out_variants, kernel_name
 from opbridge.engines.specs import write_specs
 from opbridge.errors import EngineError
 from opbridge.silence import silenced
@@ -37,6 +38,8 @@ def write_program(program: TorchProgram, folder: Path, version: str) -> str:
     Raises:
         EngineError: ExecuTorch can't compile it, or its runtime lacks kernels that the compiled program calls.
     """
+    targets = [operator.target for operator in program.kernels]
+    define_out_variants(targets)
     try:
         with silenced(), torch.no_grad():
             compiled = native.lowered(_bounded(program.program))
@@ -47,7 +50,8 @@ def write_program(program: TorchProgram, folder: Path, version: str) -> str:
             fix="if it is about a dynamic dimension, give that one a largest size, or export with fixed sizes.",
             details=str(error),
         ) from error
-    lacking = [name for name in compiled.operators if name not in native.kernels()]
+    own = {kernel_name(target) for target in targets}
+    lacking = [name for name in compiled.operators if name not in native.kernels() and name not in own]
     if lacking:
         raise EngineError(
             f"ExecuTorch {version} has no kernel for {', '.join(lacking)}, which the compiled program calls.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from opbridge.engines.base import Engine, Refusal, Session
+from opbridge.engines.base import AdapterFlags, Engine, Refusal, Session
 from opbridge.engines.executorch import native
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from opbridge.torch_program import TorchProgram
 
 __all__ = ["ExecuTorchEngine"]
+
+_CMAKE = """find_package(executorch REQUIRED)
+target_link_libraries({target} PRIVATE executorch::runtime)
+"""
 
 
 class ExecuTorchEngine(Engine):
@@ -30,25 +34,36 @@ class ExecuTorchEngine(Engine):
     package: ClassVar[str] = "executorch"
     accepts: ClassVar[str] = "exported_program"
     limits: Mapping[str, str] = {
-        **dict.fromkeys(
-            (
-                "kernels",
-                "kernel attributes",
-                "several outputs",
-                "optional inputs",
-                "float64",
-                "int64",
-                "without Python",
-            ),
-            "executorch takes no kernels of opbridge's|has no kernel for",
-        ),
         "deform_conv2d": "has no kernel for torchvision::deform_conv2d",
+        "node times": "does not tell what each of its nodes costs",
     }
 
     @property
     def version(self) -> str:
         """The installed version. Raises EngineNotInstalledError when there is none."""
         return native.package_version()
+
+    @property
+    def kernel_adapter(self) -> Path:
+        """The C++ file that registers kernels in ExecuTorch's runtime."""
+        return Path(__file__).with_name("adapter.cc")
+
+    @property
+    def adapter_flags(self) -> AdapterFlags:
+        """ExecuTorch's headers and library: the wheel has both. A library is for this release of it alone."""
+        place = native.folder()
+        # The library that is built is loaded next, to be described, and needs the runtime's.
+        native.runtime()
+        headers = (place / "include", place / "include" / "executorch" / "runtime" / "core" / "portable_type" / "c10")
+        return AdapterFlags(
+            compile=(
+                *(f"-isystem{folder}" for folder in headers),
+                "-DC10_USING_CUSTOM_GENERATED_MACROS",
+                f'-DOPBRIDGE_EXECUTORCH_VERSION="{self.version}"',
+            ),
+            link=(f"-L{place / 'lib'}", "-lexecutorch"),
+            cmake=_CMAKE,
+        )
 
     @functools.cached_property
     def _support(self) -> CallSupport:
@@ -80,7 +95,7 @@ class ExecuTorchEngine(Engine):
             path: The ``.pte`` file; the description of its inputs and outputs lies beside it.
             threads: The portable kernels use one thread.
             providers: There are none.
-            libraries: It takes none.
+            libraries: Of kernels, with ExecuTorch's adapter.
 
         Raises:
             InputError: A file is missing, or an option is given that there is none of.

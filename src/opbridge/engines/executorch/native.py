@@ -19,7 +19,10 @@ from typing import Any
 
 from opbridge.errors import EngineNotInstalledError
 
-__all__ = ["Program", "decompositions", "kernels", "load_method", "lowered", "out_variant", "package_version", "quiet"]
+__all__ = [
+    *("Program", "decompositions", "folder", "kernels", "load_method", "lowered", "out_variant"),
+    *("package_version", "quiet", "runtime"),
+]
 
 _FIX = 'pip install "opbridge[executorch]"'
 
@@ -62,15 +65,24 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+def folder() -> Path:
+    """Where the package is, with its headers and libraries."""
+    package_version()
+    found = importlib.util.find_spec("executorch")
+    assert found is not None
+    return Path(next(iter(found.submodule_search_locations or [])))
+
+
 @functools.cache
-def _runtime() -> Any:
+def runtime() -> Any:
+    """The runtime; from then on its library is loaded, which libraries of kernels need."""
     return _imported("executorch.runtime").Runtime.get()
 
 
 @functools.cache
 def kernels() -> frozenset[str]:
     """The names of the runtime's kernels: ``"aten::add.out"``."""
-    return frozenset(_runtime().operator_registry.operator_names)
+    return frozenset(runtime().operator_registry.operator_names)
 
 
 @functools.cache
@@ -120,5 +132,5 @@ def lowered(program: Any) -> Program:
 
 def load_method(path: Path) -> tuple[Any, Any]:
     """A program file, and its method ``forward``, which refers to it. What fails raises what executorch raises."""
-    program = _runtime().load_program(path)
+    program = runtime().load_program(path)
     return program, program.load_method("forward")

@@ -12,6 +12,7 @@ import numpy as np
 from opbridge.engines.base import Session
 from opbridge.engines.dtypes import is_native, numpy_dtype
 from opbridge.engines.executorch import native
+from opbridge.engines.executorch.libraries import load_libraries, take_error
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_model_file, check_threads
 from opbridge.engines.specs import read_specs
@@ -28,10 +29,7 @@ def load_session(
     check_threads(threads)
     if providers is not None:
         raise InputError("ExecuTorch has no execution providers.", fix="leave them out.")
-    if libraries:
-        raise InputError(
-            f"executorch takes no kernels of opbridge's, and got {libraries[0].name}.", fix="let the body run."
-        )
+    load_libraries(libraries)
     inputs, outputs = read_specs(path.with_suffix(".json"))
     try:
         loaded = native.load_method(path)
@@ -66,6 +64,9 @@ class ExecuTorchSession(Session):
             try:
                 results = self._method.execute(tensors)
             except (RuntimeError, ValueError) as error:
+                said = take_error()
+                if said:
+                    raise EngineError(said, fix="pass what the operator takes, or correct the kernel.") from error
                 raise EngineError(
                     f"ExecuTorch failed while running the program: {_first_line(error)}",
                     fix="check that the inputs' sizes are ones that the program's memory was planned for: a dynamic "

@@ -26,8 +26,9 @@ class Attributes {
     const auto& kept = ints_.emplace_back(std::move(given));
     values.push_back({kept.data(), static_cast<int64_t>(kept.size()), kind});
   }
-  void set_floats(const std::vector<float>& given, int32_t kind) {
-    const auto& kept = floats_.emplace_back(given.begin(), given.end());
+  void set_floats(const std::vector<float>& given, int32_t kind) { set_doubles({given.begin(), given.end()}, kind); }
+  void set_doubles(std::vector<double> given, int32_t kind) {
+    const auto& kept = floats_.emplace_back(std::move(given));
     values.push_back({kept.data(), static_cast<int64_t>(kept.size()), kind});
   }
   void set_string(std::string given) {

@@ -125,9 +125,10 @@ void row(Out* out, int64_t count, const Function& function, const Pointers& poin
   run_row(out, count, function, pointers, strides, std::make_index_sequence<Inputs>());
 }
 
-template <class Out, class Function, class Pointers, size_t Inputs, size_t... K>
-void walk(const Nest<Inputs>& nest, int64_t begin, int64_t end, Out* out, const Function& function,
-          const Pointers& pointers, std::index_sequence<K...> each) {
+// Calls run_rows(out, count, pointers, strides) for each innermost loop.
+template <class Out, class Rows, class Pointers, size_t Inputs, size_t... K>
+void walk(const Nest<Inputs>& nest, int64_t begin, int64_t end, Out* out, const Rows& run_rows, const Pointers& pointers,
+          std::index_sequence<K...> each) {
   int64_t index[OPBRIDGE_MAX_RANK];
   std::array<int64_t, Inputs> offset{};
   int64_t rest = begin;
@@ -139,7 +140,7 @@ void walk(const Nest<Inputs>& nest, int64_t begin, int64_t end, Out* out, const 
   for (int64_t position = begin; position < end;) {
     const int64_t left = nest.sizes[0] - index[0];
     const int64_t count = left < end - position ? left : end - position;
-    row(out + position, count, function, std::make_tuple((std::get<K>(pointers) + offset[K])...), nest.strides[0]);
+    run_rows(out + position, count, std::make_tuple((std::get<K>(pointers) + offset[K])...), nest.strides[0]);
     position += count;
     // On to the next row: back to the start of this axis, one step along the next, with carries.
     for (size_t k = 0; k < Inputs; ++k) offset[k] -= index[0] * nest.strides[0][k];
@@ -156,16 +157,26 @@ void walk(const Nest<Inputs>& nest, int64_t begin, int64_t end, Out* out, const 
 
 }  // namespace detail
 
-// output = function(input, ...) for every element. The inputs, Tensors or StridedTensors, are broadcast to the output.
-// function takes elements as they are stored; its result is converted. It runs in several threads.
-template <class Out, class Function, class... Input>
-void elementwise(const Call& call, const Tensor<Out>& output, const Function& function, const Input&... inputs) {
+// run_rows(out, count, pointers, strides) for pieces of the output: count elements from out on, and a pointer and a stride
+// per input. The inputs, Tensors or StridedTensors, are broadcast to the output. It runs in several threads.
+template <class Out, class Rows, class... Input>
+void elementwise_rows(const Call& call, const Tensor<Out>& output, const Rows& run_rows, const Input&... inputs) {
   static_assert(sizeof...(Input) > 0, "opbridge: elementwise needs an input; to fill an output use parallel_for");
   const auto nest = detail::make_nest(output.sizes(), inputs...);
   const auto pointers = std::make_tuple(inputs.data()...);
   call.parallel_for(output.count(), detail::elements_per_task, [&](int64_t begin, int64_t end) {
-    detail::walk(nest, begin, end, output.data(), function, pointers, std::index_sequence_for<Input...>());
+    detail::walk(nest, begin, end, output.data(), run_rows, pointers, std::index_sequence_for<Input...>());
   });
+}
+
+// output = function(input, ...) for every element. The inputs, Tensors or StridedTensors, are broadcast to the output.
+// function takes elements as they are stored; its result is converted. It runs in several threads.
+template <class Out, class Function, class... Input>
+void elementwise(const Call& call, const Tensor<Out>& output, const Function& function, const Input&... inputs) {
+  const auto run_rows = [&function](Out* out, int64_t count, const auto& pointers, const auto& strides) {
+    detail::row(out, count, function, pointers, strides);
+  };
+  elementwise_rows(call, output, run_rows, inputs...);
 }
 
 template <class T>
