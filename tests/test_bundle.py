@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import opbridge.whole_folder
 from opbridge.bundle import Bundle, check_destination, read_bundle, to_json, write_bundle, write_side_file
 from opbridge.errors import InputError
 
@@ -274,6 +277,96 @@ def test_a_failed_rename_puts_the_older_bundle_back(tmp_path: Path, monkeypatch:
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", rename_once)
+    monkeypatch.setattr(opbridge.whole_folder, "_exchange", lambda folder, target: False)
     fails("Input/output error", "another folder", make, bundle.path, overwrite=True)
     assert read_bundle(bundle.path) == bundle
     assert os.listdir(tmp_path) == ["b"]
+
+
+# What a process that was killed leaves behind.
+
+HALF_WRITTEN = """
+import os, sys
+from pathlib import Path
+from opbridge.whole_folder import temporary_sibling
+
+with temporary_sibling(sys.argv[1], Path(sys.argv[1])) as folder:
+    (folder / "model.onnx").write_bytes(b"half a mo")
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def half_written(target: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A process in the middle of writing a folder, and what it has written so far."""
+    command = [sys.executable, "-c", HALF_WRITTEN, str(target)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks on folders there")
+def test_what_a_killed_process_left_is_deleted_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+    killed, left = half_written(tmp_path / "b")
+    other, of_another = half_written(tmp_path / "b2")
+    for process in (killed, other):
+        process.kill()
+        process.communicate()
+    living, in_work = half_written(tmp_path / "b")
+    make(tmp_path / "b")
+    assert not left.exists()
+    assert in_work.exists()
+    assert of_another.exists()
+    living.communicate()
+    assert sorted(os.listdir(tmp_path)) == sorted([of_another.name, "b"])
+
+
+def test_what_a_killed_process_left_in_a_bundle_is_no_file_of_others(tmp_path: Path) -> None:
+    bundle = make(tmp_path / "b")
+    (bundle.path / ".verification.json.0123abcd").write_text("{")
+    make(bundle.path, overwrite=True)
+    assert os.listdir(tmp_path) == ["b"]
+    (bundle.path / ".verification.json.0123abcd").write_text("{")
+    write_side_file(bundle, "verification.json", {"verdict": "passed"})
+    assert (bundle.path / ".verification.json.0123abcd").exists() == (sys.platform == "win32")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks on folders there")
+@pytest.mark.parametrize("verb", [read_bundle, make])
+def test_a_bundle_is_put_back_whose_replacement_was_killed(tmp_path: Path, verb: Callable[[Path], Any]) -> None:
+    bundle = make(tmp_path / "b")
+    # Where two folders can't be exchanged in one step, this is what is left between the two.
+    bundle.path.rename(tmp_path / ".b.0123abcd.old")
+    (tmp_path / ".b.0123abcd").mkdir()
+    if verb is make:
+        fails("There is already a bundle at", "--overwrite", make, tmp_path / "b")
+    assert read_bundle(bundle.path) == bundle
+    assert os.listdir(tmp_path) == ["b"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it takes two steps")
+def test_a_bundle_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = make(tmp_path / "b")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("renamed in two steps")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    make(bundle.path, overwrite=True, verification=lambda _: {"verdict": "passed"})
+    assert bundle.verified
+    assert os.listdir(tmp_path) == ["b"]
+
+
+def test_a_side_file_that_can_not_be_written_leaves_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = make(tmp_path / "b", verification=lambda _: {"verdict": "passed"})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    match = "verification.json: No space left on device. What was there before is as it was"
+    fails(match, "free some disk space", write_side_file, bundle, "verification.json", {"verdict": "failed"})
+    assert bundle.verified
+    assert not [name for name in os.listdir(bundle.path) if name.startswith(".")]

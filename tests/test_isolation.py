@@ -15,8 +15,9 @@ import pytest
 from one_node import FLOAT, one_node, save
 from test_engines import ONNX_ENGINES
 
-from opbridge.errors import EngineError, InputError
-from opbridge.isolation import IsolatedSession
+from opbridge.engines.limits import parse_size
+from opbridge.errors import EngineCrashError, EngineError, InputError
+from opbridge.isolation import IsolatedSession, Limits, limited
 
 
 @pytest.fixture
@@ -134,13 +135,36 @@ def test_large_arrays(scripted):
         assert np.array_equal(session.run({"x": large})["y"], large)
 
 
-def test_a_crash_names_the_signal_and_ends_the_session(scripted):
+def test_a_crash_names_the_signal(scripted):
     session = scripted("sys.stderr.write('about to read\\n'); ctypes.string_at(0)")
-    with pytest.raises(EngineError, match=r"scripted crashed \(SIGSEGV\) while running the model") as caught:
+    with pytest.raises(EngineCrashError, match=r"scripted crashed \(SIGSEGV\) while running the model") as caught:
         session.run({"x": X})
     assert "a crash is a bug of the engine" in caught.value.fix
     assert "about to read" in caught.value.details
-    with pytest.raises(EngineError, match="The session of scripted is closed"):
+    assert (caught.value.cause, caught.value.signal) == ("crashed", "SIGSEGV")
+
+
+def test_after_a_crash_the_next_run_is_in_a_fresh_process(scripted):
+    with scripted("feeds['x'][0] < 0 and ctypes.string_at(0)") as session:
+        for _ in range(3):
+            with pytest.raises(EngineCrashError, match="SIGSEGV"):
+                session.run({"x": X})
+            assert session.run({"x": -X})["y"].tolist() == [1, -2]
+
+
+def test_after_three_crashes_in_a_row_it_is_given_up(scripted):
+    with scripted("ctypes.string_at(0)") as session:
+        for _ in range(3):
+            with pytest.raises(EngineCrashError, match="SIGSEGV"):
+                session.run({"x": X})
+        with pytest.raises(EngineCrashError, match="crashed or hung 3 times in a row, and was not started again"):
+            session.run({"x": X})
+
+
+def test_a_closed_session_stays_closed(scripted):
+    session = scripted("")
+    session.close()
+    with pytest.raises(EngineError, match="The session of scripted was closed"):
         session.run({"x": X})
 
 
@@ -168,10 +192,39 @@ def test_an_exit(scripted):
 
 def test_a_hang(scripted):
     start = time.perf_counter()
-    session = scripted("time.sleep(60)", timeout=1.5)
-    with pytest.raises(EngineError, match=r"did not finish running the model within 1\.5 seconds"):
+    session = scripted("time.sleep(60)", limits=Limits(seconds=1.5))
+    with pytest.raises(EngineCrashError, match=r"did not finish running the model within 1\.5 seconds") as caught:
         session.run({"x": X})
+    assert caught.value.cause == "out of time"
     assert time.perf_counter() - start < 30
+
+
+def test_limits_in_force(scripted):
+    with limited(time_limit=1.5), limited(memory_limit=1 << 40):
+        session = scripted("time.sleep(60)")
+    # They are those at the time when the session was made.
+    with pytest.raises(EngineCrashError, match=r"within 1\.5 seconds"):
+        session.run({"x": X})
+    with pytest.raises(InputError, match="leaves no time"), limited(time_limit=0):
+        pass
+    with pytest.raises(InputError, match="leaves no memory"), limited(memory_limit=0):
+        pass
+    with limited(time_limit=float("inf")):
+        assert scripted("").settings.limits.seconds is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4GiB", 4 << 30), ("4 g", 4 << 30), ("1.5G", 3 << 29), ("500MB", 500_000_000), ("1234", 1234), ("7b", 7)],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "4 gigabytes", "-1G", "1e9"])
+def test_what_is_no_size(text):
+    with pytest.raises(ValueError, match="is no size; write 4GiB"):
+        parse_size(text)
 
 
 def test_a_python_error(scripted):
@@ -183,13 +236,32 @@ def test_a_python_error(scripted):
             session.run({"x": X})
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems don't enforce a limit of address space")
-def test_the_memory_limit(scripted):
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems don't enforce a limit of memory")
+@pytest.mark.parametrize(
+    "script",
+    [
+        "np.ones(400_000_000)",
+        # What a C++ engine does with an allocation that fails, and does not expect to.
+        "os.write(2, b\"terminate called after throwing an instance of 'std::bad_alloc'\"), os.abort()",
+    ],
+)
+def test_the_memory_limit(scripted, script):
     with (
-        scripted("np.ones(400_000_000)", memory_limit=2 << 30) as session,
-        pytest.raises(EngineError, match="scripted ran out of memory while running the model"),
+        scripted(script, limits=Limits(memory=2 << 30)) as session,
+        pytest.raises(EngineCrashError, match="ran out of memory within the limit of 2 GiB while running") as caught,
     ):
         session.run({"x": X})
+    assert caught.value.cause == "out of memory"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems don't enforce a limit of memory")
+def test_onnxruntime_out_of_memory(tmp_path):
+    model = one_node("Expand", [(FLOAT, [1]), ("INT64", [1])], [(FLOAT, ["n"])])
+    limits = Limits(memory=1 << 30)
+    with IsolatedSession("onnxruntime", save(model, tmp_path / "expand.onnx"), threads=1, limits=limits) as session:
+        with pytest.raises(EngineCrashError, match="onnxruntime ran out of memory within the limit of 1 GiB"):
+            session.run({"x0": X[:1], "x1": np.array([1 << 29])})
+        assert session.run({"x0": X[:1], "x1": np.array([3])})["y0"].tolist() == [-1, -1, -1]
 
 
 def test_close_ends_the_child(scripted):
@@ -200,10 +272,15 @@ def test_close_ends_the_child(scripted):
     assert process.poll() == 0
 
 
-def test_strings_can_not_be_sent(tmp_path):
-    path = save(one_node("Identity", [("STRING", [1])], [("STRING", [1])]), tmp_path / "strings.onnx")
-    with IsolatedSession("onnxruntime", path) as session, pytest.raises(InputError, match="holds Python objects"):
-        session.run({"x0": np.array(["a"])})
+@pytest.mark.parametrize("strings", [np.array(["a", "é\\n"], object), np.array(["bc"]), np.array([], object)])
+def test_strings(tmp_path, strings):
+    path = save(one_node("Identity", [("STRING", ["n"])], [("STRING", ["n"])]), tmp_path / "strings.onnx")
+    with IsolatedSession("onnxruntime", path) as session:
+        result = session.run({"x0": strings})["y0"]
+        assert result.dtype == object
+        assert result.tolist() == strings.tolist()
+        with pytest.raises(InputError, match="holds Python objects"):
+            session.run({"x0": np.array([{}], object)})
 
 
 def test_a_child_without_a_parent_ends(tmp_path):
@@ -212,3 +289,36 @@ def test_a_child_without_a_parent_ends(tmp_path):
     )
     child.communicate(timeout=20)
     assert child.returncode == 0
+
+
+BUSY = """
+import numpy as np, sys
+from opbridge.isolation import IsolatedSession
+session = IsolatedSession("scripted", sys.argv[1])
+print(session._process._process.pid, flush=True)
+session.run({"x": np.zeros(1, np.float32)})
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a process does not know that its parent has gone")
+def test_a_busy_child_ends_when_its_parent_is_killed(tmp_path, scripted):
+    scripted("").close()  # It makes the engine's files.
+    (tmp_path / "script.txt").write_text("time.sleep(60)")
+    parent = subprocess.Popen([sys.executable, "-c", BUSY, str(tmp_path / "script.txt")], stdout=subprocess.PIPE)
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 20
+    while _runs(child) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # Where nobody collects it, it stays as a zombie.
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"

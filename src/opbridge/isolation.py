@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import dataclasses
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,32 +12,69 @@ from typing import Any
 import numpy as np
 
 from opbridge import engines
-from opbridge.engines.base import Session, TensorSpec
+from opbridge.engines.base import Engine, Session, TensorSpec
 from opbridge.engines.feeds import checked_feeds
+from opbridge.engines.limits import Limits, current_limits, limited
 from opbridge.engines.process import EngineProcess, child_environment, describe_death
-from opbridge.errors import InputError
+from opbridge.errors import EngineCrashError, EngineError
 
-__all__ = ["IsolatedSession", "child_environment", "describe_death"]
+__all__ = [
+    "IsolatedSession",
+    "Limits",
+    "SessionSettings",
+    "child_environment",
+    "compile_isolated",
+    "describe_death",
+    "limited",
+]
+
+_MOST_DEATHS = 3
+"""After so many crashes and timeouts in a row no fresh process is started."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionSettings:
+    """How an isolated session is made; the attributes are the arguments of :class:`IsolatedSession`."""
+
+    engine: str
+    path: Path
+    threads: int | None = None
+    providers: tuple[str, ...] | None = None
+    libraries: tuple[Path, ...] = ()
+    limits: Limits = dataclasses.field(default_factory=current_limits)
+
+    def request(self) -> dict[str, Any]:
+        """What the child process is asked, but for the engine."""
+        return {
+            "verb": "load",
+            "path": str(self.path.absolute()),
+            "threads": self.threads,
+            "providers": None if self.providers is None else list(self.providers),
+            "libraries": [str(library.absolute()) for library in self.libraries],
+        }
 
 
 class IsolatedSession(Session):
     """A model loaded by an engine in a child process, which imports NumPy and the engine but not torch.
 
-    Use it as a context manager, or call :meth:`close`. After a crash or a timeout the session is closed. One call runs
-    at a time.
+    Use it as a context manager, or call :meth:`close`. After a crash or a timeout the next run starts a fresh process
+    and loads the model again; after three in a row no more. One call runs at a time.
 
     Args:
         engine_name: The engine, as in :func:`opbridge.engines.get`.
         model_path: The model file.
         threads: See :meth:`Engine.load <opbridge.engines.base.Engine.load>`.
         providers: Likewise.
-        timeout: The seconds that loading, and each run, may take; None waits for ever.
-        memory_limit: The bytes of address space the child may use (not on Windows); None sets no limit.
-        libraries: See :meth:`Engine.load <opbridge.engines.base.Engine.load>`.
+        libraries: Likewise.
+        limits: The time that loading, and each run, may take, and the memory; by default the limits in force.
+
+    Attributes:
+        settings: These arguments.
 
     Raises:
         InputError: The engine or an option is unknown, or the file is no model.
-        EngineError: The engine refuses the model, crashes, or hangs. ``details`` has the end of what it printed.
+        EngineCrashError: The engine crashes, hangs, or runs out of memory. ``details`` has the end of what it printed.
+        EngineError: The engine refuses the model.
     """
 
     def __init__(
@@ -44,29 +82,46 @@ class IsolatedSession(Session):
         engine_name: str,
         model_path: Path | str,
         threads: int | None = None,
-        timeout: float | None = 600.0,
         *,
         providers: Sequence[str] | None = None,
-        memory_limit: int | None = None,
         libraries: Sequence[Path | str] = (),
+        limits: Limits | None = None,
     ) -> None:
-        if memory_limit is not None and sys.platform == "win32":
-            raise InputError("A memory limit can't be set on Windows.", fix="leave memory_limit out.")
-        family, python = engines.place_of(engine_name)
-        self._process = EngineProcess(engine_name, python, timeout)
-        request = {
-            "verb": "load",
-            "engine": family,
-            "path": str(Path(model_path).absolute()),
-            "threads": threads,
-            "providers": None if providers is None else list(providers),
-            "memory_limit": memory_limit,
-            "libraries": [str(Path(library).absolute()) for library in libraries],
-        }
+        self.settings = SessionSettings(
+            engine_name,
+            Path(model_path),
+            threads,
+            None if providers is None else tuple(providers),
+            tuple(Path(library) for library in libraries),
+            current_limits() if limits is None else limits,
+        )
+        self._lock = threading.Lock()
+        self._closed = False
+        self._deaths = 0
+        self._start()
+
+    @classmethod
+    def of(cls, settings: SessionSettings) -> IsolatedSession:
+        """A session that is made so."""
+        return cls(
+            settings.engine,
+            settings.path,
+            settings.threads,
+            providers=settings.providers,
+            libraries=settings.libraries,
+            limits=settings.limits,
+        )
+
+    def _start(self) -> None:
+        """Start a process and load the model in it."""
+        family, python = engines.place_of(self.settings.engine)
+        self._process = EngineProcess(self.settings.engine, python, self.settings.limits)
         try:
-            answer, _ = self._process.ask("loading the model", request)
-        except BaseException:
-            self.close()
+            answer, _ = self._process.ask("loading the model", {**self.settings.request(), "engine": family})
+        except BaseException as error:
+            self._process.close()
+            if isinstance(error, EngineCrashError):
+                error.settings = self.settings
             raise
         self.inputs = tuple(_spec(data) for data in answer["inputs"])
         self.outputs = tuple(_spec(data) for data in answer["outputs"])
@@ -76,14 +131,42 @@ class IsolatedSession(Session):
 
         Raises:
             InputError: A name, dtype or shape does not fit.
-            EngineError: The engine failed, crashed or hung; or an earlier call did, or the session was closed.
+            EngineCrashError: The engine crashed, hung, or ran out of memory.
+            EngineError: The engine failed, or the session was closed.
         """
         arrays = checked_feeds(self.inputs, feeds)
-        _, results = self._process.ask("running the model", {"verb": "run"}, arrays)
+        with self._lock:
+            self._revive()
+            try:
+                _, results = self._process.ask("running the model", {"verb": "run"}, arrays)
+            except EngineCrashError as error:
+                self._deaths += 1
+                error.settings = self.settings
+                raise
+            self._deaths = 0
         return {spec.name: results[spec.name] for spec in self.outputs}
+
+    def _revive(self) -> None:
+        """Start a fresh process if the last one has died."""
+        if self._closed:
+            raise EngineError(f"The session of {self.settings.engine} was closed.", fix="load the model again.")
+        if self._process.alive:
+            return
+        if self._deaths >= _MOST_DEATHS:
+            raise EngineCrashError(
+                f"{self.settings.engine} crashed or hung {self._deaths} times in a row, and was not started again.",
+                fix="see the first of these errors.",
+                cause="not started",
+            )
+        try:
+            self._start()
+        except EngineCrashError:
+            self._deaths += 1
+            raise
 
     def close(self) -> None:
         """End the child process. Closing twice is allowed."""
+        self._closed = True
         self._process.close()
 
     def __enter__(self) -> IsolatedSession:
@@ -93,6 +176,25 @@ class IsolatedSession(Session):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def compile_isolated(engine: Engine, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
+    """:meth:`Engine.compile_model <opbridge.engines.base.Engine.compile_model>` in a child process.
+
+    Raises:
+        EngineCrashError: The engine crashes, hangs, or runs out of memory.
+        EngineError: It can't be made.
+    """
+    if type(engine).compile_model is Engine.compile_model:
+        return ()
+    family, python = engines.place_of(engine.name)
+    process = EngineProcess(engine.name, python)
+    paths = {"path": str(model.absolute()), "libraries": [str(library.absolute()) for library in libraries]}
+    try:
+        answer, _ = process.ask("compiling the model", {"verb": "compile", "engine": family, **paths})
+    finally:
+        process.close()
+    return tuple(Path(file) for file in answer["files"])
 
 
 def _spec(data: Mapping[str, Any]) -> TensorSpec:

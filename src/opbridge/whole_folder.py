@@ -1,51 +1,127 @@
-"""Writes a folder so that it appears whole or not at all: a temporary sibling, synced, then renamed."""
+"""Writes a folder, or a file, so that it appears whole or not at all: a temporary sibling, synced, then renamed.
+
+A process holds a lock on each of its temporary siblings. What a process that was killed has left behind is locked by
+nobody, and the next one that writes to the same place deletes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from opbridge.errors import InputError
 
-__all__ = ["replace_folder", "reported", "sync", "sync_tree", "temporary_sibling"]
+__all__ = [
+    "delete_stale",
+    "is_temporary",
+    "locked_file",
+    "locked_folder",
+    "replace_file",
+    "replace_folder",
+    "reported",
+    "sync",
+    "sync_tree",
+    "temporary_sibling",
+]
+
+_TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{8}(?P<older>\.old)?")
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 @contextlib.contextmanager
-def reported(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an OSError inside into an InputError about ``path``."""
+def reported(path: str | os.PathLike[str], *, is_new: bool = True) -> Iterator[None]:
+    """Turn an OSError inside into an InputError about ``path``.
+
+    Args:
+        path: What can't be written.
+        is_new: Whether the user has just chosen the place; else it is a file of something that exists.
+    """
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         reason = error.strerror or str(error)
+        if is_new:
+            left = "Nothing was left there."
+            fix = "free some disk space, or choose another disk with -o." if full else "choose another folder with -o."
+        else:
+            left = "What was there before is as it was."
+            fix = "free some disk space." if full else "give yourself permission to write there."
+        raise InputError(f"Can't write {path}: {reason}. {left}", fix=fix) from error
+
+
+def check_new_folder(path: str | os.PathLike[str]) -> None:
+    """Check, before any work is done, that a folder can be made at ``path``. Raises InputError if it can't."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise InputError(f"{path} exists already.", fix="choose a new folder with -o.")
+    parent = next(folder for folder in target.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise InputError(
-            f"Can't write {path}: {reason}. Nothing was left there.",
-            fix="free some disk space, or choose another disk with -o." if full else "choose another folder with -o.",
-        ) from error
+            f"Can't write {path}: no folder can be made in {parent}.", fix="choose another folder with -o."
+        )
 
 
 @contextlib.contextmanager
 def temporary_sibling(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
-    """A new folder beside ``target``, on the same disk; whatever is still there in the end is deleted."""
-    folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    with reported(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-    try:
+    """A new folder beside ``target``, as of :func:`locked_folder`; that it can't be made is an error about ``path``."""
+    with contextlib.ExitStack() as stack:
+        with reported(path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(locked_folder(target))
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked_folder(target: Path) -> Iterator[Path]:
+    """A new folder beside ``target``, on the same disk; whatever is still there in the end is deleted."""
+    delete_stale(target)
+    with contextlib.ExitStack() as stack:
+        folder = _new_locked(target, Path.mkdir, stack)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked_file(target: Path) -> Iterator[Path]:
+    """A new, empty file beside ``target``; it is deleted in the end, unless it was renamed."""
+    delete_stale(target)
+    with contextlib.ExitStack() as stack:
+        file = _new_locked(target, Path.touch, stack)
+        try:
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.ExitStack) -> Path:
+    """A new temporary sibling, which ``make`` makes, locked until ``stack`` is closed."""
+    while True:
+        sibling = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        make(sibling)
+        with contextlib.suppress(FileNotFoundError):
+            stack.enter_context(_lock(sibling, wait=True))
+        # Before it was locked, another process may have taken it for a stale one, and deleted it.
+        if sibling.exists():
+            return sibling
 
 
 def replace_folder(folder: Path, target: Path) -> None:
-    """Rename ``folder`` to ``target``; a bundle that was there is back in place if that fails."""
+    """Put ``folder`` in the place of ``target``; a bundle that was there stays in place if that fails."""
     if not target.exists():
         os.rename(folder, target)
+    elif _exchange(folder, target):
+        shutil.rmtree(folder, ignore_errors=True)
     else:
         older = folder.with_name(folder.name + ".old")
         os.rename(target, older)
@@ -56,6 +132,86 @@ def replace_folder(folder: Path, target: Path) -> None:
             raise
         shutil.rmtree(older, ignore_errors=True)
     sync(target.parent)
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Write a file that appears whole or not at all, in place of one that may be there."""
+    with locked_file(file) as temporary:
+        with temporary.open("r+b") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, file)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder of this name is one that this module makes."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def delete_stale(target: Path) -> None:
+    """Delete the temporary siblings of ``target`` that processes left behind which are gone.
+
+    Where one was killed while it put a new folder in the place of an older one, the older one is put back.
+    """
+    for sibling in _siblings(target):
+        with contextlib.suppress(OSError), _lock(_owner(sibling)) as is_locked:
+            if not is_locked:
+                continue
+            if sibling.name.endswith(".old") and not target.exists():
+                os.rename(sibling, target)
+            elif sibling.is_dir():
+                shutil.rmtree(sibling, ignore_errors=True)
+            else:
+                sibling.unlink()
+
+
+def _siblings(target: Path) -> list[Path]:
+    """The temporary siblings of ``target``; the older ones of folders come first."""
+    found = []
+    with contextlib.suppress(OSError):
+        for sibling in target.parent.iterdir():
+            match = _TEMPORARY.fullmatch(sibling.name)
+            if match is not None and match["target"] == target.name:
+                found.append(sibling)
+    return sorted(found, key=lambda sibling: not sibling.name.endswith(".old"))
+
+
+def _owner(sibling: Path) -> Path:
+    """What is locked as long as the process lives that made ``sibling``."""
+    folder = sibling.with_name(sibling.name.removesuffix(".old"))
+    return folder if folder.exists() else sibling
+
+
+@contextlib.contextmanager
+def _lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """A lock that ends with this process; False if another has it, or there are none on this system or disk."""
+    if sys.platform == "win32":
+        yield False
+        return
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            is_locked = True
+        except OSError:
+            is_locked = False
+        yield is_locked
+    finally:
+        os.close(descriptor)
+
+
+def _exchange(folder: Path, target: Path) -> bool:
+    """Exchange two folders in one step, so that there is always a whole one. False where the system can't."""
+    if sys.platform != "linux":
+        return False
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    names = (os.fsencode(folder), os.fsencode(target))
+    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
 
 
 def sync_tree(folder: Path) -> None:

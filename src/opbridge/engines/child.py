@@ -1,8 +1,9 @@
 """The program of an engine's child process: ``python -m opbridge.engines.child``.
 
 It reads frames (:mod:`opbridge.engines.frames`) from stdin and answers on stdout until its stdin is closed: "load",
-then any number of "run"; or any number of "ask". :class:`opbridge.engines.process.EngineProcess` is the other side.
-It may run in another Python environment, where of opbridge's dependencies only NumPy and ml_dtypes are installed.
+then any number of "run"; or any number of "ask", "compile" and "profile".
+:class:`opbridge.engines.process.EngineProcess` is the other side. It may run in another Python environment, where of
+opbridge's dependencies only NumPy and ml_dtypes are installed.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from opbridge import engines
 from opbridge.engines.base import Session
 from opbridge.engines.frames import read_frame, write_frame
-from opbridge.errors import OpbridgeError
+from opbridge.engines.lifeline import end_with_parent, end_within
+from opbridge.errors import EngineError, OpbridgeError
 
 __all__ = ["main"]
 
@@ -27,11 +31,14 @@ def main() -> int:
     """Serve one model until the parent closes the pipe."""
     requests, answers = _take_over_pipes()
     faulthandler.enable()
+    end_with_parent()
+    _die_first()
     session: Session | None = None
     with contextlib.suppress(EOFError, BrokenPipeError), requests, answers:
         while True:
             message, arrays = read_frame(requests)
             try:
+                _set_limits(message["limits"])
                 if message["verb"] == "load":
                     session = _load(message)
                     specs = {
@@ -39,6 +46,10 @@ def main() -> int:
                         "outputs": [spec.to_dict() for spec in session.outputs],
                     }
                     write_frame(answers, specs)
+                elif message["verb"] == "profile":
+                    write_frame(answers, {"nodes": _profile(message, arrays)})
+                elif message["verb"] == "compile":
+                    write_frame(answers, {"files": _compile(message)})
                 elif message["verb"] == "ask":
                     write_frame(answers, engines.get(message["engine"]).answer(message["question"], arrays))
                 else:
@@ -48,6 +59,8 @@ def main() -> int:
                 raise
             except BaseException as error:
                 write_frame(answers, {"raised": _described(error)})
+            finally:
+                end_within(None)
     return 0
 
 
@@ -61,12 +74,25 @@ def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _load(message: dict[str, Any]) -> Session:
-    limit = message["memory_limit"]
-    if limit is not None:
+def _die_first() -> None:
+    """Where memory runs out, have the kernel end this process, which is a result, and not the one that waits for it."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def _set_limits(limits: dict[str, Any]) -> None:
+    end_within(limits["seconds"])
+    if limits["memory"] is not None:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        # Address space would count what is reserved and mapped from files too: gigabytes, for some engines.
+        which = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+        hard = resource.getrlimit(which)[1]
+        most = limits["memory"] if hard == resource.RLIM_INFINITY else min(limits["memory"], hard)
+        resource.setrlimit(which, (most, hard))
+
+
+def _load(message: dict[str, Any]) -> Session:
     engine = engines.get(message["engine"])
     return engine.load(
         Path(message["path"]),
@@ -76,13 +102,26 @@ def _load(message: dict[str, Any]) -> Session:
     )
 
 
+def _profile(message: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    engine = engines.get(message["engine"])
+    libraries = [Path(library) for library in message["libraries"]]
+    times = engine.profile(Path(message["path"]), arrays, libraries=libraries, runs=message["runs"])
+    return [time.to_dict() for time in times]
+
+
+def _compile(message: dict[str, Any]) -> list[str]:
+    libraries = [Path(library) for library in message["libraries"]]
+    return [str(file) for file in engines.get(message["engine"]).compile_model(Path(message["path"]), libraries)]
+
+
 def _described(error: BaseException) -> dict[str, Any]:
     if isinstance(error, OpbridgeError):
-        return {**error.to_dict(), "details": error.details}
+        return {**error.to_dict(), "details": error.details, "memory": isinstance(error, EngineError)}
     return {
         "error": type(error).__name__,
         "message": str(error),
         "fix": None,
+        "memory": True,
         "details": "".join(traceback.format_exception(error)),
     }
 

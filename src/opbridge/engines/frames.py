@@ -2,7 +2,7 @@
 
 A frame is 8 bytes (the length of the header, big-endian), the header as JSON, and then each array's bytes in C order,
 one after the other, in the order in which the header describes them. Arrays are written from and read into their own
-memory, without a copy in between.
+memory, without a copy in between. Only arrays of strings are part of the header.
 """
 
 from __future__ import annotations
@@ -32,21 +32,14 @@ def write_frame(stream: IO[bytes], message: Mapping[str, Any], arrays: Mapping[s
         arrays: Arrays by name.
 
     Raises:
-        InputError: An array holds Python objects, such as strings.
+        InputError: An array holds Python objects that are no strings.
     """
     contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
-    described = []
-    for name, array in contiguous.items():
-        if array.dtype.hasobject:
-            raise InputError(
-                f"Array {name!r} holds Python objects, which can't be sent to an engine in a process of its own.",
-                fix="load the model with opbridge.load instead, which runs it in this process.",
-            )
-        described.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape)})
+    described = [_described(name, array) for name, array in contiguous.items()]
     header = json.dumps({"message": message, "arrays": described}).encode()
     _write_all(stream, memoryview(_LENGTH.pack(len(header)) + header))
-    for array in contiguous.values():
-        if array.nbytes:
+    for array, entry in zip(contiguous.values(), described, strict=True):
+        if array.nbytes and "strings" not in entry:
             _write_all(stream, array.reshape(-1).view(np.uint8).data)
     stream.flush()
 
@@ -61,10 +54,28 @@ def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], dict[str, np.ndarray]
     header = json.loads(bytes(_read_into(stream, bytearray(length))))
     arrays = {}
     for described in header["arrays"]:
+        if "strings" in described:
+            strings = np.array(described["strings"], object)
+            arrays[described["name"]] = strings.reshape(described["shape"])
+            continue
         array = np.empty(math.prod(described["shape"]), numpy_dtype(described["dtype"]))
         _read_into(stream, array.view(np.uint8))
         arrays[described["name"]] = array.reshape(described["shape"])
     return header["message"], arrays
+
+
+def _described(name: str, array: np.ndarray) -> dict[str, Any]:
+    """What the header says of an array."""
+    shape = list(array.shape)
+    if not array.dtype.hasobject and array.dtype.kind not in "SU":
+        return {"name": name, "dtype": array.dtype.name, "shape": shape}
+    strings = array.reshape(-1).tolist()
+    if not all(isinstance(item, str) for item in strings):
+        raise InputError(
+            f"Array {name!r} holds Python objects, which can't be sent to an engine in a process of its own.",
+            fix="pass an array of numbers or of str.",
+        )
+    return {"name": name, "strings": strings, "shape": shape}
 
 
 def _write_all(stream: IO[bytes], data: memoryview) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,11 +22,16 @@ import numpy as np
 
 import opbridge.errors
 from opbridge.engines.frames import read_frame, write_frame
-from opbridge.errors import EngineError, OpbridgeError
+from opbridge.engines.limits import Limits, current_limits
+from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
 
 __all__ = ["EngineProcess", "child_environment", "describe_death"]
 
 _LOG_LINES = 30
+_NO_MEMORY = re.compile(
+    r"bad_alloc|bad allocation|failed to allocate|unable to allocate|cannot allocate memory|out of memory",
+    re.IGNORECASE,
+)
 
 # In another environment only this package is to be found, and nothing that is installed beside it.
 _START_ELSEWHERE = """
@@ -46,12 +52,12 @@ class EngineProcess:
     Args:
         name: What the engine is called in errors.
         python: The interpreter of the environment that has the engine; None for this one's.
-        timeout: The seconds that an answer may take; None waits for ever.
+        limits: What it may take, from now on; by default the limits in force.
     """
 
-    def __init__(self, name: str, python: Path | None = None, timeout: float | None = 600.0) -> None:
+    def __init__(self, name: str, python: Path | None = None, limits: Limits | None = None) -> None:
         self.name = name
-        self._timeout = timeout
+        self._limits = current_limits() if limits is None else limits
         self._lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
         process = subprocess.Popen(
@@ -65,6 +71,11 @@ class EngineProcess:
         self._process: subprocess.Popen[bytes] | None = process
         self._end = weakref.finalize(self, _close, process, self._log)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked: it was not closed, and has not crashed in an earlier call."""
+        return self._process is not None
+
     def ask(
         self, doing: str, message: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -77,7 +88,8 @@ class EngineProcess:
 
         Raises:
             OpbridgeError: Whatever the child raised.
-            EngineError: The engine failed, crashed or hung; or it did in an earlier call, or this was closed.
+            EngineCrashError: The engine crashed, hung, or ran out of memory.
+            EngineError: The engine failed; or it crashed in an earlier call, or this was closed.
         """
         with self._lock:
             return self._ask(doing, message, arrays)
@@ -94,12 +106,14 @@ class EngineProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         timed_out = threading.Event()
-        alarm = None if self._timeout is None else threading.Timer(self._timeout, _end, (process, timed_out))
+        seconds = self._limits.seconds
+        alarm = None if seconds is None else threading.Timer(seconds, _end, (process, timed_out))
         if alarm is not None:
             alarm.daemon = True
             alarm.start()
         try:
-            write_frame(process.stdin, message, arrays)
+            limits = {"seconds": seconds, "memory": self._limits.memory}
+            write_frame(process.stdin, {**message, "limits": limits}, arrays)
             answer, results = read_frame(process.stdout)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise self._death(doing, process, timed_out.is_set()) from None
@@ -125,23 +139,30 @@ class EngineProcess:
     def _raised(self, doing: str, raised: Mapping[str, Any]) -> OpbridgeError:
         """The error of the child as one of this process."""
         details = raised["details"]
+        if raised["error"] == "MemoryError" or (raised["memory"] and _NO_MEMORY.search(raised["message"])):
+            return self._out_of_memory(doing, details)
         if raised["fix"] is not None:
             kind = getattr(opbridge.errors, raised["error"])
             error: OpbridgeError = kind(raised["message"], fix=raised["fix"], details=details)
             return error
-        if raised["error"] == "MemoryError":
-            return EngineError(
-                f"{self.name} ran out of memory while {doing}.",
-                fix="use smaller inputs, or raise the memory limit.",
-                details=details,
-            )
         return EngineError(
             f"{self.name} failed while {doing}: {raised['error']}: {raised['message']}",
             fix=f"install another version of {self.name}, or report this with the log.",
             details=details,
         )
 
-    def _death(self, doing: str, process: subprocess.Popen[bytes], timed_out: bool) -> EngineError:
+    def _out_of_memory(self, doing: str, details: str, killed_by: str | None = None) -> EngineCrashError:
+        limit = self._limits.memory
+        within = "" if limit is None else f" within the limit of {limit / (1 << 30):.3g} GiB"
+        return EngineCrashError(
+            f"{self.name} ran out of memory{within} while {doing}.",
+            fix="use smaller inputs, or raise the memory limit." if within else "use smaller inputs.",
+            details=details,
+            cause="out of memory",
+            signal=killed_by,
+        )
+
+    def _death(self, doing: str, process: subprocess.Popen[bytes], timed_out: bool) -> EngineCrashError:
         """Why the child has gone: killed by the timeout or by a signal, or ended by itself."""
         try:
             code = process.wait(timeout=5)
@@ -151,15 +172,27 @@ class EngineProcess:
         tail = self._log_tail()
         self.close()
         if timed_out:
-            return EngineError(
-                f"{self.name} did not finish {doing} within {self._timeout:g} seconds, and was ended.",
+            return EngineCrashError(
+                f"{self.name} did not finish {doing} within {self._limits.seconds:g} seconds, and was ended.",
                 fix="give it more time, smaller inputs, or more threads.",
                 details=tail,
+                cause="out of time",
             )
-        cause, fix = describe_death(code)
-        last_words = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
+        killed_by = _signal_name(code)
+        if killed_by == "SIGABRT" and _NO_MEMORY.search(tail):
+            return self._out_of_memory(doing, tail, killed_by)
+        described, fix = describe_death(code)
+        # Behind that stands Python's own report, which is for the log.
+        printed = tail.partition("Fatal Python error: ")[0].splitlines()
+        last_words = next((line.strip() for line in reversed(printed) if line.strip()), "")
         said = f" The last line it printed: {last_words[:300]}" if last_words else ""
-        return EngineError(f"{self.name} {cause} while {doing}.{said}", fix=fix, details=tail)
+        return EngineCrashError(
+            f"{self.name} {described} while {doing}.{said}",
+            fix=fix,
+            details=tail,
+            cause="killed" if killed_by == "SIGKILL" else "ended" if 0 <= code <= 255 else "crashed",
+            signal=killed_by,
+        )
 
     def _log_tail(self) -> str:
         """The last lines that the child and its engine printed."""
@@ -212,11 +245,8 @@ def child_environment() -> dict[str, str]:
 
 def describe_death(code: int) -> tuple[str, str]:
     """How a child process ended, and what is done about an engine that ends so."""
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
+    name = _signal_name(code)
+    if name is not None:
         if name == "SIGKILL":
             return "was killed (SIGKILL)", "most likely memory ran out: use smaller inputs or a larger machine."
         return (
@@ -226,3 +256,13 @@ def describe_death(code: int) -> tuple[str, str]:
     if code > 255:
         return f"crashed (status {code:#010x})", "a crash is a bug of the engine: install another version of it."
     return f"ended its process with exit code {code}", "see the log; install another version of the engine."
+
+
+def _signal_name(code: int) -> str | None:
+    """The signal that a process with this exit code was ended by."""
+    if code >= 0:
+        return None
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

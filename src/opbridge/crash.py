@@ -1,0 +1,66 @@
+"""How an engine's process ended, and at which node: data only, like ``verification.py``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["Crash"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Crash:
+    """A crash, a hang, or memory that ran out, in an engine's child process.
+
+    Attributes:
+        case: The case on which it happened; empty if it happened while the model was loaded.
+        cause: "crashed", "killed", "ended" (the process, by itself), "out of time" or "out of memory".
+        signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
+        message: What is to be said of it, in a sentence or two.
+        log: The end of what the engine printed.
+        node: The name of the first node of the ONNX model with which it happens; empty where that was not found.
+        operator: That node's operator, ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
+        between: All nodes one of which it must be, where the model can't be cut between them; else empty.
+        source: The user's line that the node comes from, ``"file.py:12"``; empty where that is not known.
+        runs: How many processes were started to find it.
+        detail: Why it was not found, or what a reader should know, in one line.
+        engine: The engine, where several were verified.
+    """
+
+    case: str
+    cause: str
+    message: str
+    signal: str | None = None
+    log: str = ""
+    node: str = ""
+    operator: str = ""
+    between: tuple[str, ...] = ()
+    source: str = ""
+    runs: int = 0
+    detail: str = ""
+    engine: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The crash as JSON data."""
+        return {**dataclasses.asdict(self), "between": list(self.between)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Crash:
+        """The crash that :meth:`to_dict` wrote."""
+        return cls(**{**data, "between": tuple(data["between"])})
+
+    @property
+    def place(self) -> str:
+        """Where it happened, for a reader; empty where that is not known."""
+        if not self.node:
+            return ""
+        at = f"at node {self.node!r} ({self.operator})"
+        if self.between:
+            at = f"at one of the nodes {', '.join(map(repr, self.between))}"
+        return f"{at}{f', {self.source}' if self.source else ''}"
+
+    def __str__(self) -> str:
+        message = self.message if self.message.endswith(".") else f"{self.message}."
+        place = f" It happens {self.place}." if self.place else ""
+        return f"{message}{place}{f' ({self.detail})' if self.detail else ''}"
