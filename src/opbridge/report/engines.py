@@ -11,7 +11,10 @@ from opbridge.report.tables import paragraph, table
 
 __all__ = ["engines_markdown", "engines_view"]
 
-_COLUMNS = ("engine", "version", "runs here", "function bodies", "C++ kernels", "support query", "without Python")
+_COLUMNS = (
+    *("engine", "version", "runs here", "function bodies", "C++ kernels", "Python-written kernels"),
+    *("support query", "without Python"),
+)
 
 
 def engines_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
@@ -39,8 +42,9 @@ def engines_markdown(data: Mapping[str, Any]) -> Iterable[RenderableType]:
 def _row(engine: Mapping[str, Any]) -> list[str]:
     if engine["version"] is None:
         return [engine["name"], engine["status"], *[""] * (len(_COLUMNS) - 2)]
-    kernels = {"C++": "yes", "ctypes": "through ctypes", None: "no"}[engine["kernels"]]
+    words = {"C++": "yes", "ctypes": "through ctypes", None: "no"}
+    kernels, written = words[engine["kernels"]], words[engine["python_kernels"]]
     runs = "yes" if engine["runs"] else engine["status"]
     abilities = [engine["function_bodies"], engine["support_query"], engine["without_python"]]
     bodies, query, free = ("yes" if ability else "no" for ability in abilities)
-    return [engine["name"], engine["version"], runs, bodies, kernels, query, free]
+    return [engine["name"], engine["version"], runs, bodies, kernels, written, query, free]

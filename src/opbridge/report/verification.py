@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from opbridge.report.tables import number, paragraph, plural, table
+from opbridge.special_values import SpecialValues
+from opbridge.trace import Departure
 
 __all__ = ["verification_view"]
 
@@ -27,7 +29,11 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
             detail = f": {comparison['detail']}" if comparison["detail"] else ""
             place = f"{comparison['output']} ({comparison['case']})"
             yield paragraph(f"{place} {comparison['status']}{detail}", "red")
+    for departure in data.get("departures", ()):
+        yield paragraph(f"{departure['case']}: {Departure.from_dict(departure)}", "red")
+    yield from _ill_conditioned(data["comparisons"])
     yield from _cases(data["cases"], data["error"])
+    yield from _special_values(data.get("special_values", ()))
     if outputs and reference != "PyTorch":
         yield paragraph(f"compared with {reference}", "dim")
     yield paragraph(
@@ -57,6 +63,25 @@ def _badness(comparison: Mapping[str, Any]) -> tuple[int, float]:
     return rank, ratio if ratio == ratio else float("inf")
 
 
+def _ill_conditioned(comparisons: Sequence[Mapping[str, Any]]) -> Iterable[RenderableType]:
+    """The worst case of every output on which PyTorch's own digits are lost, where it passes all the same."""
+    found = [item for item in comparisons if item.get("ill_conditioned") and item["status"] in _SOUND]
+    for output in dict.fromkeys(item["output"] for item in found):
+        worst = max(
+            (item for item in found if item["output"] == output), key=lambda item: float(item["torch_relative_error"])
+        )
+        yield paragraph(f"{output} ({worst['case']}): {worst['detail']}", "dim")
+
+
+def _special_values(results: Sequence[Mapping[str, Any]]) -> Iterable[RenderableType]:
+    for data in results:
+        found = SpecialValues.from_dict(data)
+        style = "yellow" if not found.passed else "dim"
+        engine = f" in {found.engine}" if found.engine else ""
+        for line in f"special values{engine}, {found}".splitlines():
+            yield paragraph(line, style)
+
+
 def _cases(cases: Sequence[Mapping[str, Any]], error: str | None) -> Iterable[RenderableType]:
     told = set()
     for case in cases:
@@ -69,5 +94,7 @@ def _cases(cases: Sequence[Mapping[str, Any]], error: str | None) -> Iterable[Re
             yield paragraph(f"{name}: the captured graph does not compute what the module computes", "red")
         for note in case["notes"]:
             yield paragraph(f"{name}: {note}", "dim")
+        if case.get("failing_input"):
+            yield paragraph(f"{name}: it fails on the small input in {case['failing_input']} too", "red")
     if error and error not in told:
         yield paragraph(error, "red")

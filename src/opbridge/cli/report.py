@@ -1,0 +1,40 @@
+"""``opbridge report``: what is known of a bundle, as a page, as Markdown or as JUnit XML."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command
+from opbridge.cli._outcome import Outcome
+from opbridge.errors import InputError
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(
+        commands, "report", _run, help="write a bundle's report: a page, Markdown, or JUnit XML for CI"
+    )
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    parser.add_argument(
+        "--format", choices=("html", "markdown", "junit"), default="html", help="the form (default: html)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="the file (default, html alone: report.html in the bundle)"
+    )
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.bundle import read_bundle
+    from opbridge.report.tables import paragraph
+    from opbridge.report.written import write_report
+
+    if arguments.output is None and arguments.format != "html":
+        raise InputError(f"--format {arguments.format} needs a file.", fix="name it with -o FILE.")
+    progress(f"reading {arguments.bundle}")
+    bundle = read_bundle(arguments.bundle)
+    file = write_report(bundle, arguments.format, arguments.output)
+    data = {"report": str(file), "format": arguments.format, "verified": bundle.verified}
+    return Outcome(data, lambda found: [paragraph(f"report: {found['report']}", "bold")])

@@ -1,0 +1,68 @@
+"""``opbridge view``: a bundle's report and graph in the browser, served on this machine alone."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opbridge.cli._options import Commands, add_command
+from opbridge.cli._outcome import Outcome
+from opbridge.errors import InputError
+
+if TYPE_CHECKING:
+    from opbridge.report.server import ReportServer
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(commands, "view", _run, help="show a bundle's report and graph in the browser, from localhost")
+    parser.add_argument("path", metavar="DIR", help="the bundle, or an .onnx file, whose graph is shown")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
+    parser.set_defaults(on_screen=True)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.report.server import INSTALL, netron_folder
+
+    if not 0 <= arguments.port < 1 << 16:
+        raise InputError(f"--port {arguments.port}: a port is a number from 0 to 65535.", fix="choose another.")
+    server = _server(Path(arguments.path), arguments.port)
+    found = {"url": server.url, "graph": netron_folder() is not None}
+    with server, contextlib.suppress(KeyboardInterrupt):
+        if arguments.json:
+            print(json.dumps(found), flush=True)
+        else:
+            print(f"{server.url}  (end it with Ctrl-C)", flush=True)
+            if not found["graph"]:
+                print(f"the graph needs Netron: {INSTALL}", flush=True)
+        if not arguments.no_browser:
+            webbrowser.open(server.url)
+        server.wait()
+    # What is to be said was said when the server started.
+    arguments.json = False
+    return Outcome(found, lambda data: ())
+
+
+def _server(path: Path, port: int) -> ReportServer:
+    from opbridge.bundle import read_bundle
+    from opbridge.report.server import INSTALL, ReportServer, netron_folder
+    from opbridge.report.written import render
+
+    if path.suffix == ".onnx" and not path.is_dir():
+        if not path.is_file():
+            raise InputError(f"There is no file {path}.", fix="check the path.")
+        if netron_folder() is None:
+            raise InputError("The graph needs Netron, which is not installed.", fix=INSTALL)
+        return ReportServer([path.resolve()], None, port)
+    bundle = read_bundle(path)
+    models = [path / str(model["file"]) for model in bundle.manifest["models"]]
+    # Read anew for each request, so that a verification meanwhile is shown by reloading the page.
+    return ReportServer(models, lambda: render(read_bundle(path)), port)

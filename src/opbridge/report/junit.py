@@ -1,0 +1,97 @@
+"""A bundle's verification as JUnit XML, which CI systems read: a suite per engine, a test per set of inputs and output.
+
+The form is the one that Jenkins, GitLab and GitHub's actions read: ``testsuites``, ``testsuite`` with counts,
+``testcase`` with ``failure``, ``error`` or ``skipped`` inside.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opbridge.report.page_words import EngineResult, engine_results, passes, sizes
+from opbridge.report.tables import number
+from opbridge.verification import NOT_VERIFIED
+
+__all__ = ["render_junit"]
+
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML can't hold, escaped or not."""
+
+
+def render_junit(data: Mapping[str, Any]) -> str:
+    """The verification of ``Bundle.to_dict()``; a bundle that was never verified is one skipped test."""
+    verification = data.get("verification")
+    name = str(data["manifest"].get("entry") or data["path"])
+    root = ET.Element("testsuites", {"name": _text(f"opbridge: {name}")})
+    if verification is None:
+        never = EngineResult("opbridge", NOT_VERIFIED, "The bundle was not verified yet.", 0, 0, None)
+        _suite(root, never, {"cases": [], "comparisons": []}, several=False, name=name)
+    else:
+        results = engine_results(verification)
+        for result in results:
+            _suite(root, result, verification, several=len(results) > 1, name=name)
+        seconds = sum(float(value) for value in verification.get("seconds", {}).values())
+        root.set("time", f"{seconds:.3f}")
+    for count in ("tests", "failures", "errors", "skipped"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(
+    root: ET.Element, result: EngineResult, verification: Mapping[str, Any], *, several: bool, name: str
+) -> None:
+    suite = ET.SubElement(root, "testsuite", {"name": _text(result.engine)})
+    label = result.engine if several else ""
+    cases = [case for case in verification["cases"] if not several or case.get("engine", "") == label]
+    for case in cases:
+        rows = [
+            row
+            for row in verification["comparisons"]
+            if row["case"] == case["name"] and (not several or row.get("engine", "") == label)
+        ]
+        _case(suite, f"{name}.{result.engine}", case, rows)
+    if not cases:
+        test = _test(suite, f"{name}.{result.engine}", "verification")
+        kind = "failure" if result.verdict == "failed" else "error" if result.verdict == "error" else "skipped"
+        ET.SubElement(test, kind, {"message": _text(result.reason or result.verdict)})
+    counts = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    for count, kind in counts.items():
+        suite.set(count, str(len(suite.findall(f"testcase/{kind}"))))
+
+
+def _case(suite: ET.Element, owner: str, case: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    title = f"{case['name']} ({sizes(case)})" if case["sizes"] else case["name"]
+    if case["eager_matches"] is not None:
+        test = _test(suite, owner, f"{title}: captured graph")
+        if case["eager_matches"] is False:
+            message = "The captured graph does not compute what the module computes."
+            ET.SubElement(test, "failure", {"message": message, "type": "capture"})
+    if case["error"]:
+        test = _test(suite, owner, f"{title}: run")
+        kind = "error" if case["verdict"] == "error" else "failure"
+        ET.SubElement(test, kind, {"message": _text(case["error"]), "type": case["verdict"]})
+    for row in rows:
+        test = _test(suite, owner, f"{title}: {row['output']}")
+        numbers = (
+            f"engine's error {number(row['engine_error'])}, PyTorch's own {number(row['torch_error'])}, "
+            f"budget {number(row['budget'])} units; largest difference {number(row['max_abs'])}"
+        )
+        if passes(row["status"]):
+            ET.SubElement(test, "system-out").text = _text(f"{row['status']}: {numbers}")
+        else:
+            failure = ET.SubElement(test, "failure", {"type": row["status"]})
+            failure.set("message", _text(row["detail"] or row["status"]))
+            failure.text = _text(numbers)
+
+
+def _test(suite: ET.Element, owner: str, name: str) -> ET.Element:
+    return ET.SubElement(suite, "testcase", {"classname": _text(owner), "name": _text(name)})
+
+
+def _text(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", str(text))

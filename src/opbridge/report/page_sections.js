@@ -1,0 +1,234 @@
+// The sections of the page, in order. Each is left out where the bundle has nothing to show in it.
+const many = data.engines.length > 1;
+const engineColumn = { name: "engine", value: (row) => row.engine };
+const withEngine = (columns) => (many ? [...columns.slice(0, 1), engineColumn, ...columns.slice(1)] : columns);
+const right = true, wide = true;
+
+const overview = () => {
+  if (!data.outputs.length && !data.operators.length) return [];
+  const worst = data.outputs.find((row) => Number(row.budget) > 0 || !row.passed);
+  const passed = data.outputs.filter((row) => row.passed).length;
+  const mended = data.operators.filter((row) => !["native", "opset"].includes(row.rung)).length;
+  const cases = data.cases.filter((row) => row.verdict === "passed").length;
+  const tile = (name, value, note, ...rest) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note), ...rest));
+  const tiles = [
+    data.outputs.length ? tile("Results compared", `${passed} of ${data.outputs.length}`, passed === data.outputs.length ? "all sound" : "sound; the others are below") : null,
+    data.cases.length ? tile("Sets of inputs", `${cases} of ${data.cases.length}`, "passed") : null,
+    worst && Number(worst.budget) > 0 ? tile(worst.passed ? "Closest to the limit" : "Furthest beyond the limit", percent(worst.ratio), `of the allowed error, ${worst.output}`, meter(worst.ratio)) : null,
+    tile("Operators", String(data.operators.length), mended ? `${mended} bridged by opbridge` : "all supported as they are"),
+    data.models.length ? tile("Model", size(data.models[0].bytes), data.models.length > 1 ? `${data.models[0].file}, and ${data.models.length - 1} more` : data.models[0].file) : null,
+  ];
+  return [el("dl", { class: "tiles" }, tiles)];
+};
+
+const engines = () => {
+  if (!many && data.engines.every((row) => row.cases)) return [];
+  return table("Engines", [
+    { name: "engine", value: (row) => row.label },
+    { name: "result", value: (row) => row.verdict, cell: (row) => status(row.verdict) },
+    { name: "sets of inputs", value: (row) => row.cases, cell: (row) => (row.cases ? `${row.cases - row.failed} of ${row.cases} passed` : "none"), right },
+    { name: "of the allowed error", value: (row) => rank(row.worst?.ratio ?? 0), right,
+      cell: (row) => (row.worst && Number(row.worst.budget) ? [percent(row.worst.ratio), meter(row.worst.ratio)] : row.worst ? "equal bits" : "–") },
+    { name: "note", value: (row) => row.reason, wide },
+  ], data.engines);
+};
+
+// One card for all sets of inputs on which an engine departs at the same node.
+const departures = () => {
+  const groups = new Map();
+  for (const found of data.departures) {
+    const key = JSON.stringify([found.engine, found.verdict, found.first?.[0] ?? null]);
+    groups.set(key, [...(groups.get(key) ?? []), found]);
+  }
+  return [...groups.values()].map((group) => departure(group[0], group.map((found) => found.case)));
+};
+
+const departure = (found, cases) => {
+  const place = [found.engine, ...cases].filter(Boolean).join(", ");
+  const words = {
+    "departs": "The engine departs from PyTorch here",
+    "vanishes when observed": "The fault vanishes when intermediate results are looked at: an optimisation of the engine is at fault",
+    "not deterministic": "The engine gives other results for equal inputs",
+    "not found": "No node could be held against PyTorch",
+  }[found.verdict] ?? found.verdict;
+  const first = found.first;
+  const between = found.between.slice(0, 12).join(", ") + (found.between.length > 12 ? `, and ${found.between.length - 12} more` : "");
+  return el("div", { class: "card bad" }, el("h3", {}, el("span", { class: "status bad" }, "✕ "), place ? `${place}: ${words}` : words),
+    first ? flow([["node", nodeButton(first[0], found.engine)], ...nodeFacts(first[0]), ...valueFacts(first).slice(2), ["the fault lies among", between]]) : null,
+    found.detail ? el("p", { class: "note" }, found.detail) : null,
+    el("p", { class: "note" }, `Found with ${plural(found.runs, "run")} of the engine.`),
+    first ? graphLink(first[0], found.engine) : null);
+};
+
+const crashes = () => data.crashes.map((crash) => el("div", { class: "card bad" },
+  el("h3", {}, el("span", { class: "status bad" }, "✕ "), [crash.engine, crash.case || "loading the model", crash.cause + (crash.signal ? ` (${crash.signal})` : "")].filter(Boolean).join(", ")),
+  el("p", {}, crash.message),
+  crash.node === null ? null : flow([["node", nodeButton(crash.node, crash.engine)], ...nodeFacts(crash.node), ["or one of", crash.between.join(", ")]]),
+  crash.detail ? el("p", { class: "note" }, crash.detail) : null,
+  crash.log ? el("details", {}, el("summary", {}, "The end of what it printed"), el("pre", { class: "log" }, crash.log)) : null,
+  crash.node === null ? null : graphLink(crash.node, crash.engine)));
+
+const special = () => (data.special_values.length ? table("Special values", [
+  { name: "in the inputs", value: (row) => row.values },
+  ...(many ? [engineColumn] : []),
+  { name: "result", value: (row) => row.verdict, cell: (row) => status(row.verdict) },
+  { name: "what came out", wide, value: (row) => row.error ?? row.differences.map((item) => `${item.output}: ${item.engine} where PyTorch has ${item.torch}, in ${item.count} of ${item.elements} elements`).join("; ") },
+], data.special_values) : []);
+
+const depth = () => {
+  if (!data.traces.length) return [];
+  const name = (trace) => [trace.engine, trace.case].filter(Boolean).join(", ");
+  const place = el("div", {});
+  const show = (index) => {
+    const trace = data.traces[index];
+    const found = data.departures.find((item) => item.case === trace.case && item.engine === trace.engine);
+    place.replaceChildren(...plotTrace(trace, found, name(trace)).filter(Boolean));
+  };
+  const choice = el("select", { "aria-label": "Which run", onchange: () => show(Number(choice.value)) },
+    data.traces.map((trace, index) => el("option", { value: index }, name(trace) || "all")));
+  const bad = data.traces.findIndex((trace) => trace.values.some((value) => !GOOD.has(value[3])));
+  choice.value = String(Math.max(0, bad));
+  show(Math.max(0, bad));
+  return [el("div", { class: "card" }, data.traces.length > 1 ? el("div", { class: "controls" }, choice) : null, place)];
+};
+
+const outputs = () => table("Results by output and set of inputs", withEngine([
+  { name: "output", value: (row) => row.output, cell: (row) => el("span", { class: "mono" }, row.output) },
+  { name: "inputs", value: (row) => row.case },
+  { name: "result", value: (row) => row.status, cell: (row) => [status(row.status), row.ill_conditioned ? el("span", { class: "note" }, " ill-conditioned") : null] },
+  { name: "of the budget", value: (row) => rank(row.ratio), right, cell: (row) => (Number(row.budget) ? [percent(row.ratio), meter(row.ratio)] : "–"), text: (row) => percent(row.ratio) },
+  { name: "engine’s error", value: (row) => rank(row.engine_error), cell: (row) => (Number(row.budget) ? short(row.engine_error) : "–"), right },
+  { name: "PyTorch’s own", value: (row) => rank(row.torch_error), cell: (row) => (Number(row.budget) ? short(row.torch_error) : "–"), right },
+  { name: "budget", value: (row) => rank(row.budget), cell: (row) => (Number(row.budget) ? short(row.budget) : "exact"), right },
+  { name: "largest difference", value: (row) => rank(row.max_abs), cell: (row) => short(row.max_abs), right },
+  { name: "relative", value: (row) => rank(row.max_rel), cell: (row) => short(row.max_rel), right },
+  { name: "ULPs", value: (row) => rank(row.max_ulp), cell: (row) => short(row.max_ulp), right },
+  { name: "why", value: (row) => row.detail, wide },
+]), data.outputs);
+
+const histograms = () => (data.histograms.length
+  ? [el("h3", {}, "How the errors are spread, in the outputs closest to the limit"), legend(false, true),
+    el("p", { class: "about" }, "Bars are numbers of elements, on a logarithmic scale."), el("div", { class: "small" }, data.histograms.map(plotHistogram))]
+  : []);
+
+const cases = () => table("Sets of inputs", withEngine([
+  { name: "inputs", value: (row) => row.name },
+  { name: "sizes", value: (row) => row.sizes || "fixed" },
+  { name: "result", value: (row) => row.verdict, cell: (row) => status(row.verdict) },
+  { name: "module and captured graph", value: (row) => String(row.eager_matches), cell: (row) => ({ true: "agree", false: "differ" }[row.eager_matches] ?? "not compared") },
+  { name: "notes", value: (row) => [row.error, ...row.notes].filter(Boolean).join(" "), wide },
+]), data.cases);
+
+const operators = () => {
+  const link = (row, index) => el("span", {}, el("span", { class: "status good" }, "✓ "), row.links[index]);
+  return table("Operators and their links", [
+    { name: "operator", value: (row) => row.target, cell: (row) => el("span", { class: "mono" }, row.target) },
+    { name: "rung", value: (row) => row.rung },
+    { name: "uses", value: (row) => row.count, right },
+    { name: "1 torch", value: (row) => row.links[0], cell: (row) => link(row, 0) },
+    { name: "2 mapping", value: (row) => row.links[1], cell: (row) => link(row, 1) },
+    { name: "3 kernel", value: (row) => row.links[2], cell: (row) => link(row, 2) },
+    { name: "where", value: (row) => row.sources[0] ?? "", cell: (row) => el("span", { class: "mono", title: row.sources.join("\n") }, (row.sources[0] ?? "") + (row.sources.length > 1 ? ` (+${row.sources.length - 1})` : "")) },
+    { name: "what there is to say", value: (row) => row.detail, wide },
+  ], data.operators, { search: data.operators.length > 5 });
+};
+
+const timings = () => {
+  if (!data.timings.length) return [];
+  return [...new Set(data.timings.map((row) => row.engine))].flatMap((engine) => {
+    const rows = data.timings.filter((row) => row.engine === engine);
+    const groups = new Map();
+    for (const row of rows) {
+      const key = row.target || row.operator;
+      const group = groups.get(key) ?? { key, seconds: 0, torch: null, nodes: [] };
+      group.seconds += Number(row.seconds);
+      group.torch = row.target && row.torch_seconds !== null ? Number(row.torch_seconds) : group.torch;
+      group.nodes.push(row.node);
+      groups.set(key, group);
+    }
+    const all = [...groups.values()].sort((a, b) => b.seconds - a.seconds);
+    const total = all.reduce((sum, group) => sum + group.seconds, 0);
+    const share = (seconds) => [`${Number((100 * seconds / (total || 1)).toPrecision(2))} %`, el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: `width:${100 * seconds / (total || 1)}%;background:var(--engine)` }))];
+    const name = engine || data.engines[0]?.label || "the engine";
+    const slower = (group) => (group.torch === null ? -1 : group.seconds / Math.max(group.torch, 1e-12));
+    return [el("h3", {}, `${name}: ${duration(total)} in ${plural(rows.length, "node")}`),
+      ...table(`Time by operator, ${name}`, [
+        { name: "operator", value: (group) => group.key, cell: (group) => el("span", { class: "mono" }, group.key) },
+        { name: "nodes", value: (group) => group.nodes.length, right },
+        { name: "time in the engine", value: (group) => group.seconds, cell: (group) => duration(group.seconds), right },
+        { name: "of all", value: (group) => group.seconds, cell: (group) => share(group.seconds), right },
+        { name: "time in PyTorch", value: (group) => group.torch ?? -1, cell: (group) => duration(group.torch), right },
+        { name: "engine to PyTorch", value: slower, cell: (group) => (group.torch === null ? "–" : `${short(slower(group))} ×`), right },
+      ], all),
+      el("details", {}, el("summary", {}, "By node"), ...table(`Time by node, ${name}`, [
+        { name: "node", value: (row) => data.nodes[row.node][NODE.name], cell: (row) => nodeButton(row.node, engine) },
+        { name: "operator", value: (row) => row.operator },
+        { name: "made of", value: (row) => row.target },
+        { name: "time", value: (row) => Number(row.seconds), cell: (row) => duration(row.seconds), right },
+      ], rows, { order: { column: 3, down: true } }))];
+  });
+};
+
+const findings = () => data.findings.map((found) => el("div", { class: "card" },
+  el("h3", {}, el("span", { class: `tag ${found.severity}` }, found.severity), found.code, " ", el("span", { class: "soft mono" }, found.target)),
+  el("p", {}, found.message), found.fix ? el("p", {}, el("b", {}, "Fix: "), found.fix) : null,
+  found.mended ? el("p", {}, el("span", { class: "status good" }, "✓ "), found.rung ? `mended by opbridge, rung ${found.rung}` : "mended by opbridge") : null,
+  found.sources?.length ? el("p", { class: "note mono" }, found.sources.join(", ")) : null));
+
+const folded = (items, title) => (items.length > 4
+  ? [...items.slice(0, 3), el("details", {}, el("summary", {}, `${items.length - 3} more ${title}`), items.slice(3))] : items);
+
+const changes = () => {
+  const items = data.adaptations.map((row) => ({ ...row, names: row.nodes.join(", ") }));
+  return items.length ? table("Changes made for an engine", [
+    { name: "engine", value: (row) => row.engine },
+    { name: "change", value: (row) => row.what, wide },
+    { name: "nodes", value: (row) => row.names, wide, cell: (row) => el("span", { class: "mono" }, row.nodes.slice(0, 4).join(", ") + (row.nodes.length > 4 ? `, and ${row.nodes.length - 4} more` : "")) },
+  ], items) : [];
+};
+
+const nodes = () => (data.nodes.length ? [el("details", {}, el("summary", {}, plural(data.nodes.length, "node")), ...table("Nodes", [
+  { name: "node", value: (row) => row[NODE.name], cell: (row) => nodeButton(data.nodes.indexOf(row), data.engines[0]?.label ?? "") },
+  { name: "made of", value: (row) => row[NODE.target] },
+  { name: "where", value: (row) => row[NODE.source] },
+], data.nodes))] : []);
+
+const bundle = () => {
+  const tensor = (spec) => `${spec.name}: ${spec.dtype}[${spec.shape.join(", ")}]`;
+  const models = data.models.map((model) => `${model.file} (${[model.opset ? `opset ${model.opset}` : "", size(model.bytes), `for ${model.engines.join(", ")}`].filter(Boolean).join(", ")})`);
+  const kernels = data.kernels.map((kernel) => `${kernel.file}: ${kernel.operators.join(", ")}`);
+  const lines = (items) => items.flatMap((item, index) => (index ? [el("br"), item] : [item]));
+  const links = graph === null ? [] : data.models.flatMap((model, index) => (model.file.endsWith(".onnx")
+    ? [el("a", { class: "open-graph", href: `${graph}${index}/`, target: "opbridge-graph" }, `Open the graph of ${model.file} ↗`), " "] : []));
+  return [el("div", { class: "columns" },
+    el("div", { class: "card" }, el("h3", {}, "What was made"), facts([["models", lines(models)], ["kernels", lines(kernels)], ["inputs", lines(data.inputs.map(tensor))], ["outputs", lines(data.results.map(tensor))], ...data.facts]), links),
+    el("div", { class: "card" }, el("h3", {}, "Made with"), facts(Object.entries(data.versions)))), ...nodes()];
+};
+
+const silent = data.engines.filter((row) => !row.cases);
+const notRun = () => silent.map((row) => el("div", { class: "card" }, el("h3", {}, status(row.verdict), ` ${row.label}`), el("p", {}, row.reason || "It ran on no inputs.")));
+
+const SECTIONS = [
+  ["", "", "", "", overview],
+  ["engines", "Engines", "Engines", "", engines],
+  ["departures", "Departure", "Where the numbers part", "The first node whose result is not PyTorch’s, with the line of your source that it comes from.", departures],
+  ["crashes", "Crashes", "Crashes", "An engine runs in a process of its own, so its crash is a result.", crashes],
+  ["depth", "Depth", "Error along the model", "Each point is one intermediate result of the engine, held against a float64 run of the same graph. A unit is the rounding error that one floating-point operation may make. The budget is 8 times PyTorch’s own error and a small floor.", depth],
+  ["outputs", "Outputs", "Outputs", "What the engine returned against what PyTorch returned, for every output on every set of inputs; the ones closest to the limit first. Errors and budget are in units: the rounding error that one floating-point operation may make.", () => (data.outputs.length ? [...outputs(), ...histograms()] : [])],
+  ["operators", "Operators", "Operators", "Every operator of the model, the rung of the ladder that brought it to the engine, and its three links: PyTorch captures it, something maps it, the engine computes it.", () => (data.operators.length ? operators() : [])],
+  ["times", "Time", "Time", "What the engine spends on each operator, the median of several runs, beside the time that PyTorch takes for the same operator.", timings],
+  ["findings", "Findings", "Findings", "What stood in the way or is worth knowing, and what to do about it.", () => folded(findings(), "findings")],
+  ["changes", "Changes", "Changes made for an engine", "", changes],
+  ["cases", "Inputs", "Inputs", "Fresh inputs, never those of the export, at the example’s sizes and at others.", () => (data.cases.length ? cases() : [])],
+  ["special", "Special values", "Special values", "NaN, infinities, signed zeros, subnormal and extreme numbers in the inputs: whether the engine does with them what PyTorch does.", special],
+  ["not-run", "Not run", "Not run", "", notRun],
+  ["bundle", "Bundle", "The bundle", "", bundle],
+];
+const contents = document.getElementById("contents"), place = document.getElementById("sections");
+for (const [id, label, title, about, make] of SECTIONS) {
+  const parts = make().filter(Boolean);
+  if (!parts.length) continue;
+  if (!id) { place.append(...parts); continue; }
+  place.append(el("section", { class: "part", id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), about ? el("p", { class: "about" }, about) : null, ...parts));
+  contents.append(el("a", { href: `#${id}` }, label));
+}

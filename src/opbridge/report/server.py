@@ -1,0 +1,208 @@
+"""Serves a bundle's report and its graphs to a browser on this machine.
+
+The graph is Netron's page, from the installed package: its files are served as they are, but for its first page, which
+gets the model's address and a script that shows one node. Nothing leaves the machine: Netron's own look-ups over the
+network are off, and the browser is told to refuse them.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import mimetypes
+import re
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from opbridge.errors import InputError
+
+__all__ = ["INSTALL", "Answer", "ReportServer", "netron_folder"]
+
+INSTALL = 'pip install "opbridge[view]"'
+_HOSTS = ("localhost", "127.0.0.1")
+_SELECT = "opbridge-select.js"
+_GRAPH_POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
+    "frame-src 'none'; form-action 'none'"
+)
+_CHUNK = 1 << 20
+
+
+def netron_folder() -> Path | None:
+    """Where Netron's files are; None where it is not installed."""
+    found = importlib.util.find_spec("netron")
+    places = list(found.submodule_search_locations or ()) if found is not None else []
+    return Path(places[0]) if places and (Path(places[0]) / "index.html").is_file() else None
+
+
+class Answer:
+    """What is sent for one address: text, or a file that is read while it is sent."""
+
+    def __init__(self, content: bytes | Path, kind: str, headers: Mapping[str, str] | None = None) -> None:
+        self.content = content
+        self.kind = kind
+        self.headers = dict(headers or {})
+
+
+class ReportServer:
+    """A server on localhost; a context manager that serves while it is entered.
+
+    Args:
+        models: The models whose graphs can be opened.
+        page: Makes the report anew for each request; None where there is only a graph.
+        port: The port; 0 takes a free one.
+
+    Raises:
+        InputError: The port is taken.
+    """
+
+    def __init__(self, models: list[Path], page: Callable[[], str] | None, port: int = 0) -> None:
+        self._models = models
+        self._page = page
+        self._netron = netron_folder()
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"Port {port} can't be served: {reason}.", fix="choose another with --port.") from error
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The address of the report; where there is none, of the graph."""
+        return f"http://localhost:{self._server.server_address[1]}/" + ("" if self._page is not None else "graph/0/")
+
+    def __enter__(self) -> ReportServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def wait(self) -> None:
+        """Wait until this process is interrupted."""
+        self._thread.join()
+
+    def answer(self, path: str) -> Answer | None:
+        """What is at a path; None where nothing is."""
+        if path in ("/", "/report.html") and self._page is not None:
+            text = self._page().replace("<head>", '<head>\n<meta name="opbridge-graph" content="graph/">', 1)
+            return Answer(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
+        found = re.fullmatch(r"/graph/(\d{1,4})/(.*)", path)
+        if found is None or int(found.group(1)) >= len(self._models):
+            return None
+        return self._graph(self._models[int(found.group(1))], found.group(2) or "index.html")
+
+    def _graph(self, model: Path, name: str) -> Answer | None:
+        if self._netron is None:
+            return Answer(_without_netron(model).encode(), "text/html; charset=utf-8") if name == "index.html" else None
+        if name == "index.html":
+            content = _netron_page((self._netron / name).read_text(encoding="utf-8"), model)
+            # Where a cookie says that the question was answered, Netron does not look up the user's country.
+            headers = {"Content-Security-Policy": _GRAPH_POLICY, "Set-Cookie": "consent=local; Path=/; SameSite=Strict"}
+            return Answer(content.encode(), "text/html; charset=utf-8", headers)
+        if name == _SELECT:
+            return Answer(Path(__file__).with_name("graph_select.js").read_bytes(), "text/javascript")
+        if name.startswith("data/"):
+            return self._model_file(model, name.removeprefix("data/"))
+        file = self._netron / name
+        if "/" in name or "\\" in name or file.suffix == ".py" or not file.is_file():
+            return None
+        return Answer(file, mimetypes.guess_type(name)[0] or "application/octet-stream")
+
+    def _model_file(self, model: Path, name: str) -> Answer | None:
+        """The model, or a file of its weights: one beside it whose name begins as the model's does."""
+        file = model.parent / name
+        if Path(name).name != name or not name.startswith(model.stem) or not file.is_file():
+            return None
+        return Answer(file, "application/octet-stream")
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._send(with_content=True)
+
+            def do_HEAD(self) -> None:
+                self._send(with_content=False)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+            def _send(self, *, with_content: bool) -> None:
+                # A page of another origin that has its name point here must not read what is served.
+                if (self.headers.get("Host") or "").partition(":")[0] not in _HOSTS:
+                    self._refuse(HTTPStatus.FORBIDDEN, "Only requests to localhost are answered.")
+                    return
+                try:
+                    found = server.answer(urllib.parse.unquote(urllib.parse.urlsplit(self.path).path))
+                except (InputError, OSError) as error:
+                    self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+                    return
+                if found is None:
+                    self._refuse(HTTPStatus.NOT_FOUND, "There is nothing here.")
+                    return
+                self._deliver(found, with_content)
+
+            def _deliver(self, found: Answer, with_content: bool) -> None:
+                content = found.content
+                size = len(content) if isinstance(content, bytes) else content.stat().st_size
+                self.send_response(HTTPStatus.OK)
+                headers = {"Content-Type": found.kind, "Content-Length": str(size), "Cache-Control": "no-store"}
+                for name, value in {**headers, **found.headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if not with_content:
+                    return
+                if isinstance(content, bytes):
+                    self.wfile.write(content)
+                    return
+                with content.open("rb") as stream:
+                    while chunk := stream.read(_CHUNK):
+                        self.wfile.write(chunk)
+
+            def _refuse(self, status: HTTPStatus, why: str) -> None:
+                text = f"{why}\n".encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "text/plain; charset=utf-8")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(text)
+
+        return Handler
+
+
+def _netron_page(page: str, model: Path) -> str:
+    """Netron's first page, told which model to show. Of a version 0.0.0 it reports no use."""
+    name = html.escape(model.name)
+    told = "\n".join(
+        (
+            '<meta name="type" content="Python">',
+            '<meta name="version" content="0.0.0">',
+            f'<meta name="file" content="data/{html.escape(urllib.parse.quote(model.name))}">',
+            f'<meta name="name" content="{name}">',
+            f'<meta name="identifier" content="{name}">',
+            f'<script src="{_SELECT}"></script>',
+        )
+    )
+    page = re.sub(r'<meta name="date"[^>]*>\n?', "", page, count=1)
+    return re.sub(r'<meta name="version"[^>]*>', lambda _: told, page, count=1)
+
+
+def _without_netron(model: Path) -> str:
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Netron is not installed</title>"
+        "<body style='font: 16px/1.6 system-ui, sans-serif; max-width: 40em; margin: 15vh auto; padding: 0 20px'>"
+        f"<h1 style='font-size: 1.4em'>The graph of {html.escape(model.name)} needs Netron</h1>"
+        f"<p>It is not installed. Install it, then start <code>opbridge view</code> again:</p><pre>{INSTALL}</pre>"
+    )

@@ -1,0 +1,76 @@
+"""A bundle's report in a file: the page, Markdown for people who read CI, JUnit XML for CI itself."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from opbridge.bundle import REPORT, Bundle, write_side_file
+from opbridge.errors import InputError
+
+__all__ = ["FORMATS", "render", "write_report"]
+
+FORMATS = ("html", "markdown", "junit")
+
+
+def render(bundle: Bundle, form: str = "html") -> str:
+    """The report of a bundle, made of its files alone.
+
+    Args:
+        bundle: The bundle.
+        form: One of :data:`FORMATS`.
+
+    Raises:
+        InputError: A side file can't be read, or is not as opbridge writes it.
+    """
+    from opbridge.report.junit import render_junit
+    from opbridge.report.markdown import render_markdown
+    from opbridge.report.page import render_page
+
+    renderers: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "html": render_page,
+        "markdown": render_markdown,
+        "junit": render_junit,
+    }
+    data = bundle.to_dict()
+    try:
+        return renderers[form](data)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"verification.json or sources.json of {bundle.path} is not as opbridge writes it "
+            f"({type(error).__name__}: {error}).",
+            fix="verify the bundle again, or export it again.",
+        ) from error
+
+
+def write_report(bundle: Bundle, form: str = "html", path: str | Path | None = None) -> Path:
+    """Write the report; the file appears whole or not at all.
+
+    Args:
+        bundle: The bundle.
+        form: One of :data:`FORMATS`.
+        path: The file; None for ``report.html`` in the bundle.
+
+    Raises:
+        InputError: See :func:`render`; or the file can't be written.
+    """
+    text = render(bundle, form)
+    if path is None:
+        write_side_file(bundle, REPORT, text)
+        return bundle.path / REPORT
+    target = Path(path)
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        draft.write_text(text, encoding="utf-8", errors="replace")
+        os.replace(draft, target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"The report can't be written to {target}: {reason}.", fix="name another file with -o."
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return target

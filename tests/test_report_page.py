@@ -1,0 +1,328 @@
+"""The report page, opened in a browser from its file: verdicts, plots, tables, nodes, hostile names, big models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import report_bundles as made
+
+from opbridge.crash import Crash
+from opbridge.proof.joined import joined
+from opbridge.report.page import render_page
+from opbridge.report.page_words import summarise, times
+from opbridge.special_values import SpecialDifference, SpecialValues
+from opbridge.trace import Trace
+from opbridge.verification import CaseResult, Verification
+
+THREE = ("onnxruntime", "openvino", "tensorrt_rtx")
+
+
+@pytest.fixture
+def opened(page: Any, tmp_path: Path) -> Any:
+    """Opens the report of a bundle's data; what it logs, or asks the network for, fails the test."""
+    logged: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: logged.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+
+    def open_page(data: dict[str, Any], *, scheme: str = "light", width: int = 1200) -> Any:
+        file = tmp_path / "report.html"
+        file.write_text(render_page(data), encoding="utf-8", errors="replace")
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(file.as_uri())
+        return page
+
+    yield open_page
+    assert logged == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def column(page: Any, section: str, number: int) -> list[str]:
+    return list(page.locator(f"#{section} tbody tr > :nth-child({number})").all_inner_texts())
+
+
+def heads(page: Any, section: str) -> list[str]:
+    return list(page.locator(f"#{section} thead th").all_inner_texts())
+
+
+def test_a_passed_bundle(opened: Any) -> None:
+    page = opened(made.bundle(made.passed()))
+    assert page.locator("h1").inner_text() == "Equal to PyTorch"
+    sentences = " ".join(page.locator(".verdict p").all_inner_texts())
+    assert "detector.py:model was exported for onnxruntime 1.31.1. 2 operators had to be bridged." in sentences
+    assert "On 3 sets of inputs the engine computed what PyTorch computes." in sentences
+    assert "logits, used 13 % of the allowed error" in sentences
+    assert page.locator("h1, h2").all_inner_texts() == [
+        *("Equal to PyTorch", "Error along the model", "Outputs", "Operators", "Time", "Findings"),
+        *("Changes made for an engine", "Inputs", "The bundle"),
+    ]
+    assert page.locator("nav a").count() == 8
+    assert "float16 is computed in float32" in page.locator("#changes").inner_text()
+    assert "nothing to do: opbridge's catalog has one" in page.locator("#findings").inner_text()
+    assert "2.15.0" in page.locator("#bundle").inner_text()
+    assert column(page, "cases", 2) == ["batch=2", "batch=7", "batch=1"]
+
+
+def test_the_operators_have_their_links_and_are_sorted_and_filtered(opened: Any) -> None:
+    page = opened(made.bundle(made.passed()))
+    assert [re.sub(r"\W", "", name) for name in heads(page, "operators")][:6] == [
+        *("operator", "rung", "uses", "1torch", "2mapping", "3kernel"),
+    ]
+    assert column(page, "operators", 1) == list(made.TARGETS)
+    row = page.locator("#operators tbody tr").nth(5)
+    assert [text.replace("✓", "").strip() for text in row.locator("td").all_inner_texts()][:5] == [
+        *("kernel", "8", "captured", "node of its own", "compiled kernel"),
+    ]
+    uses = page.locator("#operators thead").get_by_role("button", name="uses")
+    uses.click()
+    assert column(page, "operators", 3) == ["8", "7", "6", "5", "4", "3"]
+    assert page.locator("#operators thead th").nth(2).get_attribute("aria-sort") == "descending"
+    uses.press("Enter")
+    assert column(page, "operators", 3) == ["3", "4", "5", "6", "7", "8"]
+    page.locator("#operators input").fill("softmax translate")
+    assert column(page, "operators", 1) == ["aten::softmax.int"]
+    assert page.locator("#operators .count").inner_text() == "1 of 6"
+
+
+def test_a_failed_bundle_names_the_node_and_marks_it_in_the_plot(opened: Any) -> None:
+    page = opened(made.bundle(made.failed()))
+    assert page.locator("h1").inner_text() == "Not equal to PyTorch"
+    sentences = " ".join(page.locator(".verdict p").all_inner_texts())
+    assert "On 1 of 3 sets of inputs, onnxruntime did not compute what PyTorch computes." in sentences
+    assert "The output logits is off by 47.9 times the allowed error." in sentences
+    assert "node_Softmax_34 (ai.onnx::Softmax, made of aten::softmax.int at model.py:14)" in sentences
+    assert "node_Softmax_34" in page.locator("#departures").inner_text()
+    # The run that departs is the one that is shown first, with its node picked.
+    assert page.locator("#depth select").evaluate("(choice) => choice.selectedOptions[0].text") == "sizes 2"
+    plot = page.locator("#depth svg.plot")
+    assert plot.locator("[data-part=departure]").count() == 1
+    assert plot.locator("text", has_text="departs here").is_visible()
+    assert plot.locator("[data-part=over]").get_attribute("d").count("z") == 60 - 34
+    assert "node_Softmax_34" in page.locator("#depth .detail").inner_text()
+    assert "26 beyond the budget" in plot.get_attribute("aria-label")
+    assert column(page, "outputs", 3)[0] == "✕ differs"
+
+
+def test_the_plot_has_the_budget_both_errors_and_every_point_says_what_it_is(opened: Any) -> None:
+    page = opened(made.bundle(made.passed()))
+    plot = page.locator("#depth svg.plot")
+    budget = plot.locator("[data-part=budget]")
+    assert budget.get_attribute("d").count("L") == 59
+    assert plot.locator("text", has_text="budget").is_visible()
+    assert plot.locator("[data-part=engine]").get_attribute("d").count("M") == 60
+    assert plot.locator("[data-part=torch]").get_attribute("d").count("M") == 60
+    assert plot.locator("[data-part=departure], [data-part=over]").count() == 0
+    # On a logarithmic scale the budget, tens of units, lies above errors of a few units.
+    box = budget.bounding_box()
+    errors = plot.locator("[data-part=torch]").bounding_box()
+    assert box["y"] + box["height"] < errors["y"] + errors["height"] / 2
+    frame = plot.bounding_box()
+    plot.hover(position={"x": frame["width"] - 14, "y": frame["height"] / 2})
+    detail = page.locator("#depth .detail")
+    assert "node_Softmax_59" in detail.inner_text()
+    for text in ("ai.onnx::Softmax", "aten::softmax.int", "fx_59", "model.py:17", "units"):
+        assert text in detail.inner_text()
+    plot.press("ArrowLeft")
+    assert "node_Gemm_58" in detail.inner_text()
+    plot.press("Home")
+    assert "node_Conv_0" in detail.inner_text()
+
+
+def test_a_node_opens_and_closes(opened: Any) -> None:
+    page = opened(made.bundle(made.failed()))
+    page.locator("#departures").get_by_role("button", name="node_Softmax_34").click()
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_role("heading", name="node_Softmax_34").is_visible()
+    assert "example sizes" in dialog.inner_text()
+    assert "sizes 2" in dialog.inner_text()
+    assert "opbridge view BUNDLE" in dialog.inner_text()
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    page.locator("#bundle summary").click()
+    page.locator("#bundle input").fill("Gemm_58")
+    page.locator("#bundle").get_by_role("button", name="node_Gemm_58").click()
+    assert dialog.get_by_role("heading", name="node_Gemm_58").is_visible()
+
+
+def test_histograms_of_the_outputs_closest_to_the_limit(opened: Any) -> None:
+    page = opened(made.bundle(made.failed()))
+    cards = page.locator("#outputs .card")
+    assert cards.locator("h3").all_inner_texts() == ["logits", "boxes"]
+    first = cards.nth(0)
+    assert first.locator("rect.bar").count() == 12
+    assert first.locator("rect.bartorch").count() == 12
+    assert first.locator("path.budget").count() == 1
+    assert "engine: " in first.locator("rect.bar title").nth(7).text_content()
+
+
+def test_times_are_summed_by_operator_beside_pytorchs(opened: Any) -> None:
+    page = opened(made.bundle(made.passed()))
+    table = page.locator("#times tbody").first
+    first = table.locator("tr").first
+    assert first.locator("th").inner_text() == "aten::softmax.int"
+    assert first.locator("td").all_inner_texts()[0] == "12"
+    assert first.locator("td").all_inner_texts()[1] == "6 ms"
+    assert [text.strip() for text in first.locator("td").all_inner_texts()[3:]] == ["520 µs", "11.5 ×"]
+    page.locator("#times summary").click()
+    assert page.locator("#times").get_by_role("button", name="node_Conv_55").is_visible()
+
+
+def test_several_engines_are_kept_apart_and_what_did_not_run_says_why(opened: Any) -> None:
+    page = opened(made.bundle(made.several(), THREE))
+    assert page.locator("h1").inner_text() == "Equal to PyTorch where it ran"
+    assert "On 3 sets of inputs both engines computed" in page.locator(".verdict").inner_text()
+    assert column(page, "engines", 2) == ["✓ passed", "✓ passed", "○ built, not run"]
+    assert "no GPU to run it" in page.locator("#not-run").inner_text()
+    assert page.locator("#depth option").all_inner_texts() == [
+        "onnxruntime with kernels, example sizes",
+        "openvino, example sizes",
+    ]
+    page.select_option("#depth select", "1")
+    assert page.locator("#depth svg.plot").get_attribute("aria-label").startswith("openvino, example sizes")
+    assert set(column(page, "outputs", 2)) == {"onnxruntime with kernels", "openvino"}
+
+
+def test_a_bundle_that_was_not_run_or_never_verified(opened: Any) -> None:
+    page = opened(made.bundle(made.not_run(), ("tensorrt_rtx",)))
+    assert page.locator("h1").inner_text() == "Not run"
+    assert page.locator("#depth, #outputs, #times").count() == 0
+    page = opened(made.bundle(None))
+    assert page.locator("h1").inner_text() == "Not verified"
+    assert page.locator("#operators tbody tr").count() == 6
+
+
+def test_crashes_and_special_values_are_told(opened: Any) -> None:
+    crash = Crash(
+        "sizes 2", "crashed", "onnxruntime crashed.", "SIGSEGV", "last <words>", "node_Conv_5", "ai.onnx::Conv"
+    )
+    special = SpecialValues("NaN", "differs", (SpecialDifference("logits", "NaN", "0", 3, 20, (1, 2)),))
+    failed = Verification(
+        "onnxruntime",
+        "error",
+        (CaseResult("sizes 2", {}, "error", error="onnxruntime crashed."),),
+        (),
+        {"runs": 1.0},
+        1,
+        error="onnxruntime crashed.",
+        crashes=(crash,),
+        special_values=(special,),
+    )
+    page = opened(made.bundle(failed))
+    assert page.locator("h1").inner_text() == "Not proved: the engine failed"
+    card = page.locator("#crashes")
+    assert "crashed (SIGSEGV)" in card.inner_text()
+    card.locator("summary").click()
+    assert card.locator("pre").inner_text() == "last <words>"
+    assert card.get_by_role("button", name="node_Conv_5").is_visible()
+    assert "logits: 0 where PyTorch has NaN, in 3 of 20 elements" in page.locator("#special").inner_text()
+
+
+def test_names_that_are_markup_stay_text(opened: Any) -> None:
+    data = made.hostile()
+    page = opened(data)
+    assert page.title().startswith("Not equal")
+    assert page.locator("main img").count() == 0
+    assert page.locator("script").count() == 2
+    page.locator("#departures button.node").first.click()
+    assert page.get_by_role("dialog").get_by_role("heading").first.inner_text().startswith("</script>")
+    assert column(page, "operators", 1)[-1].startswith("</script>")
+
+
+def test_numbers_that_are_not_finite_have_a_lane_of_their_own(opened: Any) -> None:
+    values = [
+        made.traced(depth, error, 1.0, 44.0) for depth, error in enumerate((1.0, float("inf"), float("nan"), 0.0))
+    ]
+    verified = dataclasses.replace(made.passed(), traces=(Trace("example sizes", 4, tuple(values)),))
+    page = opened(made.bundle(verified))
+    assert page.locator("#depth svg.plot text", has_text="∞, NaN").is_visible()
+    page.locator("#depth svg.plot").press("Home")
+    page.locator("#depth svg.plot").press("ArrowRight")
+    assert "∞ units" in page.locator("#depth .detail").inner_text()
+
+
+def test_a_model_of_5000_nodes_is_small_and_quick(opened: Any) -> None:
+    data = made.bundle(made.failed(nodes=5000))
+    text = render_page(data)
+    assert len(text) < 2_000_000
+    page = opened(data)
+    assert page.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart") < 5000
+    page.locator("#bundle summary").click()
+    assert page.locator("#bundle tbody tr").count() == 100
+    page.get_by_role("button", name=re.compile("Show 1,000 more of 5,0")).click()
+    assert page.locator("#bundle tbody tr").count() == 1100
+
+
+def test_many_traces_are_thinned_and_keep_the_worst(tmp_path: Path) -> None:
+    found = made.trace("sizes 2", 1200, departs=1199, factor=900)
+    verified = dataclasses.replace(made.passed(), traces=(found,) * 40)
+    text = render_page(made.bundle(verified))
+    data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    assert len(text) < 5_000_000
+    for trace in data["traces"]:
+        assert len(trace["values"]) == 1000
+        assert trace["left_out"] == 200
+        assert trace["values"][-1][3] == "differs"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_readable_on_a_phone(opened: Any, scheme: str) -> None:
+    for data in (made.bundle(made.several(), THREE), made.bundle(made.failed()), made.hostile()):
+        page = opened(data, scheme=scheme, width=360)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert contrasts(page) >= 4.5
+
+
+def contrasts(page: Any) -> float:
+    """The least contrast of any text with what it stands on."""
+    return float(
+        page.evaluate(
+            """() => {
+          const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+          const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92
+            : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+          const back = (node) => { for (; node; node = node.parentElement) {
+            const color = numbers(getComputedStyle(node).backgroundColor);
+            if (color.length < 4 || color[3] > 0) return color; } return [255, 255, 255]; };
+          let least = 21;
+          const texts = "p, h1, h2, h3, th, td, dt, dd, a, b, small, .status, .tag, button";
+          for (const node of document.querySelectorAll(texts)) {
+            if (!node.textContent.trim() || !node.getClientRects().length) continue;
+            const [a, b] = [light(numbers(getComputedStyle(node).color)), light(back(node))].sort((x, y) => y - x);
+            least = Math.min(least, (a + 0.05) / (b + 0.05));
+          }
+          return least; }"""
+        )
+    )
+
+
+def test_departures_at_one_node_are_one_card(opened: Any) -> None:
+    found = made.failed()
+    again = dataclasses.replace(found.departures[0], case="sizes 3")
+    page = opened(made.bundle(dataclasses.replace(found, departures=(*found.departures, again))))
+    cards = page.locator("#departures .card h3").all_inner_texts()
+    assert [text.removeprefix("✕ ") for text in cards] == ["sizes 2, sizes 3: The engine departs from PyTorch here"]
+
+
+def test_shares_of_the_limit_are_readable() -> None:
+    shares = (0.0, 1e-5, 0.0264, 0.5, 1.5, 47.92, 715_255.7, 1e9, float("inf"))
+    assert [times(share) for share in shares] == [
+        *("0 %", "less than 0.1 %", "2.6 %", "50 %", "1.5 times", "47.9 times", "715,000 times"),
+        *("more than a million times", "infinitely often"),
+    ]
+
+
+def test_the_words_of_a_summary() -> None:
+    summary = summarise(made.bundle(dataclasses.replace(made.passed(), reference="onnxruntime on model.onnx")))
+    assert summary.title == "Equal to the original model"
+    exact = dataclasses.replace(made.passed(), comparisons=(made.compared("y", "example sizes", 0.0, 0.0, budget=0.0),))
+    assert summarise(made.bundle(exact)).sentences[-1] == "All results are equal, bit for bit."
+    assert summarise(made.bundle(made.failed())).tone == "bad"
+    ways = joined([made.passed(f"onnxruntime with {what}") for what in ("kernels", "function bodies")])
+    assert "On 3 sets of inputs the engine computed" in summarise(made.bundle(ways)).sentences[1]
+    assert summarise(made.bundle(made.not_run())).tone == "open"
