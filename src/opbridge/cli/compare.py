@@ -1,0 +1,56 @@
+"""``opbridge compare``: whether two models compute the same, and where they part."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command, add_engine, add_limits, add_ops
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(
+        commands, "compare", _run, help="compare what two models compute, on fresh inputs; 0 if it is the same"
+    )
+    parser.add_argument(
+        "first", metavar="A", help="file.py:function, a model.pt2, a model.onnx of any exporter, a bundle"
+    )
+    parser.add_argument("second", metavar="B", nargs="?", help="another (default: A, on the second of two engines)")
+    parser.add_argument(
+        "--inputs", nargs="+", metavar="FILE.npz", help="inputs by name, one file per case (default: made by --seed)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs")
+    parser.add_argument("--rtol", type=float, help="a relative tolerance instead of the budget that is worked out")
+    parser.add_argument("--atol", type=float, help="an absolute tolerance instead of the budget that is worked out")
+    add_engine(
+        parser,
+        default=None,
+        shown="eager for an entry, a bundle's own, else onnxruntime; two are for A and for B, and eager and program "
+        "stand for PyTorch",
+    )
+    add_limits(parser)
+    add_ops(parser)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    import opbridge
+    from opbridge.cli._arrays import read_arrays
+    from opbridge.report.compare import comparison_view
+
+    inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
+    found = opbridge.compare(
+        arguments.first,
+        arguments.second,
+        engines=arguments.engines or (),
+        inputs=inputs,
+        seed=arguments.seed,
+        rtol=arguments.rtol,
+        atol=arguments.atol,
+        ops=tuple(arguments.ops),
+        progress=progress,
+    )
+    return Outcome(found.to_dict(), comparison_view, 0 if found.equal else 1)

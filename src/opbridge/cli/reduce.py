@@ -1,0 +1,50 @@
+"""``opbridge reduce``: the smallest model that still fails, with a script to be filed where the fault is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from opbridge.cli._options import Commands, add_command, add_engine, add_ops
+from opbridge.cli._outcome import Outcome
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the subcommand."""
+    parser = add_command(
+        commands, "reduce", _run, help="write the smallest model that still fails, and a script that shows the fault"
+    )
+    parser.add_argument("model", metavar="MODEL", help="a bundle, a model.onnx, or an entry that can't be exported")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to make")
+    parser.add_argument("--reference", metavar="ENTRY", help="what a bundle is compared with (default: its own)")
+    parser.add_argument(
+        "--inputs", nargs="+", metavar="FILE.npz", help="inputs on which it fails, one file per case (default: fresh)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="the seed of fresh inputs")
+    parser.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="S", help="seconds after which to stop (default: 600)"
+    )
+    add_engine(parser, default=None, several=False, shown="the bundle's first, else onnxruntime")
+    add_ops(parser)
+
+
+def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    import opbridge
+    from opbridge.cli._arrays import read_arrays
+    from opbridge.report.reduce import reduction_view
+
+    inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
+    found = opbridge.reduce(
+        arguments.model,
+        path=arguments.output,
+        engine=arguments.engine,
+        inputs=inputs,
+        seed=arguments.seed,
+        reference=arguments.reference,
+        ops=tuple(arguments.ops),
+        time_limit=arguments.time_limit,
+        progress=progress,
+    )
+    return Outcome(found.to_dict(), reduction_view)

@@ -1,0 +1,259 @@
+"""``compare`` two models: PyTorch eager, a captured program, an ONNX model on an engine, a bundle."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opbridge.arguments import Ops, is_onnx
+from opbridge.bundle import MANIFEST
+from opbridge.comparing.pairing import Paired, pair
+from opbridge.comparing.result import ModelComparison
+from opbridge.comparing.sides import ModelSide, model_side
+from opbridge.engines.dtypes import numpy_dtype
+from opbridge.errors import InputError
+
+if TYPE_CHECKING:
+    from opbridge.capture import Captured
+    from opbridge.comparing.torch_sides import TorchSide
+    from opbridge.verify_onnx import Options
+
+__all__ = ["compare"]
+
+Feeds = Mapping[str, np.ndarray]
+_IN_PYTORCH = ("eager", "program")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """How to compare; see :func:`compare`."""
+
+    inputs: Sequence[Feeds] | None
+    seed: int | None
+    rtol: float | None
+    atol: float | None
+
+    @property
+    def has_tolerance(self) -> bool:
+        return self.rtol is not None or self.atol is not None
+
+    @property
+    def tolerance(self) -> tuple[float, float] | None:
+        return (self.rtol or 0.0, self.atol or 0.0) if self.has_tolerance else None
+
+    def for_torch(self) -> dict[str, Any]:
+        return {"seed": self.seed, "rtol": self.rtol, "atol": self.atol}
+
+    def for_models(self) -> Options:
+        from opbridge.verify_onnx import Options
+
+        return Options(self.seed, self.inputs, self.rtol, self.atol, bisect=False)
+
+
+def compare(
+    first: Any,
+    second: Any = None,
+    *,
+    engines: Sequence[str] = (),
+    inputs: Sequence[Feeds] | None = None,
+    seed: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    ops: Ops = (),
+    progress: Callable[[str], None] = lambda stage: None,
+) -> ModelComparison:
+    """Compare what two models compute, on fresh inputs, within the error budget of a verification.
+
+    Args:
+        first: The text of an entry (``"file.py:function"``, ``"model.pt2"``) or an ``Entry``; or an ONNX model: the
+            path of an ``.onnx`` file; or the path of a bundle.
+        second: Another; by default the first one, on another engine.
+        engines: Two names: where ``first`` and ``second`` run. One: where those run that need an engine. "eager" and
+            "program" stand for PyTorch, as the module and as the captured program; with the name of an engine an entry
+            is exported for it. By default an entry runs eagerly, a bundle on the first engine that it is for, and a
+            file on ONNX Runtime.
+        inputs: Inputs by name, one mapping per case, instead of fresh ones.
+        seed: Of the fresh inputs.
+        rtol: A relative tolerance instead of the budget that is worked out.
+        atol: An absolute tolerance likewise.
+        ops: As for ``export``.
+        progress: Told each stage that begins.
+
+    Returns:
+        What was found. Where one side is PyTorch, its captured graph in float64 sets the budget, otherwise the first
+        model in float64.
+
+    Raises:
+        InputError: The models take other inputs, or an argument can't be used.
+        CaptureError: torch.export can't capture an entry.
+        EngineError: An engine is not installed, or refuses a model.
+    """
+    options = _Options(inputs, seed, rtol, atol)
+    texts = (first, first if second is None else second)
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        loader = _Sides(ops, Path(folder), progress)
+        one, other = (
+            loader.side(model, where) for model, where in zip(texts, _places(texts, engines, second), strict=True)
+        )
+        progress("comparing")
+        if isinstance(one, ModelSide) and isinstance(other, ModelSide):
+            return _compare_models(one, other, options)
+        swapped = isinstance(one, ModelSide)
+        reference, model = (other, one) if swapped else (one, other)
+        return _compare_with_torch(reference, model, (one.label, other.label), options)
+
+
+def _places(models: Sequence[Any], engines: Sequence[str], second: Any) -> tuple[str | None, str | None]:
+    """Where each of the two runs; None for the default."""
+    names = [engines] if isinstance(engines, str) else list(engines)
+    if len(names) > 2:
+        raise InputError(f"A comparison has two sides, and {len(names)} engines were named.", fix="name one or two.")
+    if len(names) == 2:
+        return names[0], names[1]
+    if second is None:
+        raise InputError(
+            f"There is nothing to compare {models[0]} with.",
+            fix="name a second model, or two engines, for example --engine onnxruntime,openvino.",
+        )
+    if not names:
+        return None, None
+    if all(_is_entry(model) for model in models):
+        return names[0], names[0]
+    one, other = (None if _is_entry(model) else names[0] for model in models)
+    return one, other
+
+
+def _is_entry(model: Any) -> bool:
+    if not isinstance(model, str | Path):
+        return not is_onnx(model)
+    return not is_onnx(model) and not Path(model).is_dir() and not (Path(model) / MANIFEST).exists()
+
+
+class _Sides:
+    """Makes sides; an entry that is named twice is loaded once."""
+
+    def __init__(self, ops: Ops, folder: Path, progress: Callable[[str], None]) -> None:
+        self._ops = ops
+        self._folder = folder
+        self._progress = progress
+        self._captured: dict[Any, Captured] = {}
+        self._entries: dict[Any, Any] = {}
+
+    def side(self, model: Any, where: str | None) -> ModelSide | TorchSide:
+        """The model, where it runs."""
+        if _is_entry(model):
+            return self._exported(model, where) if where not in (None, *_IN_PYTORCH) else self._torch(model, where)
+        if where in _IN_PYTORCH:
+            raise InputError(f"{model} is no entry, and can't run in PyTorch.", fix="name an engine for it.")
+        self._progress(f"reading {model}")
+        if not isinstance(model, str | Path):
+            raise InputError(f"A {type(model).__name__} can't be compared.", fix="save it, and pass its path.")
+        return model_side(model, where)
+
+    def _entry(self, model: Any) -> Any:
+        from opbridge.entry import Entry, load_entry
+
+        key = model if isinstance(model, str | Path) else id(model)
+        if key not in self._entries:
+            self._progress(f"loading {model if isinstance(model, str | Path) else 'the model'}")
+            if not isinstance(model, str | Path | Entry):
+                raise InputError(
+                    f"A {type(model).__name__} can't be compared by itself.",
+                    fix="pass the text of an entry, an opbridge.entry.Entry with its inputs, or a path.",
+                )
+            self._entries[key] = model if isinstance(model, Entry) else load_entry(str(model))
+        return self._entries[key]
+
+    def _torch(self, model: Any, where: str | None) -> TorchSide:
+        from opbridge.catalog import Catalog
+        from opbridge.comparing.torch_sides import EAGER, PROGRAM, captured_entry, torch_side
+
+        entry = self._entry(model)
+        if id(entry) not in self._captured:
+            self._progress("capturing")
+            self._captured[id(entry)] = captured_entry(entry, Catalog.load(self._ops))
+        captured = self._captured[id(entry)]
+        return torch_side(entry.text or "the model", captured, where or (EAGER if captured.module else PROGRAM))
+
+    def _exported(self, model: Any, engine: str | None) -> ModelSide:
+        from opbridge.pipeline import export
+
+        entry = self._entry(model)
+        bundle = export(
+            entry.model,
+            entry.args,
+            entry.kwargs,
+            path=self._folder / f"bundle{len(list(self._folder.iterdir()))}",
+            engines=(str(engine),),
+            dynamic_shapes=entry.dynamic_shapes,
+            input_names=entry.input_names,
+            output_names=entry.output_names,
+            verify=False,
+            ops=self._ops,
+            progress=self._progress,
+        )
+        return model_side(bundle, engine, text=entry.text or "the model")
+
+
+def _compare_with_torch(
+    reference: Any, model: ModelSide | TorchSide, labels: tuple[str, str], options: _Options
+) -> ModelComparison:
+    """A model held against PyTorch: a verification."""
+    from opbridge.comparing.torch_inputs import inputs_at
+    from opbridge.comparing.torch_insides import inside_of
+    from opbridge.operator import without_kernels
+    from opbridge.verify import verify_captured
+
+    with contextlib.closing(model.load()) as session:
+        own = reference.load()
+        pairing = pair(own, session, names=(reference.text, model.text))
+        inputs = options.inputs
+        if inputs is None and pairing.fixed:
+            inputs = [inputs_at(reference.captured, pairing.fixed, options.seed)]
+        runs = Paired(session, pairing, _dtypes(own.outputs) if options.has_tolerance else None)
+        more = {"engine": model.label, "inputs": inputs, **options.for_torch()}
+        with without_kernels():
+            inside = inside_of(reference.captured, model, pairing, by_numbers=False)
+            verified = verify_captured(reference.captured, runs, inside=inside.inside if inside else None, **more)
+            if verified.verdict == "failed" and inside is None:
+                # Matching by numbers holds all values of both models: it is left to where it is needed.
+                inside = inside_of(reference.captured, model, pairing)
+                if inside is not None:
+                    verified = verify_captured(reference.captured, runs, inside=inside.inside, **more)
+                    verified = inside.named(verified, getattr(model, "sources", {}))
+    return ModelComparison(*labels, reference.label, verified, pairing.notes)
+
+
+def _compare_models(one: ModelSide, other: ModelSide, options: _Options) -> ModelComparison:
+    """Two models that engines run; the first that is an ONNX model sets the budget."""
+    from opbridge.comparing.departures import with_departures
+    from opbridge.comparing.models import verify_against
+
+    if not one.has_graph and not other.has_graph:
+        raise InputError(
+            f"Neither {one.engine.name} nor {other.engine.name} runs an ONNX model, so nothing sets the budget.",
+            fix="compare each with the entry: opbridge compare file.py:function BUNDLE.",
+        )
+    reference, model = (one, other) if one.has_graph else (other, one)
+    with contextlib.closing(reference.load()) as own, contextlib.closing(model.load()) as session:
+        pairing = pair(own, session, names=_names(reference, model))
+        runs = Paired(session, pairing, _dtypes(own.outputs) if options.has_tolerance else None)
+        verified = verify_against(
+            reference, own, runs, label=model.label, fixed=pairing.fixed, options=options.for_models()
+        )
+        verified = with_departures(verified, reference, model, runs, pairing, options.tolerance)
+    return ModelComparison(one.label, other.label, reference.label, verified, pairing.notes)
+
+
+def _names(one: ModelSide, other: ModelSide) -> tuple[str, str]:
+    return (one.text, other.text) if one.text != other.text else (one.label, other.label)
+
+
+def _dtypes(outputs: Sequence[Any]) -> dict[str, np.dtype]:
+    return {spec.name: numpy_dtype(spec.dtype) for spec in outputs}

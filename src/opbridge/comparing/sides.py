@@ -1,0 +1,117 @@
+"""A side of a comparison that an engine runs: an ``.onnx`` file of any exporter, or a bundle."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opbridge import engines
+from opbridge.bundle import Bundle
+from opbridge.engines.base import Engine
+from opbridge.errors import EngineError, InputError
+from opbridge.isolation import IsolatedSession
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["ModelSide", "model_side"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSide:
+    """A model and the engine that runs it.
+
+    Attributes:
+        text: The file or bundle as the user wrote it.
+        engine: The engine.
+        file: What the engine loads.
+        libraries: Its kernels.
+        sources: The user's source line of each node, by the node's name, where a bundle knows it.
+        values: Which value of the captured graph a value is, by its name, likewise.
+        bundle: The bundle that it is in, if it is in one.
+    """
+
+    text: str
+    engine: Engine
+    file: Path
+    libraries: tuple[Path, ...] = ()
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    bundle: Bundle | None = None
+
+    @property
+    def label(self) -> str:
+        """The side in words."""
+        return f"{self.text} on {self.engine.name} {self.engine.version}"
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the file is an ONNX model."""
+        return self.engine.accepts == "onnx"
+
+    @property
+    def from_torch(self) -> bool:
+        """Whether it is in a bundle that was exported from a PyTorch model."""
+        return self.bundle is not None and "original" not in self.bundle.manifest
+
+    def load(self) -> IsolatedSession:
+        """The model in its engine, in a child process. Raises EngineError where the engine refuses it."""
+        return IsolatedSession(self.engine.name, self.file, libraries=self.libraries)
+
+    def graph(self) -> ir.Model:
+        """The ONNX model."""
+        from opbridge.onnx_input import read_model
+
+        return read_model(self.file)
+
+
+def model_side(model: str | Path | Bundle, engine_name: str | None, *, text: str | None = None) -> ModelSide:
+    """A file or bundle with its engine.
+
+    Args:
+        model: The path of either, or a bundle.
+        engine_name: The engine; None takes the first that the bundle is for, and ONNX Runtime for a file.
+        text: What to call it instead of its path.
+
+    Raises:
+        InputError: There is nothing at the path, or the bundle holds no model for the engine.
+        EngineError: The engine is not installed, or runs no model on this machine.
+    """
+    if isinstance(model, str | Path) and not Path(model).is_dir():
+        return _file_side(Path(model), engine_name or "onnxruntime", text)
+    if not isinstance(model, Bundle):
+        from opbridge.bundle import read_bundle
+
+        model = read_bundle(model)
+    recorded = [name for item in model.manifest["models"] for name in item["engines"]]
+    engine = _running(engine_name or recorded[0])
+    file = model.model_file(engine.name)
+    _, libraries = model.runs(engine.name)[0]
+    sources = model.sources
+    nodes, values = sources.get("nodes") or {}, sources.get("values") or {}
+    return ModelSide(text or str(model.path), engine, file, libraries, dict(nodes), dict(values), model)
+
+
+def _file_side(file: Path, engine_name: str, text: str | None) -> ModelSide:
+    engine = _running(engine_name)
+    if engine.accepts != "onnx":
+        raise InputError(
+            f"{engine.name} does not load ONNX files like {file.name!r}.",
+            fix=f"export a bundle for it, and compare that: opbridge export ENTRY -o FOLDER --engine {engine.name}",
+        )
+    if not file.is_file():
+        raise InputError(f"There is no bundle or model at {str(file)!r}.", fix="check the path.")
+    return ModelSide(text or str(file), engine, file)
+
+
+def _running(name: str) -> Engine:
+    """The engine, if it is installed and runs models here."""
+    engine = engines.get(name)
+    engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
+    if engine.not_run is not None:
+        raise EngineError(
+            f"{engine.name} runs no model on this machine: {engine.not_run.reason}", fix=engine.not_run.fix
+        )
+    return engine

@@ -1,0 +1,15 @@
+"""A model in OpenVINO with nothing else around it: ``opbridge reduce`` writes this function into its scripts."""
+
+__all__ = ["run"]
+
+
+def run(model: str, feeds: dict, libraries: list) -> dict:
+    """The outputs by name."""
+    import openvino
+
+    core = openvino.Core()
+    for library in libraries:
+        core.add_extension(library)
+    compiled = core.compile_model(core.read_model(model), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    results = compiled(feeds)
+    return {output.get_any_name(): results[output] for output in compiled.outputs}

@@ -1,0 +1,114 @@
+"""``reduce``: the smallest model that still fails, as a script to be filed where the fault is."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opbridge.arguments import Ops, is_onnx
+from opbridge.comparing.sides import ModelSide, model_side
+from opbridge.errors import InputError
+from opbridge.reducing.result import Reduction
+from opbridge.whole_folder import check_new_folder
+
+__all__ = ["reduce"]
+
+DEFAULT_SECONDS = 600.0
+_TRY_SECONDS = 60.0
+"""What loading a part of a model, and each run, may take: what takes longer hangs."""
+
+
+def reduce(
+    model: str | Path,
+    *,
+    path: str | Path,
+    engine: str | None = None,
+    inputs: Sequence[Mapping[str, np.ndarray]] | None = None,
+    seed: int | None = None,
+    reference: Any = None,
+    ops: Ops = (),
+    time_limit: float = DEFAULT_SECONDS,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> Reduction:
+    """Find the smallest model that still fails, and write it with a script that shows the fault.
+
+    What fails may be an engine on an ONNX model (other results than the standard's, a crash, a hang, an error), a model
+    that does not compute what PyTorch computes, or an export.
+
+    Args:
+        model: The path of a bundle or of an ``.onnx`` file, or the text of an entry.
+        path: The folder to make. It appears whole or not at all.
+        engine: The engine; by default the first that the bundle is for, else ONNX Runtime.
+        inputs: The inputs on which it fails, by name, one mapping per case, instead of fresh ones.
+        seed: Of the fresh inputs.
+        reference: Of a bundle: what it is compared with, as for ``verify``.
+        ops: As for ``export``.
+        time_limit: Seconds after which the smallest model found so far is written.
+        progress: Told each stage and each try.
+
+    Raises:
+        InputError: Nothing fails; or an argument can't be used, or the folder can't be written.
+        EngineError: The engine is not installed.
+    """
+    from opbridge.reducing.trials import Clock
+
+    if not time_limit > 0:
+        raise InputError(f"A time limit of {time_limit:g} seconds leaves no time.", fix="pass a number above 0.")
+    check_new_folder(path)
+    started = time.monotonic()
+    clock = Clock(time_limit, progress)
+    if is_onnx(model) or Path(model).is_dir():
+        side = model_side(model, engine)
+        return _reduce_side(side, Path(path), clock, started, inputs, seed, reference, ops, progress)
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        from opbridge.reducing.exports import exported_or_reduced
+
+        found = exported_or_reduced(
+            str(model), engine or "onnxruntime", Path(folder) / "bundle", Path(path), ops, clock, started, progress
+        )
+        if isinstance(found, Reduction):
+            return found
+        return _reduce_side(found, Path(path), clock, started, inputs, seed, str(model), ops, progress)
+
+
+def _reduce_side(
+    side: ModelSide,
+    path: Path,
+    clock: Any,
+    started: float,
+    inputs: Sequence[Mapping[str, np.ndarray]] | None,
+    seed: int | None,
+    reference: Any,
+    ops: Ops,
+    progress: Callable[[str], None],
+) -> Reduction:
+    """What an engine makes of a model: first against the standard, then against PyTorch where that is known."""
+    from opbridge.reducing.models import failing_case, reduce_model, sound
+    from opbridge.reducing.output import written
+    from opbridge.reducing.trials import EngineTrials
+
+    if not side.has_graph:
+        raise InputError(
+            f"{side.engine.name}'s model is no ONNX model, and can't be cut into parts.",
+            fix="reduce what it was exported from: opbridge reduce file.py:function --engine onnxruntime",
+        )
+    progress("looking for inputs on which it fails")
+    trials = EngineTrials(side.engine, side.libraries, _TRY_SECONDS, clock)
+    found = failing_case(side, trials, inputs, seed)
+    if found is None and (reference is not None or side.from_torch):
+        from opbridge.reducing.mappings import wrong_segment
+
+        progress("comparing with PyTorch")
+        wrong = wrong_segment(side, reference, inputs, seed, ops)
+        if wrong is not None:
+            return written(path, side, wrong.problem, wrong.tried, wrong.nodes_before, clock, started, told=wrong.told)
+    if found is None:
+        raise sound(side, reference)
+    before = len(found[0].nodes)
+    problem, tried = reduce_model(*found, side, trials, clock)
+    return written(path, side, problem, tried, before, clock, started)
