@@ -9,7 +9,7 @@ import torch
 from model_example import BATCH, IMAGE, Example
 from torch import nn
 
-__all__ = ["MODELS"]
+__all__ = ["MODELS", "without_zeros"]
 
 
 def _spread(layer: nn.Module, factor: float) -> None:
@@ -18,6 +18,14 @@ def _spread(layer: nn.Module, factor: float) -> None:
         for name, parameter in layer.named_parameters():
             if name.endswith("weight"):
                 parameter.mul_(factor)
+
+
+def without_zeros(model: nn.Module) -> nn.Module:
+    """Give layers that begin as zeros other weights: ViT's last one would make 0 of whatever an engine computes."""
+    for parameter in model.parameters():
+        if not parameter.any():
+            nn.init.normal_(parameter, std=0.05)
+    return model
 
 
 def _rcnn(name: str, **options: Any) -> Callable[[], Example]:
@@ -78,7 +86,7 @@ def _torchvision(name: str, size: int) -> Callable[[], Example]:
     def make() -> Example:
         import torchvision
 
-        model = torchvision.models.get_model(name, weights=None).eval()
+        model = without_zeros(torchvision.models.get_model(name, weights=None).eval())
         return Example(model, (torch.randn(2, 3, size, size),), {}, (BATCH,))
 
     return make

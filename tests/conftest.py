@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
+from browser import chromium, page  # noqa: F401 - fixtures, one browser for all files
 
 _TOGETHER = (
     *("test_environments", "test_kernels_library", "test_kernels_onnxruntime", "test_legacy_functions"),
@@ -15,13 +16,16 @@ _TOGETHER = (
 
 _LEGACY = ("test_legacy_", "test_migrate", "test_rewriters", "test_run_script")
 _NEWEST = (
-    *("test_cli", "test_complex_pairs", "test_conformance", "test_conformance_page", "test_docs", "test_element_types"),
-    *("test_engine_abilities", "test_engine_executorch", "test_engine_ncnn", "test_engine_openppl"),
-    *("test_engine_tensorrt_rtx", "test_engine_tvm", "test_engines_together"),
-    *("test_entry", "test_environments", "test_fuse", "test_install", "test_kernels_sanitizers", "test_layout"),
-    *("test_legacy_own_graph", "test_linalg", "test_linalg_iterations", "test_migrate", "test_models", "test_new_op"),
-    *("test_old_opsets", "test_onnx_file", "test_onnx_flow", "test_onnx_input", "test_op_db", "test_opsets"),
-    *("test_ops_nn", "test_public_api", "test_rewriters", "test_sources", "test_surgery", "test_test_op"),
+    *("test_cli", "test_compare", "test_complex_pairs", "test_conformance", "test_conformance_page"),
+    *("test_crash_site", "test_docs", "test_element_types", "test_engine_abilities", "test_engine_executorch"),
+    *("test_engine_ncnn", "test_engine_openppl", "test_engine_tensorrt_rtx", "test_engine_tvm"),
+    *("test_engines_together", "test_entry", "test_environments", "test_fuse", "test_install", "test_journal"),
+    *("test_kernels_python", "test_kernels_sanitizers", "test_layout", "test_legacy_own_graph", "test_linalg"),
+    *("test_linalg_iterations", "test_migrate", "test_models", "test_new_op", "test_old_opsets", "test_onnx_file"),
+    *("test_onnx_flow", "test_onnx_input", "test_op_db", "test_ops_nn", "test_opsets", "test_planted_faults"),
+    *("test_public_api", "test_reduce", "test_report_files", "test_report_page", "test_rewriters"),
+    *("test_robustness", "test_sources", "test_surgery", "test_test_op", "test_timings", "test_verify_budget"),
+    *("test_verify_modes", "test_view"),
 )
 """Files about opbridge alone, or long: one set of versions is enough for them."""
 

@@ -225,7 +225,8 @@ def test_export(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     assert kwargs == {
         "path": "b", "engines": ("onnxruntime",), "dynamic_shapes": None, "opset": 19, "input_names": None,
         "output_names": None, "verify": True, "ops": (), "overwrite": False, "with_reference": True,
-        "external_data": True, "ir_version": None, "seed": 7, "entry": "net.py:model",
+        "external_data": True, "ir_version": None, "seed": 7, "entry": "net.py:model", "inputs": None,
+        "edge_sizes": False, "special_values": False, "shrink": None, "bisect": True, "trace": False,
     }  # fmt: skip
 
 
@@ -263,10 +264,14 @@ def test_verify(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     assert "onnxruntime: passed" in ran.out
     args, kwargs = calls[0]
     assert args == ("b",)
-    assert [case["x"].tolist() for case in kwargs.pop("inputs")] == [[1, 1], [0, 0]]
+    assert {name: case["x"].tolist() for name, case in kwargs.pop("inputs").items()} == {
+        "a.npz": [1, 1],
+        "b.npz": [0, 0],
+    }
     assert callable(kwargs.pop("progress"))
     assert kwargs == {
         "reference": "net.py:model", "engines": None, "seed": None, "rtol": 1e-3, "atol": None, "ops": ("mine",),
+        "edge_sizes": False, "special_values": False, "shrink": None, "bisect": True, "trace": False, "timings": False,
     }  # fmt: skip
     assert run("verify", "b", "--json").data == VERIFICATION
 
@@ -576,13 +581,60 @@ def test_an_interrupt(run: Callable[..., Ran], replace: Callable[..., Any]) -> N
     assert (ran.code, ran.err) == (130, "interrupted\n")
 
 
-def test_sigterm_unwinds_the_stack(replace: Callable[..., Any]) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    replace("verify", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(SystemExit) as caught:
-        main(["verify", "b"])
-    assert caught.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) == before
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals there")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_it_unwinds_the_stack(
+    name: str, run: Callable[..., Ran], replace: Callable[..., Any]
+) -> None:
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        unwound = []
+
+        def stopped(*_: object, **__: object) -> None:
+            try:
+                os.kill(os.getpid(), number)
+            finally:
+                unwound.append(True)
+
+        replace("verify", stopped)
+        ran = run("verify", "b")
+        assert (ran.code, ran.err) == (128 + number, f"ended by {name}\n")
+        assert unwound
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("--time-limit", "0", "'0' is no number of seconds above 0"),
+        ("--time-limit", "soon", "'soon' is no number of seconds above 0"),
+        ("--memory-limit", "much", "'much' is no size; write 4GiB"),
+        ("--memory-limit", "0", "a limit of 0 bytes leaves no memory"),
+    ],
+)
+def test_limits_that_are_none(run: Callable[..., Ran], option: str, value: str, complaint: str) -> None:
+    ran = run("verify", "b", option, value)
+    assert ran.code == 2
+    assert complaint in ran.err
+
+
+def test_limits_hold_for_the_engines_of_a_subcommand(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
+    from opbridge.engines.limits import Limits, current_limits
+
+    seen = []
+
+    def verify(*_: object, **__: object) -> None:
+        seen.append(current_limits())
+        raise KeyboardInterrupt
+
+    replace("verify", verify)
+    run("verify", "b", "--time-limit", "2.5", "--memory-limit", "4GiB")
+    run("verify", "b", "--time-limit", "inf")
+    run("verify", "b")
+    assert seen == [Limits(2.5, 4 << 30), Limits(None, None), Limits(600.0, None)]
 
 
 def test_a_reader_that_goes_away() -> None:

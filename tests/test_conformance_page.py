@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import chromium, page  # noqa: F401 - fixtures
 
 from opbridge.conformance.results import Result, Way
 from opbridge.report.conformance_page import write_page
@@ -40,7 +39,7 @@ RESULTS = [
 
 
 @pytest.fixture
-def site(page: Any, tmp_path: Path) -> Any:  # noqa: F811
+def site(page: Any, tmp_path: Path) -> Any:
     file = tmp_path / "results.jsonl"
     file.write_text("\n".join(json.dumps(found.to_dict()) for found in RESULTS))
     page.goto(Path(write_page([file], tmp_path / "site").page).as_uri())

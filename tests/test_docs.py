@@ -26,7 +26,7 @@ PACKAGE = ROOT / "src" / "opbridge"
 DOCUMENTS = [
     *("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
-    *("docs/engines.md", "docs/surgery.md"),
+    *("docs/engines.md", "docs/surgery.md", "docs/report.md", "docs/compare.md"),
 ]
 GUIDES = ["README.md", "README.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
@@ -175,6 +175,10 @@ def test_the_commands_run_in_order(
         if missing:
             not_run.append(f"{command} (needs {missing[0]})")
             continue
+        if command.startswith("opbridge view "):
+            continue  # It serves until it is interrupted: test_view.py runs it.
+        if command.startswith("opbridge reduce "):
+            continue  # It wants a model that fails: test_reduce.py runs it.
         argv = shlex.split(command.replace("build/", f"{tmp_path}/"))
         if argv[0] == "opbridge":
             assert main(argv[1:]) == 0, command

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from engine_models import Cnn, Deform, Extremes, SoftSteps
+from engine_models import Cnn, Deform, Extremes, PythonExtremes, SoftSteps
 from one_node import FLOAT, one_node
 
 import opbridge
@@ -21,6 +21,7 @@ from opbridge import engines
 from opbridge.build import build
 from opbridge.engines.abilities import ABILITIES
 from opbridge.engines.base import Engine
+from opbridge.engines.profiling import profile_isolated
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError, OpbridgeError, UnsupportedOperatorError
 from opbridge.kernels.declared import declared_kernels
 from opbridge.operator import without_kernels
@@ -99,6 +100,18 @@ def test_a_cnn_at_several_sizes_in_threads_and_in_two_sessions(engine, tmp_path)
     attempt(engine, "runs", "threads", "two sessions", act=run)
 
 
+def test_the_time_of_each_node(engine, tmp_path):
+    def act() -> None:
+        bundle = export(engine, Cnn(), (torch.randn(2, 3, 12, 12),), tmp_path)
+        image = np.zeros((2, 3, 12, 12), np.float32)
+        times = profile_isolated(engine.name, bundle.model_file(engine.name), {bundle.inputs[0].name: image}, runs=2)
+        assert all(item.seconds >= 0 for item in times)
+        assert 0 < sum(item.seconds for item in times) < 10
+        assert any("conv" in item.operator.lower() for item in times)
+
+    attempt(engine, "node times", "runs", act=act)
+
+
 def test_no_threads_are_refused(engine, tmp_path):
     bundle = export(engine, Cnn(), (torch.randn(1, 3, 12, 12),), tmp_path)
     with pytest.raises(InputError if engine.not_run is None else OpbridgeError) as caught:
@@ -126,20 +139,28 @@ def refuses_kernels(engine: Engine) -> bool:
     return True
 
 
+@pytest.fixture(params=[Extremes, PythonExtremes], ids=["C++", "Python"])
+def kernel_model(request: pytest.FixtureRequest) -> type[Extremes]:
+    """A model of kernels that are written in one language or the other: all else is the same."""
+    if request.param is PythonExtremes:
+        pytest.importorskip("numba", reason="not run: numba is not installed")
+    return request.param
+
+
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
-def test_a_kernel_with_attributes_two_outputs_and_an_optional_input(engine, tmp_path, dtype):
+def test_a_kernel_with_attributes_two_outputs_and_an_optional_input(engine, tmp_path, dtype, kernel_model):
     def tensor(*sizes: int) -> torch.Tensor:
         return torch.randint(-50, 50, sizes).to(getattr(torch, dtype))
 
     def act() -> None:
-        shapes = {"x": {0: "n"}, "offset": {0: "n"}}
-        bundle = export(engine, Extremes(), (tensor(4, 5), tensor(4, 5)), tmp_path, dynamic_shapes=shapes)
+        model, shapes = kernel_model(), {"x": {0: "n"}, "offset": {0: "n"}}
+        bundle = export(engine, model, (tensor(4, 5), tensor(4, 5)), tmp_path, dynamic_shapes=shapes)
         (library,) = bundle.manifest["kernels"]
-        assert library["operators"] == ["enginetest::extremes"]
+        assert library["operators"] == [model.operator.target]
         session = opbridge.load(bundle.path, engine.name)
         for size in (4, 7):
-            compare(session, Extremes(), tensor(size, 5), tensor(size, 5))
+            compare(session, model, tensor(size, 5), tensor(size, 5))
 
     if refuses_kernels(engine):
         return
@@ -148,13 +169,13 @@ def test_a_kernel_with_attributes_two_outputs_and_an_optional_input(engine, tmp_
 
 
 @needs_compiler
-def test_a_kernel_that_fails(engine, tmp_path):
+def test_a_kernel_that_fails(engine, tmp_path, kernel_model):
     def act() -> None:
-        bundle = export(engine, Extremes(factor=0), (torch.randn(4, 5), torch.randn(4, 5)), tmp_path)
+        bundle = export(engine, kernel_model(factor=0), (torch.randn(4, 5), torch.randn(4, 5)), tmp_path)
         session = opbridge.load(bundle.path, engine.name)
         x = np.zeros((4, 5), np.float32)
         for _ in range(2):  # The first failure must not be the end of the session.
-            with pytest.raises(EngineError, match="enginetest::extremes: the factor must not be zero") as caught:
+            with pytest.raises(EngineError, match=r"enginetest::\w+: the factor must not be zero") as caught:
                 session(x, x)
             assert caught.value.fix
 

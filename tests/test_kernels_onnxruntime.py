@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -208,6 +209,39 @@ def test_a_library_without_the_adapter(tmp_path):
     assert f"refuses the library {plain.name!r}" in caught.value.message
     assert "RegisterCustomOps" in caught.value.message
     assert "adapter" in caught.value.fix
+
+
+KERNEL = """
+#include "opbridge.h"
+void same_shape(opbridge::ShapeCall& call) { call.set_output(0, call.sizes(0)); }
+template <class T> void same(opbridge::Call& call) { call.output<T>(0)[0] = call.input<T>(0)[0]; }
+OPBRIDGE_OPERATOR(same, same_shape, "mylib::same(T x) -> T y", opbridge::types<float>)
+"""
+
+
+def test_kernels_and_an_adapter_of_different_abi_versions(tmp_path):
+    """What a program without Python would load: the adapter itself says it."""
+    kernels = Path(opbridge.__file__).parent / "kernels"
+    shutil.copytree(kernels / "opbridge", tmp_path / "other" / "opbridge")
+    shutil.copy(kernels / "opbridge.h", tmp_path / "other")
+    abi = tmp_path / "other" / "opbridge" / "abi.h"
+    abi.write_text(abi.read_text().replace("#define OPBRIDGE_ABI_VERSION 1", "#define OPBRIDGE_ABI_VERSION 7"))
+    (tmp_path / "same.cc").write_text(KERNEL)
+    adapter = ENGINE.kernel_adapter
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    compile_ = [compiler, "-std=c++17", "-O0", "-fPIC", "-c"]
+    subprocess.run([*compile_, f"-I{abi.parent.parent}", "same.cc"], cwd=tmp_path, check=True)
+    here = [f"-I{kernels}", f"-I{adapter.parent}", *ENGINE.adapter_flags.compile]
+    subprocess.run([*compile_, *here, str(adapter)], cwd=tmp_path, check=True)
+    library = tmp_path / "mixed.so"
+    link = [compiler, "-shared", "same.o", "adapter.o", *ENGINE.adapter_flags.link, "-o", library.name]
+    subprocess.run(link, cwd=tmp_path, check=True)
+    message = "the kernels were built for version 7 of opbridge's kernel ABI, and their adapter for version 1"
+    x = np.ones((2, 2), np.float32)
+    path = save(node_case("add", "my_add", [x, x], [x]).model, tmp_path / "model.onnx")
+    with pytest.raises(EngineError, match=message) as caught:
+        ENGINE.load(path, libraries=[library])
+    assert caught.value.fix.startswith("build it again, its kernels and ONNX Runtime's adapter with one opbridge")
 
 
 def test_files_that_are_no_libraries(tmp_path):

@@ -100,7 +100,7 @@ def test_control_flow_with_an_input_as_trip_count_passes_with_another_count() ->
 
     found = verify_captured(item, Counting(), engine="onnxruntime")
     assert found.passed, found.summary()
-    assert counts == [4]
+    assert set(counts) == {4}
 
 
 class Echo:

@@ -152,3 +152,89 @@ def test_dimension_without_another_size_is_noted() -> None:
     found = verify_captured(item, Recording(), engine="none")
     assert len(found.cases) == 2
     assert "sizes of the dynamic dimensions could not all be tried" in found.cases[0].notes[0]
+
+
+def test_indices_come_from_the_whole_table_and_reach_its_ends() -> None:
+    def forward(tokens: torch.Tensor, rows: torch.Tensor, kinds: torch.Tensor, other: torch.Tensor) -> Any:
+        table = torch.ones(300, 4)
+        looked_up = torch.nn.functional.embedding(tokens.reshape(-1), table)
+        return looked_up, table.index_select(0, rows), torch.nn.functional.one_hot(kinds, 7), other * 2
+
+    args = [torch.tensor([[1, 2, 3, 4]]), torch.tensor([1, 0, 2]), torch.tensor([1, 0, 2]), torch.tensor([1, 0, 2])]
+    specs = InputSpecs(captured(Function(forward), tuple(args)))
+    tokens, rows, kinds, other = specs.fresh({}, 0, BOLD)
+    assert (int(tokens.max()), int(tokens.min())) == (299, 0)
+    assert (int(rows.max()), int(kinds.max())) == (299, 6)
+    assert int(other.max()) <= 2
+    assert int(specs.fresh({}, 0, CONSERVATIVE)[0].max()) <= 4
+
+
+def test_a_fault_in_the_last_row_of_a_table_shows() -> None:
+    class LastRowWrong:
+        def run(self, feeds: Any) -> Any:
+            table = np.arange(1000, dtype=np.float32)
+            table[-1] = 0
+            return {"out_0": table[feeds["args_0"]]}
+
+    table = torch.arange(1000.0)
+    item = captured(Function(lambda tokens: table[tokens]), (torch.randint(0, 50, (16,)),))
+    assert not verify_captured(item, LastRowWrong(), engine="faulty").passed
+    tame = {"args_0": np.arange(16)}
+    assert verify_captured(item, LastRowWrong(), engine="faulty", inputs=[tame]).passed
+
+
+def test_indices_that_differ_stay_different() -> None:
+    made = fresh_tensor(torch.tensor([3, 0, 7, 5]), (9,), np.random.default_rng(0), BOLD, 12)
+    assert sorted(made.tolist()) == sorted(set(made.tolist()))
+    assert {0, 11} <= set(made.tolist())
+    assert len(fresh_tensor(torch.tensor([3, 0, 7, 5]), (20,), np.random.default_rng(0), BOLD, 12)) == 20
+
+
+def test_a_table_that_grows_with_the_input_and_other_uses_are_no_bound() -> None:
+    def forward(indices: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return x[indices] + indices.unsqueeze(-1)
+
+    n = Dim("n", min=4)
+    item = captured(Function(forward), (torch.tensor([1, 0, 2]), torch.randn(9, 2)), ({}, {0: n}))
+    assert InputSpecs(item).inputs[0].rows is None
+
+
+def test_images_fill_the_range_of_their_type() -> None:
+    dark = torch.randint(0, 60, (2, 3, 16, 16)).to(torch.uint8)
+    made = fresh(dark)
+    assert (int(made.min()), int(made.max())) == (0, 255)
+    last = fresh(torch.rand(16, 16, 3) * 0.7)
+    assert (float(last.min()), float(last.max())) == (0.0, 1.0)
+    counts = torch.randint(0, 60, (4, 9)).to(torch.uint8)
+    assert int(fresh(counts).max()) <= int(counts.max())
+    normalised = torch.randn(1, 3, 32, 32)
+    assert float(fresh(normalised).min()) < -1
+
+
+@pytest.mark.parametrize("low", [-torch.inf, -1e9, torch.finfo(torch.float32).min])
+def test_a_mask_that_is_added_keeps_a_zero_in_every_row(low: float) -> None:
+    mask = torch.zeros(1, 1, 12, 12).masked_fill(torch.rand(1, 1, 12, 12) < 0.9, low)
+    mask[..., 0] = 0
+    made = fresh(mask, (2, 1, 30, 7))
+    assert set(made.unique().tolist()) == {low, 0.0}
+    assert (made == 0).any(-1).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 4), (3, 1)])
+@pytest.mark.parametrize("boldness", [BOLD, CONSERVATIVE, SHUFFLED])
+def test_every_kind_of_example_can_be_made_empty_or_single(shape: tuple[int, int], boldness: int) -> None:
+    examples = [
+        *(torch.randn(3, 4), torch.rand(3, 4) < 0.5, torch.arange(12).reshape(3, 4), torch.randn(3, 4).bfloat16()),
+        *(torch.randn(3, 4).masked_fill(torch.rand(3, 4) < 0.3, -torch.inf), torch.randn(3, 4).softmax(-1)),
+        *(torch.tensor([[0, 0, 1.0, 1], [0, 0, 2, 3]]), torch.where(torch.rand(3, 4) < 0.5, 0.0, -1e9)),
+    ]
+    for example in examples:
+        made = fresh_tensor(example, shape, np.random.default_rng(0), boldness, 20)
+        assert (made.shape, made.dtype) == (shape, example.dtype)
+
+
+def test_arrays_of_types_that_numpy_stores_as_bytes_are_taken() -> None:
+    item = captured(Function(lambda x: x * 2), (torch.ones(3, dtype=torch.bfloat16),))
+    stored = to_numpy(torch.tensor([1.0, 2.0, 4.0], dtype=torch.bfloat16)).view("V2")
+    flat, _ = InputSpecs(item).given({"args_0": stored})
+    assert flat[0].tolist() == [1, 2, 4]

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opbridge.bundle import Bundle
+    from opbridge.compare import compare
     from opbridge.custom_node import custom_node
     from opbridge.diagnose import Diagnosis, Finding
     from opbridge.errors import (
         BuildError,
         CaptureError,
+        EngineCrashError,
         EngineError,
         EngineNotInstalledError,
         InputError,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from opbridge.operator import operator
     from opbridge.passes.opsets.public import convert_opset
     from opbridge.pipeline import diagnose, export, verify
+    from opbridge.reduce import reduce
     from opbridge.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
     from opbridge.surgery.diff import diff
     from opbridge.surgery.extract import extract
@@ -46,6 +49,7 @@ __all__ = [
     "Bundle",
     "CaptureError",
     "Diagnosis",
+    "EngineCrashError",
     "EngineError",
     "EngineNotInstalledError",
     "Finding",
@@ -58,6 +62,7 @@ __all__ = [
     "VerificationError",
     "__version__",
     "body_for",
+    "compare",
     "convert_opset",
     "custom_node",
     "decomposition",
@@ -72,6 +77,7 @@ __all__ = [
     "kernel_for",
     "load",
     "operator",
+    "reduce",
     "rewrite",
     "translation",
     "translation_table",
@@ -85,6 +91,7 @@ _HOMES = {
     "Sample": "spec",
     "Verification": "verification",
     "body_for": "spec",
+    "compare": "compare",
     "convert_opset": "passes.opsets.public",
     "custom_node": "custom_node",
     "decomposition": "spec",
@@ -99,6 +106,7 @@ _HOMES = {
     "kernel_for": "kernels.declared",
     "load": "load",
     "operator": "operator",
+    "reduce": "reduce",
     "rewrite": "spec",
     "translation": "spec",
     "translation_table": "translation_table",

@@ -94,7 +94,7 @@ def build(specs: Sequence[KernelSpec], engine: Engine) -> Built:
     for spec in specs:
         if spec.target not in offered:
             raise InputError(
-                f"{spec.header.name} has no kernel for {spec.target!r}, for which it is declared at {spec.source}; "
+                f"{spec.file.name} has no kernel for {spec.target!r}, for which it is declared at {spec.source}; "
                 f"it has: {', '.join(sorted(offered))}.",
                 fix="make the name in OPBRIDGE_OPERATOR's schema and the declared one the same.",
             )

@@ -6,6 +6,8 @@
     bundle.json          the manifest: byte-identical for identical input, no path of this machine
     verification.json    what the last verification found (side file: may be absent, is replaced as a whole)
     sources.json         where the entry and the nodes come from (side file, holds paths of this machine)
+    failing_input.npz    a small input on which a verification failed, if one was looked for (side file)
+    report.html          all that for a reader, made of the files above (side file)
 
 A bundle appears whole, by renaming a temporary sibling folder. Nothing here imports torch or an engine.
 """
@@ -15,20 +17,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import os
-import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
-from opbridge.whole_folder import replace_folder, reported, sync, sync_tree, temporary_sibling
+from opbridge.json_numbers import to_json as finite
+from opbridge.whole_folder import (
+    delete_stale,
+    is_temporary,
+    replace_file,
+    replace_folder,
+    reported,
+    sync_tree,
+    temporary_sibling,
+)
 
 __all__ = [
     "FORMAT",
     "MANIFEST",
+    "REPORT",
     "SOURCES",
     "VERIFICATION",
     "Bundle",
@@ -45,7 +55,8 @@ FORMAT = 1
 MANIFEST = "bundle.json"
 VERIFICATION = "verification.json"
 SOURCES = "sources.json"
-SIDE_FILES = (VERIFICATION, SOURCES)
+REPORT = "report.html"
+SIDE_FILES = (VERIFICATION, SOURCES, REPORT, "failing_input.npz")
 
 _CHUNK = 4 << 20
 _REQUIRED = {"format": int, "opbridge": str, "models": list, "inputs": list, "outputs": list, "files": dict}
@@ -71,12 +82,12 @@ class Bundle:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The model's inputs, in order."""
-        return tuple(_tensor_spec(data) for data in self.manifest["inputs"])
+        return _specs(self.manifest["inputs"])
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The model's outputs, in order."""
-        return tuple(_tensor_spec(data) for data in self.manifest["outputs"])
+        return _specs(self.manifest["outputs"])
 
     @property
     def verification(self) -> dict[str, Any] | None:
@@ -145,6 +156,8 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
         InputError: There is no bundle at ``path``, or a file of it is missing, truncated or changed; it is named.
     """
     folder = Path(path)
+    if not folder.exists():
+        delete_stale(folder)  # It puts a bundle back whose replacement was interrupted.
     manifest = _read_manifest(folder)
     for name, recorded in manifest["files"].items():
         _check_file(folder, name, recorded)
@@ -158,6 +171,7 @@ def check_destination(path: str | os.PathLike[str], *, overwrite: bool = False) 
         InputError: Something is there that must not be replaced, or the folder above can't be written to.
     """
     target = Path(os.path.realpath(path))
+    delete_stale(target)
     if target.exists():
         _check_replaceable(Path(path), target, overwrite)
     parent = next(folder for folder in target.parents if folder.exists())
@@ -177,6 +191,7 @@ def write_bundle(
     *,
     sources: Mapping[str, Any] | None = None,
     verification: Callable[[Path], Mapping[str, Any] | None] | None = None,
+    page: Callable[[Mapping[str, Any]], str] | None = None,
     overwrite: bool = False,
 ) -> Bundle:
     """Write a bundle; it appears whole or not at all.
@@ -188,6 +203,7 @@ def write_bundle(
         sources: The content of ``sources.json``: ``entry_path``, ``nodes`` and ``operators``.
         verification: Given the folder with the model's files, before the bundle appears, returns the content of
             ``verification.json``, or None for no such file.
+        page: Given what ``Bundle.to_dict()`` is going to say, returns ``report.html``; None for no such file.
         overwrite: Replace a bundle that is already there. Anything else is never replaced.
 
     Raises:
@@ -199,33 +215,31 @@ def write_bundle(
         with reported(path):
             write(folder)
             complete = _complete(manifest, folder)
-            _write_json(folder / MANIFEST, complete)
+            (folder / MANIFEST).write_bytes(_json(complete))
         proof = verification(folder) if verification is not None else None
         with reported(path):
             for name, data in ((SOURCES, sources), (VERIFICATION, proof)):
                 if data is not None:
-                    _write_json(folder / name, data)
+                    (folder / name).write_bytes(_json(data))
+            if page is not None:
+                said = {**Bundle(folder, complete).to_dict(), "path": str(path)}
+                (folder / REPORT).write_text(page(said), encoding="utf-8", errors="replace")
             sync_tree(folder)
             replace_folder(folder, target)
     return Bundle(Path(path), complete)
 
 
-def write_side_file(bundle: Bundle, name: str, data: Mapping[str, Any]) -> None:
-    """Write or replace ``verification.json`` or ``sources.json`` of a bundle, atomically."""
+def write_side_file(bundle: Bundle, name: str, data: Mapping[str, Any] | str) -> None:
+    """Write or replace a side file of a bundle, atomically: JSON data, or text as it is."""
     if name not in SIDE_FILES:
         raise ValueError(f"{name!r} is not one of {SIDE_FILES}")
-    temporary = bundle.path / f".{name}.{secrets.token_hex(4)}"
-    with reported(bundle.path / name):
-        try:
-            _write_json(temporary, data)
-            sync(temporary)
-            os.replace(temporary, bundle.path / name)
-        finally:
-            temporary.unlink(missing_ok=True)
+    content = data.encode(errors="replace") if isinstance(data, str) else _json(data)
+    with reported(bundle.path / name, is_new=False):
+        replace_file(bundle.path / name, content)
 
 
-def _tensor_spec(data: Mapping[str, Any]) -> TensorSpec:
-    return TensorSpec(data["name"], data["dtype"], tuple(data["shape"]))
+def _specs(listed: list[Any]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(data["name"], data["dtype"], tuple(data["shape"])) for data in listed)
 
 
 def _read_side_file(file: Path) -> dict[str, Any] | None:
@@ -326,23 +340,11 @@ def _manifest_hash(manifest: Mapping[str, Any]) -> str:
 
 def to_json(data: Any) -> str:
     """Deterministic, strict JSON. A float that is not finite becomes the string that ``float()`` reads back."""
-    return json.dumps(_finite(data), sort_keys=True, indent=2, allow_nan=False) + "\n"
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return str(data) if isinstance(data, float) and not math.isfinite(data) else data
+    return json.dumps(finite(data), sort_keys=True, indent=2, allow_nan=False) + "\n"
 
 
 def _json(data: Mapping[str, Any]) -> bytes:
     return to_json(data).encode()
-
-
-def _write_json(file: Path, data: Mapping[str, Any]) -> None:
-    file.write_bytes(_json(data))
 
 
 def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -392,4 +394,4 @@ def _is_bundle(folder: Path) -> bool:
 def _strangers(folder: Path) -> list[str]:
     own = {MANIFEST, *SIDE_FILES, *json.loads((folder / MANIFEST).read_bytes())["files"]}
     files = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if not file.is_dir())
-    return sorted(file for file in files if file not in own)
+    return sorted(file for file in files if file not in own and not is_temporary(file))

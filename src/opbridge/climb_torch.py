@@ -73,7 +73,7 @@ def climb_torch(
     """
     report(f"probing {engine.name}")
     built, kernels = (None, ()) if not engine.takes_kernels else _kernels(captured, catalog, engine, dry)
-    climb = _Climb(captured, catalog, engine, kernels)
+    climb = _Climb(captured, catalog, engine, kernels, built)
     program = climb.run(dry)
     inputs, outputs = specs_of_program(captured)
     arguments = tuple(
@@ -105,12 +105,20 @@ def _kernels(
 
 
 class _Climb:
-    def __init__(self, captured: Captured, catalog: Catalog, engine: Engine, kernels: Sequence[KernelSpec]) -> None:
+    def __init__(
+        self,
+        captured: Captured,
+        catalog: Catalog,
+        engine: Engine,
+        kernels: Sequence[KernelSpec],
+        built: Built | None,
+    ) -> None:
         self.breaks: dict[str, Break] = {}
         self._captured = captured
         self._catalog = catalog
         self._engine = engine
         self._kernels = {kernel.target for kernel in kernels}
+        self._built = built
         self._table: dict[Any, Callable[..., Any]] = {}
         self._rungs: dict[str, str] = {}
 
@@ -136,11 +144,23 @@ class _Climb:
         for node in calls_in(program):
             if not isinstance(node.target, torch._ops.OpOverload) or target_key(node.target) in CHECKS:
                 continue
-            if _name(node.target) in self._kernels:
+            if _name(node.target) in self._kernels and self._has_variant(node):
                 continue
             refusal = self._engine.supports_call(node)
             if refusal is not None:
                 yield node.target, self._break(node, refusal)
+
+    def _has_variant(self, node: torch.fx.Node) -> bool:
+        """Whether the operator's kernel takes a call's element types; in a dry run nobody knows."""
+        if self._built is None:
+            return True
+        operator = self._built.library.operator(_name(node.target))
+        schema: Any = node.target._schema  # type: ignore[union-attr]
+        given = {argument.name: value for argument, value in zip(schema.arguments, node.args, strict=False)}
+        given.update(node.kwargs)
+        values = [given.get(argument.name) for argument in operator.inputs]
+        tensors = [item for value in values for item in (value if isinstance(value, list | tuple) else [value])]
+        return operator.find_variant([_dtype(item) for item in tensors]) is not None
 
     def _break(self, node: torch.fx.Node, refusal: Refusal) -> Break:
         source = source_of_stack_trace(node.meta.get("stack_trace") or "")
@@ -198,7 +218,7 @@ class _Climb:
         """The rung of an operator, and whose mapping it is."""
         if found is not None and not found.mended:
             return "missing", ""
-        if _name(overload) in self._kernels:
+        if _name(overload) in self._kernels and key not in self._rungs:
             return "kernel", "user"
         spec = self._catalog.find(overload)
         rung = self._rungs.get(key, "native")
@@ -211,6 +231,11 @@ def _with_fallback(function: Callable[..., Any], otherwise: Callable[..., Any] |
         return otherwise(*args, **kwargs) if result is NotImplemented and otherwise is not None else result
 
     return decomposed
+
+
+def _dtype(value: Any) -> str | None:
+    tensor = value.meta.get("val") if isinstance(value, torch.fx.Node) else None
+    return str(tensor.dtype).removeprefix("torch.") if isinstance(tensor, torch.Tensor) else None
 
 
 def _name(target: Any) -> str:

@@ -9,6 +9,7 @@
     │   └── UnsupportedOperatorError    link 2 or 3: no rung of the ladder is left
     ├── BuildError                  a kernel does not compile
     ├── EngineError                 an engine refuses or fails on a model
+    │   ├── EngineCrashError            the engine's process crashed, hung, or ran out of memory
     │   └── EngineNotInstalledError     the engine's package is missing
     └── VerificationError           the engine does not compute what PyTorch computes
 
@@ -18,10 +19,15 @@ The command line prints these without a traceback and exits 1. Any other excepti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opbridge.isolation import SessionSettings
 
 __all__ = [
     "BuildError",
     "CaptureError",
+    "EngineCrashError",
     "EngineError",
     "EngineNotInstalledError",
     "InputError",
@@ -98,6 +104,35 @@ class BuildError(OpbridgeError):
 
 class EngineError(OpbridgeError):
     """An engine refuses a model, or fails while running it."""
+
+
+class EngineCrashError(EngineError):
+    """An engine in a child process crashed, hung, or ran out of memory.
+
+    Args:
+        message: See :class:`OpbridgeError`.
+        fix: See :class:`OpbridgeError`.
+        details: The end of what the engine printed.
+        cause: "crashed", "killed", "ended" (by itself), "out of time" or "out of memory".
+        signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
+
+    Attributes:
+        settings: How the session was made (:class:`opbridge.isolation.SessionSettings`), for one that is to see the
+            crash again; None where there was no session.
+    """
+
+    settings: SessionSettings | None = None
+
+    def __init__(
+        self, message: str, *, fix: str, details: str | None = None, cause: str = "crashed", signal: str | None = None
+    ) -> None:
+        super().__init__(message, fix=fix, details=details)
+        self.cause = cause
+        self.signal = signal
+
+    def to_dict(self) -> dict[str, object]:
+        """The error as JSON data, with ``cause`` and ``signal``."""
+        return {**super().to_dict(), "cause": self.cause, "signal": self.signal}
 
 
 class EngineNotInstalledError(EngineError):

@@ -11,6 +11,7 @@ from opbridge.build import Built, build
 from opbridge.climbed import NoCompiler
 from opbridge.engines.base import Engine
 from opbridge.errors import BuildError
+from opbridge.kernels import numba_compiler
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.kernels.sources import include_folders
 from opbridge.kernels.toolchain import find_compiler
@@ -67,10 +68,13 @@ def buildable(
 
 
 def _obstacle(kernel: KernelSpec) -> BuildError | None:
-    """Why a kernel can't be built here: there is no compiler, or a header-only library that it requires is missing."""
+    """Why a kernel can't be built here: there is no compiler, or what it requires is missing."""
     try:
         find_compiler()
-        include_folders([kernel.header])
+        if kernel.python is not None:
+            numba_compiler.versions()
+        else:
+            include_folders([kernel.file])
     except BuildError as error:
         return error
     return None

@@ -26,8 +26,9 @@ def load(
     providers: Sequence[str] | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
     kernels: bool = True,
+    isolated: bool = False,
 ) -> Session:
-    """Load a bundle or an ``.onnx`` file in an inference engine, in this process.
+    """Load a bundle or an ``.onnx`` file in an inference engine, in this process or in one of its own.
 
     The files of a bundle are checked against their hashes first.
 
@@ -39,13 +40,17 @@ def load(
         providers: The engine's execution providers in order of preference; the default is its CPU.
         libraries: Libraries of kernels, built with the engine's adapter, besides the bundle's own.
         kernels: Whether to use the bundle's compiled kernels; without them its function bodies run.
+        isolated: Whether the engine runs in a child process, so that its crash is an EngineCrashError and not the end
+            of this process. A run then costs the copying of its inputs and outputs.
 
     Returns:
-        A session: ``.inputs``, ``.outputs``, ``.run({name: array}) -> {name: array}``, ``session(*arrays) -> tuple``.
+        A session: ``.inputs``, ``.outputs``, ``.run({name: array}) -> {name: array}``, ``session(*arrays) -> tuple``,
+        ``.close()``.
 
     Raises:
         InputError: The path, the engine's name or an option is wrong; the bundle or file is truncated or no ONNX.
         EngineNotInstalledError: The engine's package is missing.
+        EngineCrashError: ``isolated``, and the engine crashes, hangs, or runs out of memory while it loads the model.
         EngineError: The engine refuses the model.
     """
     chosen = engines.get(engine)
@@ -64,7 +69,12 @@ def load(
             f"{engine} does not load ONNX files like {place.name!r}.",
             fix=f"export a bundle for it: opbridge export ENTRY -o FOLDER --engine {engine}",
         )
-    return chosen.load(place, threads=threads, providers=providers, libraries=[Path(library) for library in libraries])
+    files = [Path(library) for library in libraries]
+    if isolated:
+        from opbridge.isolation import IsolatedSession
+
+        return IsolatedSession(chosen.name, place, threads, providers=providers, libraries=files)
+    return chosen.load(place, threads=threads, providers=providers, libraries=files)
 
 
 def _kernels_of(bundle: Bundle, engine: str) -> Path | None:

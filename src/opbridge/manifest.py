@@ -187,7 +187,7 @@ def make_sources(
     engines: Sequence[Engine],
     programs: Sequence[ClimbedProgram] = (),
 ) -> dict[str, Any]:
-    """The side file: where the entry, the nodes and the operators are in the user's source, and the findings."""
+    """The side file: where entry, nodes and operators are in the user's source, which values are whose, findings."""
     from opbridge.diagnose import list_findings
 
     versions = {engine.name: engine.version for engine in engines}
@@ -196,6 +196,9 @@ def make_sources(
     return {
         "entry_path": str(file) if file else None,
         "nodes": dict(climbed.translated.sources) if climbed is not None else {},
+        "targets": dict(climbed.translated.targets) if climbed is not None else {},
+        "captured": dict(climbed.translated.captured) if climbed is not None else {},
+        "values": {name: origin.to_json() for name, origin in climbed.translated.origins.items()} if climbed else {},
         "operators": {step.target: list(step.sources) for step in steps},
         "findings": [finding.to_dict() for finding in list_findings(captured, climbed, versions, programs)],
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opbridge.build import Built, write_libraries
 from opbridge.engines.base import Engine
+from opbridge.isolation import compile_isolated
 from opbridge.manifest import distinct_models
 from opbridge.onnx_file import save_model
 
@@ -48,7 +49,7 @@ def write_models(
     for file, (names, _) in models.items():
         for name in names:
             own = (folder / libraries[name].file,) if name in libraries else ()
-            by_name[name].compile_model(folder / file, own)
+            compile_isolated(by_name[name], folder / file, own)
 
 
 def convert_programs(programs: Mapping[str, ClimbedProgram], engines: Sequence[Engine], folder: Path) -> dict[str, str]:

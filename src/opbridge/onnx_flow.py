@@ -23,7 +23,11 @@ from opbridge.model_files import write_models
 from opbridge.model_hash import model_hash
 from opbridge.onnx_file import save_model
 from opbridge.onnx_input import model_of_proto, read_model
-from opbridge.verification import Verification
+from opbridge.proof.journal import Journal
+from opbridge.proof.modes import Given, Modes, named_cases
+from opbridge.proof.small_input import SmallInput
+from opbridge.report.page import render_page
+from opbridge.verification import DEFAULT_SEED, Verification
 from opbridge.verify_onnx import Options, verify_model
 from opbridge.versions import Versions
 
@@ -160,7 +164,11 @@ def export_onnx(
     overwrite: bool,
     with_reference: bool,
     external_data: bool | None,
+    inputs: Given | None,
+    modes: Modes,
     seed: int | None,
+    bisect: bool,
+    trace: bool,
     report: Callable[[str], None],
 ) -> Bundle:
     """Bring a model to the engines, write a bundle and prove it. The parameters are :func:`opbridge.export`'s."""
@@ -178,7 +186,16 @@ def export_onnx(
         if not verify:
             return None
         report("verifying")
-        options = Options(seed=seed, examples=entry.examples)
+        options = Options(
+            seed=seed,
+            inputs=inputs,
+            examples=entry.examples,
+            bisect=bisect,
+            trace=trace,
+            modes=modes,
+            small=SmallInput(folder),
+            journal=Journal(report=report),
+        )
         return verify_bundle_models(climbed.original, Bundle(folder, manifest), engines, options).to_dict()
 
     versions = {engine.name: engine.version for engine in engines}
@@ -188,7 +205,9 @@ def export_onnx(
         "operators": {step.target: list(step.sources) for step in climbed.steps},
         "findings": [finding.to_dict() for finding in _findings(climbed, versions)],
     }
-    return write_bundle(path, manifest, write, sources=sources, verification=prove, overwrite=overwrite)
+    return write_bundle(
+        path, manifest, write, sources=sources, verification=prove, page=render_page, overwrite=overwrite
+    )
 
 
 def verify_onnx_bundle(
@@ -236,7 +255,10 @@ def verify_bundle_models(
     original: ir.Model, bundle: Bundle, engines: Sequence[Engine], options: Options
 ) -> Verification:
     """The verifications of all engines, each with its kernels and, where it has bodies for them, without."""
+    from opbridge.proof.bisection_onnx import ModelInside
+    from opbridge.proof.intermediates_engine import loader
     from opbridge.proof.joined import joined, not_run
+    from opbridge.proof.timing import timed
 
     results = []
     for engine in engines:
@@ -251,5 +273,17 @@ def verify_bundle_models(
             ) -> IsolatedSession:
                 return IsolatedSession(name, file, libraries=libraries)
 
-            results.append(verify_model(original, engine, load, label=label, options=options))
-    return joined(results)
+            inside = ModelInside(file, loader(engine, libraries))
+            results.append(verify_model(original, engine, load, label=label, options=options, inside=inside))
+    return joined(timed(results, bundle, engines, _feeds(original, options)) if options.timings else results)
+
+
+def _feeds(original: ir.Model, options: Options) -> Mapping[str, np.ndarray]:
+    """Inputs to time the nodes with: the user's first, or tame ones."""
+    from opbridge.proof.onnx_inputs import OnnxInputs
+
+    if options.inputs:
+        return named_cases(options.inputs)[0][1]
+    inputs = OnnxInputs(original, options.examples)
+    seed = DEFAULT_SEED if options.seed is None else options.seed
+    return inputs.feeds(next(inputs.first_sizes()), seed, inputs.boldnesses()[-1])

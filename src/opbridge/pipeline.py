@@ -15,13 +15,16 @@ from opbridge.arguments import (
     refuse_torch_options,
     resolved_entry,
 )
-from opbridge.bundle import Bundle, check_destination, read_bundle, write_side_file
+from opbridge.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
+from opbridge.engines.limits import limited
+from opbridge.errors import InputError
 from opbridge.verification import Verification
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from opbridge.diagnosis import Diagnosis
+    from opbridge.proof.journal import Journal
+    from opbridge.proof.modes import Given as Inputs
+    from opbridge.proof.modes import Modes
 
 __all__ = ["diagnose", "export", "verify"]
 
@@ -108,8 +111,16 @@ def export(
     with_reference: bool = False,
     external_data: bool | None = None,
     ir_version: int | None = None,
+    inputs: Inputs | None = None,
     seed: int | None = None,
+    edge_sizes: bool = False,
+    special_values: bool | str = False,
+    shrink: float | None = None,
+    bisect: bool = True,
+    trace: bool = False,
     entry: str | None = None,
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
     progress: Callable[[str], None] = _quiet,
 ) -> Bundle:
     """Bring a model to the engines: climb the ladder for every operator, write a bundle, and prove it.
@@ -136,8 +147,16 @@ def export(
         external_data: Store the weights in a file of their own; by default only above 2 GB.
         ir_version: The version of the ONNX IR: by default 10, or what the opset or the engine needs. Below 10 function
             overloads become names, below 8 functions are inlined.
+        inputs: What it is verified on; see :func:`verify`, also for the next four.
         seed: Of the fresh inputs.
+        edge_sizes: Sizes 0 and 1 too.
+        special_values: NaN, infinities and the like too.
+        shrink: Seconds for a small failing input.
+        bisect: Where the verification fails, find the first node at which the engine departs.
+        trace: Compare the values inside the model too, for the plot of the error against the depth.
         entry: The text under which the model can be found again, recorded for a later ``verify``.
+        time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
+        memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
         progress: Told each stage that begins.
 
     Raises:
@@ -149,6 +168,7 @@ def export(
     """
     from opbridge.versions import Versions, check_versions
 
+    modes = _modes(edge_sizes, special_values, shrink)
     check_destination(path, overwrite=overwrite)
     asked = Versions(opset, ir_version)
     if is_onnx(model):
@@ -159,49 +179,67 @@ def export(
         chosen = chosen_engines(engines, progress)
         refuse_torch_engines(chosen)
         check_versions(chosen, asked, own_opset=given.opset)
-        return export_onnx(
-            given,
+        with limited(time_limit=time_limit, memory_limit=memory_limit):
+            return export_onnx(
+                given,
+                chosen,
+                declared_catalog(ops),
+                asked,
+                path=path,
+                verify=verify,
+                overwrite=overwrite,
+                with_reference=with_reference,
+                external_data=external_data,
+                inputs=inputs,
+                modes=modes,
+                seed=seed,
+                bisect=bisect,
+                trace=trace,
+                report=progress,
+            )
+    from opbridge.catalog import Catalog
+    from opbridge.torch_flow import export_torch
+
+    chosen = chosen_engines(engines, progress)
+    check_versions(chosen, asked)
+    with limited(time_limit=time_limit, memory_limit=memory_limit):
+        return export_torch(
+            resolved_entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=entry),
             chosen,
-            declared_catalog(ops),
+            Catalog.load(ops),
             asked,
             path=path,
             verify=verify,
             overwrite=overwrite,
             with_reference=with_reference,
             external_data=external_data,
+            inputs=inputs,
+            modes=modes,
             seed=seed,
+            bisect=bisect,
+            trace=trace,
             report=progress,
         )
-    from opbridge.catalog import Catalog
-    from opbridge.torch_flow import export_torch
-
-    chosen = chosen_engines(engines, progress)
-    check_versions(chosen, asked)
-    return export_torch(
-        resolved_entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=entry),
-        chosen,
-        Catalog.load(ops),
-        asked,
-        path=path,
-        verify=verify,
-        overwrite=overwrite,
-        with_reference=with_reference,
-        external_data=external_data,
-        seed=seed,
-        report=progress,
-    )
 
 
 def verify(
     path: str | Path,
     *,
     reference: Any = None,
-    inputs: Sequence[Mapping[str, np.ndarray]] | None = None,
+    inputs: Inputs | None = None,
     engines: Sequence[str] | None = None,
     seed: int | None = None,
+    edge_sizes: bool = False,
+    special_values: bool | str = False,
+    shrink: float | None = None,
     rtol: float | None = None,
     atol: float | None = None,
+    bisect: bool = True,
+    trace: bool = False,
+    timings: bool = False,
     ops: Ops = (),
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
     progress: Callable[[str], None] = _quiet,
 ) -> Verification:
     """Prove a bundle equal to PyTorch again, on fresh inputs, and record the result in it.
@@ -210,32 +248,73 @@ def verify(
         path: The bundle.
         reference: What to compare with: the text of an entry, or an ``Entry``; by default the program saved in the
             bundle, else the entry that the bundle records. For a bundle made of an ONNX model, that model.
-        inputs: Inputs by name, one mapping per case, instead of fresh ones.
+        inputs: Inputs by name, one mapping per case, instead of fresh ones; a mapping of such mappings names the cases.
         engines: By default every engine that the bundle is for.
         seed: Of the fresh inputs.
+        edge_sizes: Try every dynamic dimension at 0 and at 1 too, and at odd and even sizes.
+        special_values: Compare what NaN, infinities, -0, subnormal and extreme numbers in the inputs become too: True
+            or "report" tells what differs, "require" makes the verdict depend on it.
+        shrink: Seconds for finding a small input on which the first failing case fails too. It is written into the
+            bundle, as ``failing_input.npz``.
         rtol: A relative tolerance instead of the budget that is worked out.
         atol: An absolute tolerance likewise.
+        bisect: As for ``export``.
+        trace: Likewise.
+        timings: Time the nodes too, in the engines that tell and in PyTorch.
         ops: As for ``export``.
+        time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
+        memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
         progress: Told each stage that begins.
 
     Raises:
         InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
     """
+    from opbridge.proof.journal import Journal
+    from opbridge.proof.small_input import SmallInput
+
+    modes = _modes(edge_sizes, special_values, shrink)
     bundle = read_bundle(path)
+    small = SmallInput(bundle.path)
     recorded_names = [name for model in bundle.manifest["models"] for name in model["engines"]]
     chosen = chosen_engines(list(engines) if engines else recorded_names, progress)
-    options = {"seed": seed, "inputs": inputs, "rtol": rtol, "atol": atol}
+    options: dict[str, Any] = {"seed": seed, "inputs": inputs, "rtol": rtol, "atol": atol}
+    journal = Journal.of_bundle(bundle, chosen, options, progress)
+    options |= {"bisect": bisect, "trace": trace, "modes": modes, "small": small, "journal": journal}
     if "original" in bundle.manifest:
         from opbridge.onnx_flow import verify_onnx_bundle
         from opbridge.verify_onnx import Options
 
         progress("verifying")
-        options_given = Options(seed, inputs, rtol, atol)
-        verified = verify_onnx_bundle(bundle, reference, declared_catalog(ops), chosen, options_given)
-        write_side_file(bundle, "verification.json", verified.to_dict())
-        return verified
+        options_given = Options(**options, timings=timings)
+        with limited(time_limit=time_limit, memory_limit=memory_limit):
+            verified = verify_onnx_bundle(bundle, reference, declared_catalog(ops), chosen, options_given)
+        return _recorded(bundle, verified, journal)
     from opbridge.torch_flow import verify_torch_bundle
 
-    verified = verify_torch_bundle(bundle, reference, ops, chosen, options, report=progress)
-    write_side_file(bundle, "verification.json", verified.to_dict())
+    with limited(time_limit=time_limit, memory_limit=memory_limit):
+        verified = verify_torch_bundle(bundle, reference, ops, chosen, options, timings=timings, report=progress)
+    return _recorded(bundle, verified, journal)
+
+
+def _modes(edge_sizes: bool, special_values: bool | str, shrink: float | None) -> Modes:
+    from opbridge.proof.modes import Modes
+
+    return Modes.of(edge_sizes, special_values, shrink)
+
+
+def _recorded(bundle: Bundle, verified: Verification, journal: Journal) -> Verification:
+    """Write down what was found in the bundle, with the page that shows it; where that fails, the error says it."""
+    from opbridge.report.written import write_report
+
+    try:
+        write_side_file(bundle, VERIFICATION, verified.to_dict())
+        write_report(bundle)
+    except InputError as error:
+        cases = f"{len(verified.cases)} case{'' if len(verified.cases) == 1 else 's'}"
+        raise InputError(
+            f"{verified.engine}: {verified.verdict} on {cases}, but this can't be recorded: {error.message}",
+            fix=error.fix,
+            details=verified.summary(),
+        ) from error
+    journal.finish()
     return verified

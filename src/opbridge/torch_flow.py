@@ -22,19 +22,31 @@ from opbridge.climbed import Climbed
 from opbridge.engines.base import Engine
 from opbridge.entry import Entry, find_entry, load_entry
 from opbridge.errors import EngineError, InputError
+from opbridge.fakes import check_fakes
+from opbridge.graph.origins import Origin
 from opbridge.isolation import IsolatedSession
 from opbridge.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
 from opbridge.manifest import make_manifest, make_sources
 from opbridge.model_files import convert_programs, write_models
-from opbridge.operator import check_fakes, without_kernels
+from opbridge.operator import without_kernels
+from opbridge.proof.bisection_captured import Inside
+from opbridge.proof.crash_site import CrashSites
+from opbridge.proof.inputs import InputSpecs
+from opbridge.proof.intermediates_engine import loader
 from opbridge.proof.joined import joined, not_run
+from opbridge.proof.journal import Journal
+from opbridge.proof.modes import Given, Modes, named_cases
+from opbridge.proof.small_input import SmallInput
+from opbridge.proof.timing import timed
+from opbridge.proof.torch_times import timed_calls
+from opbridge.report.page import render_page
 from opbridge.verification import Verification
 from opbridge.verify import verify_captured
 from opbridge.versions import Versions
 from opbridge.weights import weights_hash
 
-__all__ = ["export_torch", "verify_torch_bundle"]
+__all__ = ["captured_of_bundle", "climb_all", "export_torch", "verify_torch_bundle"]
 
 REFERENCE = "reference.pt2"
 
@@ -50,7 +62,11 @@ def export_torch(
     overwrite: bool,
     with_reference: bool,
     external_data: bool | None,
+    inputs: Given | None,
+    modes: Modes,
     seed: int | None,
+    bisect: bool,
+    trace: bool,
     report: Callable[[str], None],
 ) -> Bundle:
     """Bring a PyTorch model to the engines. The parameters are those of :func:`opbridge.export`, resolved."""
@@ -61,7 +77,7 @@ def export_torch(
     with without_kernels():
         check_fakes(captured.program)
     with _weights_hash_beside(captured.program) as weights:
-        climbed, programs = _climb_all(captured, catalog.extended(captured.declared), engines, asked, report)
+        climbed, programs = climb_all(captured, catalog.extended(captured.declared), engines, asked, report)
         built = [*(climbed.built.values() if climbed else ()), *(p.built for p in programs.values() if p.built)]
         check_kernel_shapes(captured.program, built)
         hashed = weights()
@@ -82,9 +98,11 @@ def export_torch(
                 return None
             report("verifying")
             draft = Bundle(folder, manifest)
-            return joined(
-                [result for e in engines for result in _verify_engine(captured, draft, e, seed=seed)]
-            ).to_dict()
+            origins = climbed.translated.origins if climbed is not None else {}
+            options: dict[str, Any] = {"seed": seed, "inputs": inputs, "bisect": bisect, "trace": trace}
+            options |= {"modes": modes, "small": SmallInput(folder), "journal": Journal(report=report)}
+            found = [result for e in engines for result in _verify_engine(captured, draft, e, origins, options)]
+            return joined(found).to_dict()
 
         return write_bundle(
             path,
@@ -92,11 +110,12 @@ def export_torch(
             write,
             sources=make_sources(entry.text, captured, climbed, engines, list(programs.values())),
             verification=prove,
+            page=render_page,
             overwrite=overwrite,
         )
 
 
-def _climb_all(
+def climb_all(
     captured: Captured,
     catalog: Catalog,
     engines: Sequence[Engine],
@@ -132,11 +151,12 @@ def verify_torch_bundle(
     engines: Sequence[Engine],
     options: Mapping[str, Any],
     *,
+    timings: bool = False,
     report: Callable[[str], None],
 ) -> Verification:
     """Prove a bundle again. The parameters are those of :func:`opbridge.verify`, resolved."""
     report("capturing")
-    captured = _reference(bundle, reference, ops)
+    captured = captured_of_bundle(bundle, reference, ops)
     recorded = bundle.manifest.get("weights")
     if recorded is not None and weights_hash(captured.program) != recorded:
         raise InputError(
@@ -144,7 +164,28 @@ def verify_torch_bundle(
             fix="load the same weights in the entry (seed random ones with torch.manual_seed), or export again.",
         )
     report("verifying")
-    return joined([result for e in engines for result in _verify_engine(captured, bundle, e, **options)])
+    recorded_values = bundle.sources.get("values", {})
+    origins = {name: Origin(*place) for name, place in recorded_values.items()}
+    results = [result for e in engines for result in _verify_engine(captured, bundle, e, origins, options)]
+    if timings:
+        report("timing")
+        results = _timed(results, captured, bundle, engines, options.get("inputs"))
+    return joined(results)
+
+
+def _timed(
+    results: Sequence[Verification],
+    captured: Captured,
+    bundle: Bundle,
+    engines: Sequence[Engine],
+    given: Given | None,
+) -> list[Verification]:
+    """The verifications with the times of the nodes, on the user's first inputs or on the example's."""
+    specs = InputSpecs(captured)
+    flat = specs.given(named_cases(given)[0][1])[0] if given else list(specs.flat)
+    with without_kernels():
+        calls = timed_calls(captured.program, flat)
+    return timed(results, bundle, engines, specs.feeds(flat), calls)
 
 
 def _capture(
@@ -172,7 +213,8 @@ def _refuse_functions(captured: Captured) -> None:
         )
 
 
-def _reference(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
+def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
+    """What a bundle of a PyTorch model is compared with; ``reference`` is that of :func:`opbridge.verify`."""
     inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
     if reference is None and REFERENCE in bundle.manifest["files"]:
         return capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
@@ -189,13 +231,21 @@ def _weights_hash_beside(program: torch.export.ExportedProgram) -> Iterator[Call
         yield pool.submit(weights_hash, program).result
 
 
-def _verify_engine(captured: Captured, bundle: Bundle, engine: Engine, **options: Any) -> list[Verification]:
+def _verify_engine(
+    captured: Captured, bundle: Bundle, engine: Engine, origins: Mapping[str, Origin], options: Mapping[str, Any]
+) -> list[Verification]:
     """The verifications of one engine: with its kernels and, where every node has a body, without them."""
     model = bundle.model_file(engine.name)
     runs = bundle.runs(engine.name)
     if engine.not_run is not None:
         return [not_run(label, engine.not_run, options.get("seed")) for label, _ in runs]
-    return [_verify_session(captured, label, engine.name, model, libraries, options) for label, libraries in runs]
+    found = []
+    for label, libraries in runs:
+        inside = Inside(model, loader(engine, libraries), origins) if engine.accepts == "onnx" else None
+        journal = options["journal"].of_engine(label, captured.program.graph_module.code)
+        own = {**options, "inside": inside, "journal": journal}
+        found.append(_verify_session(captured, label, engine.name, model, libraries, own))
+    return found
 
 
 def _verify_session(
@@ -204,7 +254,9 @@ def _verify_session(
     try:
         session = IsolatedSession(engine, model, libraries=libraries)
     except EngineError as error:
-        return Verification(label, "error", (), (), {}, options.get("seed") or 0, error=str(error))
+        crashes = CrashSites().locate("", error)
+        message = str(crashes[0]) if crashes else str(error)
+        return Verification(label, "error", (), (), {}, options.get("seed") or 0, error=message, crashes=crashes)
     with session, without_kernels():
         verified = verify_captured(captured, session, engine=label, **options)
         return reconsidered(verified, captured, engine, libraries)

@@ -49,6 +49,10 @@ class TracedValue:
     ratio: float = 0.0
     detail: str = ""
 
+    def __str__(self) -> str:
+        origin = f", of {self.target}" if self.target else ""
+        return f"{self.node or self.value} ({self.operator}{origin}){f' at {self.source}' if self.source else ''}"
+
     def to_dict(self) -> dict[str, Any]:
         """The value as JSON data."""
         data: dict[str, Any] = to_json(dataclasses.asdict(self))
@@ -124,6 +128,19 @@ class Departure:
     detail: str = ""
     engine: str = ""
 
+    def __str__(self) -> str:
+        first, detail = self.first, f": {self.detail}" if self.detail else ""
+        if self.verdict in ("vanishes when observed", "not found"):
+            return f"the departure {'is ' if self.verdict == 'not found' else ''}{self.verdict}{detail}"
+        errors = ""
+        if first is not None and first.budget:
+            measured = (first.engine_error, first.torch_error, first.budget)
+            errors = " (engine {:.3g}, torch {:.3g}, allowed {:.3g} units)".format(*measured)
+        shown = ", ".join(self.between[:3]) + (f" and {len(self.between) - 3} more" if len(self.between) > 3 else "")
+        among = f", or at {shown} before it" if shown else ""
+        verb = "departs first" if self.verdict == "departs" else "is not deterministic"
+        return f"{verb} at {first}{among}{detail}{errors}"
+
     def to_dict(self) -> dict[str, Any]:
         """The departure as JSON data."""
         return {
@@ -151,8 +168,10 @@ class Timing:
         node: The ONNX node's name, as far as the engine kept it; fused nodes have the engine's name.
         operator: Its operator.
         seconds: The engine's time for it, the median of several runs.
-        target: The torch operator that it comes from; empty where that is not known.
-        torch_seconds: PyTorch's time for that operator, likewise; None where that is not known.
+        target: The torch operator that it comes from, or several, joined by " + ", where the engine fused them; empty
+            where that is not known.
+        torch_seconds: PyTorch's time for all calls of that operator, or of these where they are so fused, likewise;
+            None where that is not known.
         engine: The engine, where several were verified.
     """
 

@@ -15,6 +15,7 @@ from opbridge.capture import Captured
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import cut_into_functions, name_overloads
 from opbridge.graph.custom_calls import CustomCall
+from opbridge.graph.origins import Origin, captured_nodes, origins_of_values
 from opbridge.graph.targets import target_key
 from opbridge.legacy.symbolic_call import splicing
 from opbridge.onnxscript_internals import exact_constants, quick_matching
@@ -40,11 +41,15 @@ class Translated:
         model: The model, free of paths and of torch's bookkeeping.
         sources: ``file:line`` in the user's source, by node name.
         targets: The torch operator, as "aten::add.Tensor", by node name.
+        origins: The values that the captured graph has too, by name.
+        captured: The node of the captured graph, by node name.
     """
 
     model: ir.Model
     sources: Mapping[str, str]
     targets: Mapping[str, str]
+    origins: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
+    captured: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def translate(
@@ -65,6 +70,7 @@ def translate(
     name_overloads(_custom_calls(plan))
     functions = _functions(plan, plan.opset, asked_opset)
     model = _export(plan, plan.opset, asked_opset)
+    origins = {} if captured is None else origins_of_values(model, captured.program, plan.program)
     for function in functions:
         model.functions[function.identifier()] = function
         for domain, version in function.opset_imports.items():
@@ -86,8 +92,11 @@ def translate(
             # The name of a node is what its source and its operator are found by, here and in what an engine refuses.
             node.name = f"{'.'.join(filter(None, (function.name, function.overload)))}/{node.name}"
     sources, targets = _provenance(model, plan.twins)
+    made_for = {} if captured is None else captured_nodes(model, captured.program, plan.program)
     _strip(model)
-    return Translated(model, sources, targets)
+    # Only now do the values have the names that they keep.
+    named = {str(value.name): origin for value, origin in origins.items() if value.graph is model.graph}
+    return Translated(model, sources, targets, named, made_for)
 
 
 def _mangle_overloads(model: ir.Model, calls: Iterable[ir.Node]) -> None:

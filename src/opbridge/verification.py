@@ -6,10 +6,21 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from opbridge.crash import Crash
 from opbridge.json_numbers import to_json
+from opbridge.special_values import SpecialValues
 from opbridge.trace import Departure, Timing, Trace
 
-__all__ = ["DEFAULT_SEED", "NOT_RUN", "NOT_VERIFIED", "CaseResult", "Comparison", "Verification"]
+__all__ = [
+    "DEFAULT_SEED",
+    "NOT_RUN",
+    "NOT_VERIFIED",
+    "PASSING",
+    "CaseResult",
+    "Comparison",
+    "EngineVerdict",
+    "Verification",
+]
 
 DEFAULT_SEED = 20_260_101
 """Fixed, so that two verifications of one model see the same inputs."""
@@ -22,7 +33,8 @@ NOT_RUN = ("built, not run", "exported, not run")
 
 PYTORCH = "PyTorch"
 
-_PASSING = frozenset({"equal", "within budget", "decision", "random"})
+PASSING = frozenset({"equal", "within budget", "decision", "random"})
+"""The statuses of outputs that are sound."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +59,9 @@ class Comparison:
             of 2, the last one infinity; empty for what is compared exactly.
         torch_histogram: Of PyTorch's own, with the same bounds.
         engine: The engine, where several were verified.
+        relative_error: The engine's error that 90% of the elements stay below, over the output's typical magnitude.
+        torch_relative_error: PyTorch's own.
+        ill_conditioned: Whether PyTorch's own result has lost half of its digits or more on this input.
     """
 
     output: str
@@ -63,11 +78,14 @@ class Comparison:
     histogram: tuple[tuple[float, int], ...] = ()
     torch_histogram: tuple[tuple[float, int], ...] = ()
     engine: str = ""
+    relative_error: float = 0.0
+    torch_relative_error: float = 0.0
+    ill_conditioned: bool = False
 
     @property
     def passed(self) -> bool:
         """Whether this output is sound."""
-        return self.status in _PASSING
+        return self.status in PASSING
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON data."""
@@ -94,13 +112,15 @@ class CaseResult:
     """One set of inputs.
 
     Attributes:
-        name: "example sizes", "sizes 2", "sizes 3", or "given 1", ... for the user's own inputs.
+        name: "example sizes", "sizes 2", "sizes 3", at the edge "size n=0", ...; for the user's own inputs the name
+            that he gave the case, the file's, or "given 1", ...
         sizes: The size of every dynamic dimension, by the user's name of it, else by torch's symbol.
         verdict: "passed", "failed", or "error" when the engine did not run.
         eager_matches: Whether the user's module gave what the captured graph gave; None if there is no module.
         error: The engine's message.
         notes: What a reader should know: sizes that were refused, operators without a float64 implementation.
         engine: The engine, where several were verified.
+        failing_input: The file in the bundle that holds a small input on which it fails too, if one was looked for.
     """
 
     name: str
@@ -110,6 +130,7 @@ class CaseResult:
     error: str | None = None
     notes: tuple[str, ...] = ()
     engine: str = ""
+    failing_input: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The case as JSON data."""
@@ -120,6 +141,30 @@ class CaseResult:
     def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
         """The case that :meth:`to_dict` wrote."""
         return cls(**{**data, "sizes": dict(data.get("sizes", {})), "notes": tuple(data.get("notes", ()))})
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineVerdict:
+    """What came of one engine of several.
+
+    Attributes:
+        engine: Its label, with the way its operators ran: "onnxruntime with kernels".
+        verdict: As in :class:`Verification`.
+        error: Its first error, or why it did not run.
+    """
+
+    engine: str
+    verdict: str
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict as JSON data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> EngineVerdict:
+        """The verdict that :meth:`to_dict` wrote."""
+        return cls(**data)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +186,9 @@ class Verification:
         departures: For each case that failed, where the engine departs from PyTorch.
         traces: The error against the depth of the model, where it was asked for.
         timings: What each node costs, where it was asked for and the engine tells.
+        special_values: What became of special values in the inputs, where it was asked for.
+        crashes: How the engine's process ended, for each case on which it crashed, hung or ran out of memory.
+        engines: What came of each engine, where several were verified.
     """
 
     engine: str
@@ -155,6 +203,9 @@ class Verification:
     departures: tuple[Departure, ...] = ()
     traces: tuple[Trace, ...] = ()
     timings: tuple[Timing, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+    engines: tuple[EngineVerdict, ...] = ()
+    special_values: tuple[SpecialValues, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -176,6 +227,9 @@ class Verification:
             "departures": [departure.to_dict() for departure in self.departures],
             "traces": [trace.to_dict() for trace in self.traces],
             "timings": [timing.to_dict() for timing in self.timings],
+            "special_values": [special.to_dict() for special in self.special_values],
+            "crashes": [crash.to_dict() for crash in self.crashes],
+            "engines": [found.to_dict() for found in self.engines],
         }
 
     @classmethod
@@ -194,6 +248,9 @@ class Verification:
             departures=tuple(Departure.from_dict(departure) for departure in data.get("departures", ())),
             traces=tuple(Trace.from_dict(trace) for trace in data.get("traces", ())),
             timings=tuple(Timing.from_dict(timing) for timing in data.get("timings", ())),
+            special_values=tuple(SpecialValues.from_dict(item) for item in data.get("special_values", ())),
+            crashes=tuple(Crash.from_dict(crash) for crash in data.get("crashes", ())),
+            engines=tuple(EngineVerdict.from_dict(found) for found in data.get("engines", ())),
         )
 
     def summary(self) -> str:
@@ -209,5 +266,9 @@ class Verification:
                 lines.append("    the captured graph does not compute what the module computes")
             mine = (case.name, case.engine)
             lines += [f"    {found}" for found in self.comparisons if (found.case, found.engine) == mine]
+            lines += [f"    {found}" for found in self.departures if (found.case, found.engine) == mine]
             lines += [f"    note: {note}" for note in case.notes]
+            if case.failing_input:
+                lines.append(f"    fails on the small input in {case.failing_input} too")
+        lines += [f"  {line}" for special in self.special_values for line in f"special values, {special}".splitlines()]
         return "\n".join(lines)

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch.export.graph_signature import OutputKind, SymIntArgument, TensorArgument
 
+from opbridge.crash import Crash
 from opbridge.errors import InputError, OpbridgeError
+from opbridge.proof.bisection import MOST_BISECTED
+from opbridge.proof.bisection_captured import CapturedInsides, Inside
+from opbridge.proof.cases import Case, Cases
+from opbridge.proof.crash_site import CrashSites
 from opbridge.proof.eager import Eager
-from opbridge.proof.fresh import BOLD, SHUFFLED
-from opbridge.proof.inputs import InputSpecs
+from opbridge.proof.further import Further
+from opbridge.proof.journal import EngineJournal, Journal, Passed
 from opbridge.proof.judgement import Judgement, Tolerance
-from opbridge.proof.reference import PairRun, Reference
+from opbridge.proof.modes import MODES, REQUIRE, Given, Modes
+from opbridge.proof.reference import Reference
+from opbridge.proof.small_input import SmallInput
+from opbridge.proof.special import judged_by_kind
+from opbridge.sources import source_of_node
+from opbridge.trace import Departure, Trace
 from opbridge.verification import DEFAULT_SEED, CaseResult, Comparison, Verification
 
-__all__ = ["DEFAULT_SEED", "CaseResult", "Comparison", "Verification", "verify_captured"]
+__all__ = ["DEFAULT_SEED", "CaseResult", "Comparison", "Verification", "output_positions", "verify_captured"]
 
-_MOST_REFUSED_SIZES = 24
+_MOST_REPEATS, _REPEAT_SECONDS = 15, 0.5
+"""Runs of the first case besides: a kernel with a race is wrong in some runs only."""
 
 
 class RunsFeeds(Protocol):
@@ -37,9 +50,15 @@ def verify_captured(
     *,
     engine: str,
     seed: int | None = None,
-    inputs: Sequence[Mapping[str, np.ndarray]] | None = None,
+    inputs: Given | None = None,
     rtol: float | None = None,
     atol: float | None = None,
+    inside: Inside | None = None,
+    bisect: bool = True,
+    trace: bool = False,
+    modes: Modes = MODES,
+    small: SmallInput | None = None,
+    journal: EngineJournal | None = None,
 ) -> Verification:
     """Compare an engine's results with PyTorch's, on fresh inputs at the example's sizes and at others.
 
@@ -52,6 +71,12 @@ def verify_captured(
         rtol: With ``atol``: replaces the error budget by numpy.allclose's test against PyTorch's own result; the one
             that is not given is 0.
         atol: See ``rtol``.
+        inside: The engine's model, to look inside of; without it, nothing is bisected or traced.
+        bisect: Whether to find the node at which the engine departs, on cases that fail.
+        trace: Whether to compare the values inside the model, on the first case.
+        modes: What is tried besides.
+        small: Where a small failing input is kept; without it none is looked for.
+        journal: What is known from an interrupted verification of the user's own inputs.
 
     Returns:
         What was found. An engine that fails is a case with the verdict "error", not an exception.
@@ -61,11 +86,22 @@ def verify_captured(
     """
     tolerance = _tolerance(rtol, atol)
     verifier = _Verifier(captured, session, DEFAULT_SEED if seed is None else seed, tolerance)
+    if inside is not None:
+        verifier.look_inside(captured.program, inside, bisect=bisect, trace=trace)
     start = time.perf_counter()
-    cases = verifier.fresh_cases() if inputs is None else verifier.given_cases(inputs)
-    for case in cases:
-        verifier.check(case)
-    return verifier.verification(engine, time.perf_counter() - start)
+    further = Further(verifier.cases, verifier.names, verifier.run_engine, tolerance, verifier.seed)
+    journal = Journal().of_engine(engine) if journal is None else journal
+    with contextlib.closing(verifier):
+        for case in verifier.cases.chosen(inputs, modes, journal):
+            if isinstance(case, Passed):
+                verifier.restore(case)
+                continue
+            journal.end(verifier.cases.specs.feeds(case.flat), *verifier.check(case))
+            further.saw(case, verifier.results[-1])
+        further.run(modes, small)
+        for kind, feeds, failing in further.departing() if modes.special_values == REQUIRE else ():
+            verifier.bisect_special(kind, feeds, failing)
+    return further.completed(verifier.verification(engine, time.perf_counter() - start), modes)
 
 
 def _tolerance(rtol: float | None, atol: float | None) -> Tolerance | None:
@@ -77,172 +113,167 @@ def _tolerance(rtol: float | None, atol: float | None) -> Tolerance | None:
     return Tolerance(rtol or 0.0, atol or 0.0)
 
 
-@dataclasses.dataclass
-class _Case:
-    """Inputs that PyTorch takes, with what it makes of them."""
-
-    name: str
-    sizes: dict[str, int]
-    flat: list[Any]
-    run: PairRun
-    eager: list[Any] | None
-    notes: list[str]
-
-
 class _Verifier:
     """One verification at work."""
 
     def __init__(self, captured: Any, session: RunsFeeds, seed: int, tolerance: Tolerance | None) -> None:
         self.names = list(captured.output_names)
-        self.dimension_names = dict(getattr(captured, "dimension_names", {}))
         self.session = session
         self.seed = seed
         self.tolerance = tolerance
-        self.specs = InputSpecs(captured)
-        self.reference = Reference(captured.program, _output_positions(captured.program, len(self.names)))
-        self.eager = None if captured.module is None else Eager(captured.module, self.reference.positions)
+        self.reference = Reference(captured.program, output_positions(captured.program, len(self.names)))
+        eager = None if captured.module is None else Eager(captured.module, self.reference.positions)
+        self.cases = Cases(captured, self.reference, eager, seed)
         self.run_seconds = 0.0
         self.results: list[CaseResult] = []
         self.comparisons: list[Comparison] = []
+        self.crashes: list[Crash] = []
+        self.crash_sites = CrashSites()
+        self.departures: list[Departure] = []
+        self.traces: list[Trace] = []
+        self.insides: CapturedInsides | None = None
+        self.bisects = self.traces_first = False
 
-    def given_cases(self, inputs: Sequence[Mapping[str, np.ndarray]]) -> Iterator[_Case]:
-        """One case per dict of the user's arrays."""
-        for number, arrays in enumerate(inputs, 1):
-            flat, sizes = self.specs.given(arrays)
-            try:
-                yield self._case(f"given {number}", sizes, flat)
-            except OpbridgeError:
-                raise
-            except Exception as error:
-                raise InputError(
-                    f"PyTorch refuses the inputs number {number}: {_first_line(error)}",
-                    fix="pass inputs that the model takes, of sizes within the exported ranges.",
-                    details=str(error),
-                ) from error
-
-    def fresh_cases(self) -> Iterator[_Case]:
-        """The example's sizes, then two others of every dynamic dimension."""
-        base, boldness = self._at_base()
-        if base is None:
-            return
-        yield base
-        done = [base.sizes]
-        for number, direction in enumerate((1, -1), 2):
-            case, refused = self._at_other_sizes(f"sizes {number}", direction, boldness, done)
-            if case is not None:
-                done.append(case.sizes)
-                case.notes += refused
-                yield case
-            elif base.sizes:
-                self._add_note("sizes of the dynamic dimensions could not all be tried: " + _untried(refused, done))
-
-    def _at_base(self) -> tuple[_Case | None, int]:
-        sizes, message = self.specs.sizes.base, ""
-        for boldness in range(BOLD, SHUFFLED + 1):
-            try:
-                return self._case("example sizes", sizes, self.specs.fresh(sizes, self.seed, boldness)), boldness
-            except Exception as error:
-                message = _first_line(error)
-        try:
-            case = self._case("example sizes", sizes, list(self.specs.flat))
-        except Exception as error:
-            problem = f"PyTorch itself refuses the example inputs: {_first_line(error)}"
-            self.results.append(CaseResult("example sizes", self._named(sizes), "failed", error=problem))
-            return None, SHUFFLED
-        case.notes.append(f"the example's own values were used, because PyTorch refuses fresh ones: {message}")
-        return case, SHUFFLED
-
-    def _at_other_sizes(
-        self, name: str, direction: int, boldness: int, done: Sequence[Mapping[str, int]]
-    ) -> tuple[_Case | None, list[str]]:
-        refused: list[str] = []
-        for sizes in self.specs.sizes.others(direction, done):
-            if len(refused) >= _MOST_REFUSED_SIZES:
-                break
-            try:
-                return self._case(name, sizes, self.specs.fresh(sizes, self.seed + direction, boldness)), refused
-            except Exception as error:
-                text = ", ".join(f"{key}={value}" for key, value in self._named(sizes).items())
-                refused.append(f"PyTorch refuses {text}: {_first_line(error)}")
-        return None, refused
+    def look_inside(self, program: torch.export.ExportedProgram, inside: Inside, *, bisect: bool, trace: bool) -> None:
+        """Bisect the cases that fail, and trace the first, from now on."""
+        self.insides = CapturedInsides(inside, self.reference, program, self.names, self.tolerance, self.seed)
+        self.bisects, self.traces_first = bisect, trace
+        self.crash_sites = CrashSites(_line_of(program, inside))
 
     def verification(self, engine: str, seconds: float) -> Verification:
         """All that was found, in ``seconds`` of which some went into runs."""
-        verdicts = {case.verdict for case in self.results}
-        matches = [case.eager_matches for case in self.results if case.eager_matches is not None]
+        results = self._results()
+        verdicts = {case.verdict for case in results}
+        matches = [case.eager_matches for case in results if case.eager_matches is not None]
+        run_seconds = self.run_seconds + self.cases.run_seconds
+        run_seconds += 0.0 if self.insides is None else self.insides.run_seconds
         return Verification(
             engine=engine,
             verdict="error" if "error" in verdicts else "passed" if verdicts == {"passed"} else "failed",
-            cases=tuple(self.results),
+            cases=tuple(results),
             comparisons=tuple(self.comparisons),
-            seconds={"runs": self.run_seconds, "overhead": seconds - self.run_seconds},
+            seconds={"runs": run_seconds, "overhead": seconds - run_seconds},
             seed=self.seed,
-            error=next((case.error for case in self.results if case.error), None),
+            error=next((case.error for case in results if case.error), None),
             eager_matches_capture=all(matches) if matches else None,
+            crashes=tuple(self.crashes),
+            departures=tuple(self.departures),
+            traces=tuple(self.traces),
         )
 
-    def _named(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Sizes by the user's names of the dimensions, where he gave any."""
-        return {self.dimension_names.get(symbol, symbol): size for symbol, size in sizes.items()}
+    def _results(self) -> list[CaseResult]:
+        """All cases; what is to be said of all of them stands with the first."""
+        results = [*([] if self.cases.problem is None else [self.cases.problem]), *self.results]
+        if results:
+            results[0] = dataclasses.replace(results[0], notes=(*results[0].notes, *self.cases.notes))
+        return results
 
-    def _add_note(self, note: str) -> None:
-        if self.results:
-            first = self.results[0]
-            self.results[0] = dataclasses.replace(first, notes=(*first.notes, note))
-
-    def _case(self, name: str, sizes: Mapping[str, int], flat: list[Any]) -> _Case:
-        """Run PyTorch. Raises whatever it raises for inputs that it does not take."""
-        start = time.perf_counter()
-        try:
-            eager = None if self.eager is None else self.eager.run(*self.specs.arguments(flat), seed=self.seed)
-            run = self.reference.run(flat, seed=self.seed)
-        finally:
-            self.run_seconds += time.perf_counter() - start
-        notes = [f"{target} has no float64 implementation: it ran in its own dtype" for target in run.narrow]
-        return _Case(name, dict(sizes), flat, run, eager, notes)
-
-    def _run_engine(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run_engine(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the engine, and count the time."""
         start = time.perf_counter()
         try:
             return self.session.run(feeds)
         finally:
             self.run_seconds += time.perf_counter() - start
 
-    def check(self, case: _Case) -> None:
-        """Run the engine on one case and add what came out."""
+    def restore(self, passed: Passed) -> None:
+        """Add a case that passed before."""
+        self.results.append(passed.result)
+        self.comparisons += passed.comparisons
+
+    def check(self, case: Case) -> tuple[CaseResult, Sequence[Comparison]]:
+        """Run the engine on one case, add what came out, and return it."""
         judgement = Judgement(self.reference, case.name, case.flat, case.run, self.tolerance, self.seed)
         matches = None if case.eager is None else judgement.eager_matches(case.eager)
+        feeds = self.cases.specs.feeds(case.flat)
         try:
-            feeds = self.specs.feeds(case.flat)
-            found = judgement.compare(self.names, self._run_engine(feeds), lambda: self._run_engine(feeds))
+            before = self.run_seconds
+            results = self.run_engine(feeds)
+            repeats = min(_MOST_REPEATS, int(_REPEAT_SECONDS / (self.run_seconds - before)))
+            found = judgement.compare(self.names, results, lambda: self.run_engine(feeds))
+            if not self.results and not any(case.run.random) and all(comparison.passed for comparison in found):
+                results, found = self._repeated(judgement, feeds, results, found, repeats)
         except OpbridgeError as error:
-            self.results.append(
-                CaseResult(case.name, self._named(case.sizes), "error", matches, error.message, tuple(case.notes))
-            )
-            return
+            crashes = self.crash_sites.locate(case.name, error, feeds)
+            self.crashes += crashes
+            message = str(crashes[0]) if crashes else error.message
+            sizes = self.cases.named(case.sizes)
+            self.results.append(CaseResult(case.name, sizes, "error", matches, message, tuple(case.notes)))
+            return self.results[-1], ()
         finally:
             self.run_seconds += judgement.run_seconds
         passed = all(comparison.passed for comparison in found) and matches is not False
         self.comparisons += found
-        sizes = self._named(case.sizes)
+        sizes = self.cases.named(case.sizes)
         verdict = "passed" if passed else "failed"
         self.results.append(CaseResult(case.name, sizes, verdict, matches, notes=tuple(case.notes)))
+        self._look_inside(case, feeds, results, [item.output for item in found if not item.passed])
+        return self.results[-1], found
+
+    def _repeated(
+        self,
+        judgement: Judgement,
+        feeds: Mapping[str, np.ndarray],
+        results: dict[str, np.ndarray],
+        found: list[Comparison],
+        repeats: int,
+    ) -> tuple[dict[str, np.ndarray], list[Comparison]]:
+        """Run the engine again, so many times; the first results that do not fit, if there are any."""
+        for _ in range(repeats):
+            others = self.run_engine(feeds)
+            if any(results[name].tobytes() != others[name].tobytes() for name in results):
+                again = judgement.compare(self.names, others, lambda: self.run_engine(feeds))
+                if not all(comparison.passed for comparison in again):
+                    return others, again
+        return results, found
+
+    def _look_inside(
+        self, case: Case, feeds: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray], failing: Sequence[str]
+    ) -> None:
+        if self.insides is None:
+            return
+        if self.bisects and failing and len(self.departures) < MOST_BISECTED:
+            self.departures.append(
+                self.insides.bisect(
+                    case.name, case.flat, case.run, feeds, results, failing, lambda: self.session.run(feeds)
+                )
+            )
+        if self.traces_first and not self.traces:
+            self.traces += self.insides.trace(case.name, case.flat, case.run, feeds)
+
+    def bisect_special(self, kind: str, feeds: Mapping[str, np.ndarray], failing: Sequence[str]) -> None:
+        """Find where special values become others than in PyTorch."""
+        if self.insides is None or not self.bisects or len(self.departures) >= MOST_BISECTED:
+            return
+        flat, run = self.cases.rerun(feeds)
+        again = functools.partial(self.run_engine, feeds)
+        self.departures.append(
+            self.insides.bisect(
+                f"special values, {kind}", flat, run, feeds, again(), failing, again, judged_by_kind(kind)
+            )
+        )
+
+    def close(self) -> None:
+        """Let go of what was opened to look inside the model."""
+        if self.insides is not None:
+            self.insides.close()
 
 
-def _output_positions(program: torch.export.ExportedProgram, count: int) -> list[int]:
+def _line_of(program: torch.export.ExportedProgram, inside: Inside) -> Callable[[str], str]:
+    """The user's line of a value of the engine's model."""
+    nodes = {node.name: node for node in program.graph.nodes}
+
+    def line_of(value: str) -> str:
+        origin = inside.origins.get(value)
+        source = None if origin is None or origin.node not in nodes else source_of_node(nodes[origin.node])
+        return str(source) if source else ""
+
+    return line_of
+
+
+def output_positions(program: torch.export.ExportedProgram, count: int) -> list[int]:
     """Which of the flattened outputs the ONNX model has."""
     user = [spec.arg for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     both = [i for i, argument in enumerate(user) if isinstance(argument, TensorArgument | SymIntArgument)]
     only_tensors = [i for i in both if isinstance(user[i], TensorArgument)]
     return both if len(both) == count else only_tensors
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
-
-
-def _untried(refused: Sequence[str], done: Sequence[Mapping[str, int]]) -> str:
-    if refused:
-        return "; ".join(refused[:3]) + (f" (and {len(refused) - 3} more)" if len(refused) > 3 else "")
-    return f"the ranges leave only {len(done)} combination{'' if len(done) == 1 else 's'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
 import time
@@ -11,11 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opbridge.crash import Crash
 from opbridge.engines.base import Engine
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import EngineCrashError, InputError, OpbridgeError
+from opbridge.proof.bisection_onnx import ModelInside, ModelInsides
+from opbridge.proof.crash_site import CrashSites
+from opbridge.proof.journal import EngineJournal, Journal
+from opbridge.proof.modes import MODES, Given, Modes, named_cases
+from opbridge.proof.onnx_further import ModelFurther
 from opbridge.proof.onnx_inputs import OnnxInputs
 from opbridge.proof.onnx_judgement import ModelJudgement
-from opbridge.proof.onnx_reference import Feeds, OriginalRun, OriginalRuns
+from opbridge.proof.onnx_reference import Candidate, Feeds, OriginalRun, OriginalRuns
+from opbridge.proof.small_input import SmallInput
 from opbridge.proof.widened_model import longest_sum, random_outputs
 from opbridge.verification import DEFAULT_SEED, NOT_VERIFIED, CaseResult, Comparison, Verification
 
@@ -39,13 +47,25 @@ class Options:
         rtol: A relative tolerance instead of the budget.
         atol: An absolute tolerance likewise.
         examples: Inputs whose sizes and integers are a beginning.
+        bisect: Whether to find the node at which the engine departs, on cases that fail.
+        trace: Whether to compare the values inside the model, on the first case.
+        timings: Whether the nodes are timed.
+        modes: What is tried besides.
+        small: Where a small failing input is kept; without it none is looked for.
+        journal: What is known from an interrupted verification of the user's own inputs.
     """
 
     seed: int | None = None
-    inputs: Sequence[Feeds] | None = None
+    inputs: Given | None = None
     rtol: float | None = None
     atol: float | None = None
     examples: Mapping[str, np.ndarray] | None = None
+    bisect: bool = True
+    trace: bool = False
+    timings: bool = False
+    modes: Modes = MODES
+    small: SmallInput | None = None
+    journal: Journal = dataclasses.field(default_factory=Journal)
 
     @property
     def tolerance(self) -> tuple[float, float] | None:
@@ -59,7 +79,14 @@ class Options:
 
 
 def verify_model(
-    original: ir.Model, engine: Engine, load: Callable[[], Session], *, label: str, options: Options
+    original: ir.Model,
+    engine: Engine,
+    load: Callable[[], Session],
+    *,
+    label: str,
+    options: Options,
+    own: Sequence[Candidate] | None = None,
+    inside: ModelInside | None = None,
 ) -> Verification:
     """Compare an engine's model with the original, on fresh inputs at several sizes of the dynamic dimensions.
 
@@ -69,6 +96,8 @@ def verify_model(
         load: Loads the engine's model.
         label: What the engine is called in the result.
         options: See :class:`Options`.
+        own: Who may run the original in its own types; by default every candidate.
+        inside: The engine's model, to look inside of; without it, nothing is bisected or traced.
 
     Returns:
         What was found. Where the original runs nowhere, the verdict is "not verified".
@@ -83,16 +112,22 @@ def verify_model(
         try:
             session = load()
         except OpbridgeError as error:
-            return Verification(label, "error", (), (), {}, seed, error=error.message)
+            crashes = CrashSites().locate("", error)
+            message = str(crashes[0]) if crashes else error.message
+            return Verification(label, "error", (), (), {}, seed, error=message, crashes=crashes)
         try:
-            with OriginalRuns(original, engine, Path(folder)) as runs:
+            with OriginalRuns(original, engine, Path(folder), own) as runs:
                 verifier = _Verifier(original, runs, session, seed, tolerance)
-                problem = verifier.verify(options)
+                if inside is not None:
+                    verifier.look_inside(inside, bisect=options.bisect, trace=options.trace)
+                problem = verifier.verify(options, options.journal.of_engine(label))
+                verifier.further.run(options.modes, options.small)
         finally:
-            session.close()  # type: ignore[attr-defined]
+            session.close()
     if problem:
         return Verification(label, NOT_VERIFIED, (), (), {}, seed, error=problem, reference="nothing")
-    return verifier.verification(label, runs.label, time.perf_counter() - started)
+    found = verifier.verification(label, runs.label, time.perf_counter() - started)
+    return verifier.further.completed(found, options.modes)
 
 
 class _Verifier:
@@ -112,15 +147,24 @@ class _Verifier:
         self._notes: list[str] = []
         self._results: list[CaseResult] = []
         self._comparisons: list[Comparison] = []
+        self._insides: ModelInsides | None = None
+        self._crashes: list[Crash] = []
+        self._crash_sites = CrashSites()
+        self.further = ModelFurther(self._run, self._engine, self._judgement, self._random, seed)
 
-    def verify(self, options: Options) -> str:
+    def look_inside(self, inside: ModelInside, *, bisect: bool, trace: bool) -> None:
+        """Bisect the cases that fail, and trace the first, from now on."""
+        self._insides = ModelInsides(inside, self._runs, self._tolerance, self._seed, bisects=bisect, traces=trace)
+
+    def verify(self, options: Options, journal: EngineJournal) -> str:
         """Check every case. Returns why there was none."""
         if options.inputs is not None:
-            return self._given(options.inputs)
+            return self._given(options.inputs, journal)
         try:
             inputs = OnnxInputs(self._original, options.examples)
         except InputError as error:
             return error.message
+        self.further.inputs = inputs
         base = self._base(inputs)
         if base is None:
             reasons = "; ".join(dict.fromkeys(self._runs.problems)) or "it refuses every input that was tried"
@@ -129,18 +173,49 @@ class _Verifier:
         self._check("first sizes", sizes, feeds, self._run(feeds))
         for number, direction in enumerate((1, -1), 2):
             self._at_other_sizes(f"sizes {number}", inputs, sizes, boldness, direction)
+        if options.modes.edge_sizes:
+            self._at_edges(inputs, sizes, boldness)
         return ""
 
-    def _given(self, cases: Sequence[Feeds]) -> str:
-        while self._runs.load_next():
+    def _at_edges(self, inputs: OnnxInputs, base: Mapping[str, int], boldness: int) -> None:
+        for name, sizes in inputs.edges(base):
+            feeds = inputs.feeds(sizes, self._seed, boldness)
             try:
-                for number, feeds in enumerate(cases, 1):
-                    self._check(f"given {number}", {}, feeds, self._run(feeds))
+                run = self._run(feeds)
+            except OpbridgeError as error:
+                self._note(f"the original refuses {name.removeprefix('size ')}: {error.message}")
+                continue
+            self._check(name, sizes, feeds, run)
+
+    def _note(self, text: str) -> None:
+        """Say something of all cases, with the first."""
+        first = self._results[0]
+        self._results[0] = dataclasses.replace(first, notes=(*first.notes, text))
+
+    def _given(self, cases: Given, journal: EngineJournal) -> str:
+        with contextlib.suppress(InputError):  # The model does not say enough of them to make others smaller.
+            self.further.inputs = OnnxInputs(self._original)
+        while self._runs.load_next():
+            journal.again()
+            try:
+                for name, feeds in named_cases(cases):
+                    passed = journal.begin(name, feeds)
+                    if passed is None:
+                        self._check(name, {}, feeds, self._run(feeds))
+                        journal.reference = self._runs.label
+                        journal.end(feeds, self._results[-1], [c for c in self._comparisons if c.case == name])
+                    else:
+                        self._results.append(passed.result)
+                        self._comparisons += passed.comparisons
                 return ""
             except OpbridgeError as error:
                 # The next candidate begins again with the first case.
                 self._results.clear()
                 self._comparisons.clear()
+                self._crashes.clear()
+                self.further.forget()
+                if self._insides is not None:
+                    self._insides.forget()
                 self._runs.problems.append(error.message)
         return "The original model runs nowhere on the given inputs: " + "; ".join(dict.fromkeys(self._runs.problems))
 
@@ -151,7 +226,7 @@ class _Verifier:
                 try:
                     outputs = self._own(feeds)
                 except OpbridgeError as error:
-                    if "did not finish" in error.message or "crashed" in error.message:
+                    if isinstance(error, EngineCrashError):
                         self._runs.problems.append(error.message)
                         break
                     self._runs.problems[:] = [*self._runs.problems[-3:], error.message]
@@ -176,8 +251,7 @@ class _Verifier:
                 self._check(name, sizes, feeds, self._run(feeds))
                 return
         if refused:
-            first = dataclasses.replace(self._results[0], notes=(*self._results[0].notes, refused[0]))
-            self._results[0] = first
+            self._note(refused[0])
 
     def _own(self, feeds: Feeds) -> Feeds:
         return self._timed(lambda: self._runs.own(feeds))
@@ -201,17 +275,26 @@ class _Verifier:
 
     def _check(self, name: str, sizes: Mapping[str, int], feeds: Feeds, run: OriginalRun) -> None:
         """Run the engine on one case and add what came out."""
-        judgement = ModelJudgement(
-            name, feeds, run, self._run, self._random, self._longest_sum, self._tolerance, self._seed
-        )
         try:
-            found = judgement.compare(self._engine(feeds), self._engine)
+            results = self._engine(feeds)
+            found = self._judgement(name, feeds, run).compare(results, self._engine)
         except OpbridgeError as error:
-            self._results.append(CaseResult(name, dict(sizes), "error", error=error.message))
+            crashes = self._crash_sites.locate(name, error, feeds)
+            self._crashes += crashes
+            message = str(crashes[0]) if crashes else error.message
+            self._results.append(CaseResult(name, dict(sizes), "error", error=message))
+            self.further.saw(name, feeds, "error")
             return
         passed = all(comparison.passed for comparison in found)
         self._comparisons += found
         self._results.append(CaseResult(name, dict(sizes), "passed" if passed else "failed"))
+        self.further.saw(name, feeds, self._results[-1].verdict)
+        if self._insides is not None:
+            failing = [comparison.output for comparison in found if not comparison.passed]
+            self._run_seconds += self._insides.look(name, feeds, results, failing, self._engine)
+
+    def _judgement(self, case: str, feeds: Feeds, run: OriginalRun) -> ModelJudgement:
+        return ModelJudgement(case, feeds, run, self._run, self._random, self._longest_sum, self._tolerance, self._seed)
 
     def verification(self, label: str, reference: str, seconds: float) -> Verification:
         """All that was found."""
@@ -225,6 +308,9 @@ class _Verifier:
             seed=self._seed,
             error=next((case.error for case in self._results if case.error), None),
             reference=reference,
+            departures=() if self._insides is None else tuple(self._insides.departures),
+            traces=() if self._insides is None else tuple(self._insides.traces),
+            crashes=tuple(self._crashes),
         )
 
 

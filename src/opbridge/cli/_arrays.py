@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,10 @@ import numpy as np
 
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
+from opbridge.npz import write_npz
+from opbridge.whole_folder import locked_file
 
-__all__ = ["check_output", "describe", "fit", "read_arrays", "write_arrays"]
+__all__ = ["check_output", "describe", "fit", "read_arrays", "read_cases", "write_arrays"]
 
 
 def read_arrays(items: Sequence[str]) -> dict[str, np.ndarray]:
@@ -31,6 +32,23 @@ def read_arrays(items: Sequence[str]) -> dict[str, np.ndarray]:
                 raise InputError(f"The input {name!r} is given twice.", fix="give each input once.")
             arrays[name] = array
     return arrays
+
+
+def read_cases(items: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+    """Read ``.npz`` files, and folders of them, into one mapping of names to arrays per file, by the file's name.
+
+    Raises:
+        InputError: A file can't be read, or a folder holds none.
+    """
+    files: list[str] = []
+    for item in items:
+        inside = sorted(map(str, Path(item).glob("*.npz"))) if Path(item).is_dir() else [item]
+        if not inside:
+            raise InputError(f"The folder {item} holds no .npz file.", fix="write one .npz per case into it.")
+        files += inside
+    short = [Path(file).name for file in files]
+    names = short if len(set(short)) == len(short) else files
+    return {name: read_arrays([file]) for name, file in zip(names, files, strict=True)}
 
 
 def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
@@ -77,20 +95,14 @@ def check_output(path: str) -> None:
 def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name to an ``.npz`` file, which appears whole. Raises InputError if it can't be written."""
     file = Path(path)
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
-        # Not numpy.savez: it can't take an array named "file", and appends ".npz" to other names.
-        with zipfile.ZipFile(temporary, "w") as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, np.ascontiguousarray(array).reshape(array.shape))
-        os.replace(temporary, file)
+        with locked_file(file) as temporary:
+            write_npz(temporary, arrays)
+            os.replace(temporary, file)
     except OSError as error:
         raise InputError(
             f"Can't write {path}: {error.strerror or error}.", fix="free some space, or choose another file with -o."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read(item: str) -> dict[str, np.ndarray]:

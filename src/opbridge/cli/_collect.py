@@ -78,12 +78,14 @@ class Collector:
             self.screen.close()
 
     def write(self, text: str) -> None:
-        """Append to the log."""
-        self._log.write(text)
+        """Append to the log, as far as the disk has room."""
+        with contextlib.suppress(OSError):
+            self._log.write(text)
 
     def close(self, *, keep: bool) -> Path | None:
         """Close the log, and delete it unless it is to be kept and holds something. Returns the path of a kept log."""
-        self._log.close()
+        with contextlib.suppress(OSError):
+            self._log.close()
         with contextlib.suppress(OSError):
             if keep and self.path.stat().st_size:
                 return self.path
@@ -136,7 +138,10 @@ class _Stream(io.TextIOBase):
         self._real = real
 
     def write(self, text: str) -> int:
-        if self.target is not None:
+        if self.target is not None and self.target is not self._real:
+            with contextlib.suppress(OSError):  # The log's disk may be full; the work goes on without it.
+                self.target.write(text)
+        elif self.target is not None:
             self.target.write(text)
         return len(text)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import faulthandler
 import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from opbridge.cli._collect import Collector
 from opbridge.cli._progress import Progress
@@ -21,6 +22,14 @@ __all__ = ["Outcome", "run_command"]
 
 _EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
+
+
+class _Terminated(SystemExit):
+    """A signal that asks for the end has come."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,16 +55,27 @@ def run_command(arguments: argparse.Namespace) -> int:
     outcome: Outcome | None = None
     error: OpbridgeError | None = None
     try:
-        with _terminable(), collector, Progress(collector.screen, quiet=arguments.quiet) as progress:
+        with (
+            _terminable(),
+            collector,
+            Progress(collector.screen, quiet=arguments.quiet) as progress,
+            contextlib.ExitStack() as stack,
+        ):
             collector.on_release = progress.stop
+            stack.enter_context(_traced_crash(collector.screen))
             if getattr(arguments, "on_screen", False):
                 collector.release()
-            outcome = arguments.run(arguments, progress)
+            outcome = _run_within_limits(arguments, progress)
         collector.write(outcome.details)
     except KeyboardInterrupt:
         collector.close(keep=False)
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
+    except _Terminated as raised:
+        collector.close(keep=False)
+        with contextlib.suppress(OSError):
+            print(f"ended by {signal.Signals(raised.number).name}", file=sys.stderr)
+        return 128 + raised.number
     except OpbridgeError as raised:
         error = raised
         collector.write(error.details or "")
@@ -75,6 +95,19 @@ def run_command(arguments: argparse.Namespace) -> int:
     if pipe.broken:
         return _BROKEN_PIPE
     return 1 if outcome is None else outcome.exit_code
+
+
+def _run_within_limits(arguments: argparse.Namespace, progress: Progress) -> Outcome:
+    """Run the subcommand with the limits of ``add_limits``, if it has these options."""
+    time_limit, memory_limit = getattr(arguments, "time_limit", None), getattr(arguments, "memory_limit", None)
+    if time_limit is None and memory_limit is None:
+        outcome: Outcome = arguments.run(arguments, progress)
+        return outcome
+    from opbridge.engines.limits import limited
+
+    with limited(time_limit=time_limit, memory_limit=memory_limit):
+        outcome = arguments.run(arguments, progress)
+    return outcome
 
 
 def _explained(error: Exception) -> OpbridgeError:
@@ -139,17 +172,38 @@ def _unbroken_pipe() -> Iterator[_Pipe]:
 
 
 @contextlib.contextmanager
+def _traced_crash(screen: TextIO) -> Iterator[None]:
+    """Where native code crashes in this very process, show where it was called; nothing else could be shown then."""
+    if faulthandler.is_enabled():
+        yield
+        return
+    try:
+        faulthandler.enable(screen)
+    except (OSError, ValueError, AttributeError):  # A stream without a file descriptor.
+        yield
+        return
+    try:
+        yield
+    finally:
+        faulthandler.disable()
+
+
+@contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Make SIGTERM unwind the stack, so that temporary files are deleted."""
+    """Make SIGTERM, and the end of the terminal, unwind the stack, so that temporary files are deleted."""
 
     def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
+        raise _Terminated(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, stop)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # What ignores a signal, as nohup does, goes on ignoring it.
+    caught = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in caught}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

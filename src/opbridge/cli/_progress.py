@@ -6,17 +6,22 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from opbridge.progress import Count
+
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.live import Live
-    from rich.spinner import Spinner
 
 __all__ = ["Progress"]
 
 _PATIENCE = 1.0
+_BETWEEN_LINES = 10.0
 
 
 class Progress:
-    """A callback that takes what is being done: a spinner on a terminal, otherwise a line per message.
+    """A callback that takes what is being done: on a terminal a spinner, or a bar where it is known how much there is.
+
+    Elsewhere it is a line per message; of those that count, one in ten seconds.
 
     Args:
         stream: Where to write.
@@ -28,6 +33,8 @@ class Progress:
         self._quiet = quiet
         self._message = ""
         self._started = time.monotonic()
+        self._pace = _Pace()
+        self._last_line = float("-inf")
         self._live: Live | None = None
         self._lock = threading.Lock()
         self._timer = threading.Timer(_PATIENCE, self._show)
@@ -43,6 +50,7 @@ class Progress:
 
     def __call__(self, message: str) -> None:
         self._message = message
+        self._pace.note(message)
         if not self._quiet and time.monotonic() - self._started > _PATIENCE:
             self._show()
 
@@ -60,29 +68,77 @@ class Progress:
             if self._quiet or not self._message:
                 return
             if not self._stream.isatty():
-                self._stream.write(f"{self._message} ...\n")
-                self._stream.flush()
+                self._print_line()
             elif self._live is None:
-                self._live = _live(self._stream, self._message)
+                self._live = _live(self._stream, _rendered(self._message, self._pace.left))
                 self._live.start()
             else:
-                self._live.update(_spinner(self._message))
+                self._live.update(_rendered(self._message, self._pace.left))
+
+    def _print_line(self) -> None:
+        now = time.monotonic()
+        if isinstance(self._message, Count):
+            if now - self._last_line < _BETWEEN_LINES:
+                return
+            self._last_line = now
+        left = self._pace.left
+        self._stream.write(f"{self._message}{f', {left}' if left else ''} ...\n")
+        self._stream.flush()
 
 
-def _spinner(message: str) -> Spinner:
+class _Pace:
+    """How long the work that is being counted will still take."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._first = 0
+        self._begun = 0.0
+        self.left = ""
+
+    def note(self, message: str) -> None:
+        """Take the next message."""
+        self.left = ""
+        if not isinstance(message, Count):
+            self._what = ""
+            return
+        now = time.monotonic()
+        if message.what != self._what:
+            self._what, self._first, self._begun = message.what, message.done, now
+            return
+        done, seconds = message.done - self._first, now - self._begun
+        if done > 0 and seconds > _PATIENCE:
+            self.left = f"about {_duration(seconds / done * (message.total - message.done))} left"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _rendered(message: str, left: str) -> RenderableType:
     from rich.spinner import Spinner
+    from rich.table import Table
     from rich.text import Text
 
-    return Spinner("dots", text=Text(message))
+    if not isinstance(message, Count):
+        return Spinner("dots", text=Text(message))
+    from rich.progress_bar import ProgressBar
+
+    row = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=max(message.total, 1), completed=message.done, width=30)
+    numbers = f"{message.done} of {message.total}{f', {left}' if left else ''}"
+    row.add_row(Spinner("dots", text=Text(message.what)), bar, Text(numbers))
+    return row
 
 
-def _live(stream: TextIO, message: str) -> Live:
+def _live(stream: TextIO, shown: RenderableType) -> Live:
     from rich.console import Console
     from rich.live import Live
 
     # Left to itself, Live replaces sys.stdout and sys.stderr, where others' output is being collected.
     return Live(
-        _spinner(message),
+        shown,
         console=Console(file=stream),
         transient=True,
         refresh_per_second=8,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_command, add_model_options
+from opbridge.cli._options import Commands, add_bisection, add_command, add_inputs, add_limits, add_model_options
 from opbridge.cli._outcome import Outcome
 
 __all__ = ["register"]
@@ -30,13 +30,17 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--ir-version", type=int, metavar="N", help="the ONNX IR version (default: what opset and engine need)"
     )
+    add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs that it is verified on")
+    add_bisection(parser)
+    add_limits(parser)
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     import opbridge
     from opbridge.arguments import is_onnx
     from opbridge.bundle import check_destination
+    from opbridge.cli._arrays import read_cases
     from opbridge.entry import Entry, load_entry
     from opbridge.report.bundle import bundle_view
     from opbridge.verification import NOT_RUN
@@ -61,7 +65,13 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         with_reference=arguments.with_reference,
         external_data=arguments.external_data,
         ir_version=arguments.ir_version,
+        inputs=None if arguments.inputs is None else read_cases(arguments.inputs),
         seed=arguments.seed,
+        edge_sizes=arguments.edge_sizes,
+        special_values=arguments.special_values or False,
+        shrink=arguments.shrink,
+        bisect=arguments.bisect,
+        trace=arguments.trace,
         entry=entry.text,
         progress=progress,
     )

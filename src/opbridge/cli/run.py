@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_command, add_engine
+from opbridge.cli._options import Commands, add_command, add_engine, add_limits
 from opbridge.cli._outcome import Outcome
 
 __all__ = ["register"]
@@ -26,6 +27,7 @@ def register(commands: Commands) -> None:
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT.npz", help="where the outputs go, by name")
     add_engine(parser, default="onnxruntime", several=False)
+    add_limits(parser)
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -36,12 +38,12 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     check_output(arguments.output)
     feeds = read_arrays(arguments.inputs)
     progress(f"loading {arguments.bundle}")
-    session = opbridge.load(arguments.bundle, engine=arguments.engine)
-    feeds = fit(feeds, session.inputs)
-    progress(f"running {arguments.bundle} on {arguments.engine}")
-    started = time.perf_counter()
-    outputs = session.run(feeds)
-    seconds = time.perf_counter() - started
+    with contextlib.closing(opbridge.load(arguments.bundle, engine=arguments.engine, isolated=True)) as session:
+        feeds = fit(feeds, session.inputs)
+        progress(f"running {arguments.bundle} on {arguments.engine}")
+        started = time.perf_counter()
+        outputs = session.run(feeds)
+        seconds = time.perf_counter() - started
     write_arrays(arguments.output, outputs)
     data = {
         "bundle": arguments.bundle,

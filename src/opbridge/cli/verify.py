@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import ENTRY_HELP, Commands, add_command, add_engine, add_ops
+from opbridge.cli._options import (
+    ENTRY_HELP,
+    Commands,
+    add_bisection,
+    add_command,
+    add_engine,
+    add_inputs,
+    add_limits,
+    add_ops,
+)
 from opbridge.cli._outcome import Outcome
 
 __all__ = ["register"]
@@ -21,22 +30,23 @@ def register(commands: Commands) -> None:
     )
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument("--reference", metavar="ENTRY", help=f"{ENTRY_HELP} (default: the bundle's own)")
-    parser.add_argument(
-        "--inputs", nargs="+", metavar="FILE.npz", help="inputs by name, one file per case (default: made by --seed)"
-    )
+    add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs")
+    add_bisection(parser)
     parser.add_argument("--rtol", type=float, help="a relative tolerance instead of the budget that is worked out")
     parser.add_argument("--atol", type=float, help="an absolute tolerance instead of the budget that is worked out")
+    parser.add_argument("--timings", action="store_true", help="time the nodes too, in the engine and in PyTorch")
     add_engine(parser, default=None)
+    add_limits(parser)
     add_ops(parser)
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     import opbridge
-    from opbridge.cli._arrays import read_arrays
+    from opbridge.cli._arrays import read_cases
     from opbridge.report.verification import verification_view
 
-    inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
+    inputs = None if arguments.inputs is None else read_cases(arguments.inputs)
     progress(f"reading {arguments.bundle}")
     verification = opbridge.verify(
         arguments.bundle,
@@ -44,6 +54,12 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         inputs=inputs,
         engines=arguments.engines,
         seed=arguments.seed,
+        edge_sizes=arguments.edge_sizes,
+        special_values=arguments.special_values or False,
+        shrink=arguments.shrink,
+        bisect=arguments.bisect,
+        trace=arguments.trace,
+        timings=arguments.timings,
         rtol=arguments.rtol,
         atol=arguments.atol,
         progress=progress,

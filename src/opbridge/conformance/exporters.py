@@ -14,8 +14,9 @@ from opbridge.catalog import Catalog
 from opbridge.climb import climb
 from opbridge.engines.base import Engine
 from opbridge.errors import UnsupportedOperatorError
+from opbridge.fakes import check_fakes
 from opbridge.onnx_file import save_model
-from opbridge.operator import check_fakes, without_kernels
+from opbridge.operator import without_kernels
 from opbridge.probe import probe
 from opbridge.silence import silenced
 

@@ -16,6 +16,7 @@ from opbridge.conformance.applicability import NOT_APPLICABLE
 from opbridge.conformance.pool import Tally, check_entries
 from opbridge.conformance.results import STATUSES, Result, Way, latest, read_results
 from opbridge.errors import InputError
+from opbridge.progress import Count
 
 __all__ = ["ConformanceRun", "run_conformance"]
 
@@ -114,7 +115,8 @@ def run_conformance(
         for result in _results(requests, way, versions, jobs or os.cpu_count() or 1, limit):
             print(json.dumps(result.to_dict()), file=stream, flush=True)
             found[result.entry, result.dtype] = result
-            progress(f"{len(found)} of {len(wanted)}: {result.entry} {result.dtype}: {result.status}")
+            doing = f"{result.entry} {result.dtype}: {result.status}"
+            progress(Count("checking operators", len(found), len(wanted), doing))
     return ConformanceRun(way, str(file), tuple(found[key] for key in wanted), len(named(())))
 
 

@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from opbridge.engines.lifeline import end_with_parent
+
 __all__ = ["main"]
 
 _MOST_FAILURES = 12
@@ -25,6 +27,7 @@ def main() -> int:
     """Check entries until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    end_with_parent()
 
     def say(message: Mapping[str, Any]) -> None:
         print(json.dumps(message), file=answers, flush=True)

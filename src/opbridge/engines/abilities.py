@@ -19,5 +19,6 @@ ABILITIES = {
     "deform_conv2d": "runs torchvision's deform_conv2d, with a mask and groups",
     "threads": "takes a number of threads",
     "two sessions": "runs two sessions at once",
+    "node times": "tells what each node of a model costs",
 }
 """Each ability, and what it means. An engine names those that it lacks in ``Engine.limits``."""

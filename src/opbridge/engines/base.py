@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from opbridge.engines.environments import EngineEnvironment
+    from opbridge.engines.profiling import NodeTime
     from opbridge.torch_program import TorchProgram
 
 __all__ = ["IR_VERSION", "AdapterFlags", "Engine", "NotRun", "Refusal", "Session", "TensorSpec"]
@@ -110,6 +111,9 @@ class Session(abc.ABC):
             InputError: A name, dtype or shape does not fit.
             EngineError: The engine failed; the message is the engine's.
         """
+
+    def close(self) -> None:  # noqa: B027 - most sessions have nothing to do
+        """Free what the session holds, a child process for one. Closing twice is allowed."""
 
     def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """Run the model on arrays in the order of ``inputs``; the outputs come in the order of ``outputs``."""
@@ -304,6 +308,27 @@ class Engine(abc.ABC):
             InputError: A library is missing, no library, or for another platform.
             EngineError: The engine refuses the model; the message is the engine's.
         """
+
+    def profile(
+        self, path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path] = (), runs: int = 7
+    ) -> tuple[NodeTime, ...]:
+        """Run a model file several times, and say what each of its nodes costs.
+
+        Args:
+            path: The model.
+            feeds: One array per input, by name.
+            libraries: Libraries of kernels.
+            runs: How often it is run; the first run is not counted where the engine tells them apart.
+
+        Raises:
+            EngineError: The engine does not tell, or it fails.
+        """
+        from opbridge.errors import EngineError
+
+        raise EngineError(
+            f"{self.name} does not tell what each of its nodes costs.",
+            fix="ask an engine that does: onnxruntime or openvino.",
+        )
 
     def load_lean(self, path: Path) -> Session:
         """Load a model file to run it a few times, with little more memory than its weights where the engine can.

@@ -15,13 +15,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import venv
 from collections.abc import Sequence
 from pathlib import Path
 
 from opbridge.errors import BuildError, EngineError, EngineNotInstalledError, InputError
 from opbridge.kernels.cache import cache_folder, made_once
+from opbridge.whole_folder import locked_folder
 
 __all__ = ["EngineEnvironment", "cached_environments", "engine_environment", "is_cached"]
 
@@ -112,8 +112,8 @@ def _python_of(folder: Path) -> Path:
 def _make(package: str, version: str, record: Path) -> None:
     """Install into a folder of this process alone, ask for the version, and put it in its place."""
     place = _folder()
-    with tempfile.TemporaryDirectory(dir=place, prefix=".making-", ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary) / "environment"
+    with locked_folder(place / f"{package}=={version}") as temporary:
+        folder = temporary / "environment"
         installed = _install(folder, package, version)
         target = place / f"{package}-{installed}"
         if target.exists() and not _python_of(target).exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from typing import Any
 
 from opbridge import engines
@@ -25,6 +26,8 @@ class KnownEngine:
         runs: Whether it runs models here.
         function_bodies: Whether it runs an operator of one's own by its body.
         kernels: How it takes compiled kernels: "C++" by an adapter in the library, "ctypes" through Python; None.
+        python_kernels: The same of kernels that are written in Python; None also where Numba is missing, which compiles
+            them.
         support_query: Whether it says of a node that it does not take it, and why.
         without_python: Whether a bundle, kernels included, runs in a program without Python.
         limits: The abilities that it lacks, of :data:`~opbridge.engines.abilities.ABILITIES`.
@@ -38,6 +41,7 @@ class KnownEngine:
     runs: bool
     function_bodies: bool
     kernels: str | None
+    python_kernels: str | None
     support_query: bool
     without_python: bool
     limits: tuple[str, ...]
@@ -72,6 +76,7 @@ def _known(engine: Engine) -> KnownEngine:
         runs=idle is None and "runs" not in limits,
         function_bodies="function bodies" not in limits,
         kernels=kernels,
+        python_kernels=kernels if importlib.util.find_spec("numba") is not None else None,
         support_query="support query" not in limits,
         without_python="without Python" not in limits,
         limits=tuple(limits),
@@ -81,5 +86,16 @@ def _known(engine: Engine) -> KnownEngine:
 def _unusable(engine: Engine, status: str, error: OpbridgeError) -> KnownEngine:
     """Without its package an engine can't be asked what it can do."""
     return KnownEngine(
-        engine.name, None, status, error.message, error.fix or engine.install, False, False, None, False, False, ()
+        engine.name,
+        None,
+        status,
+        error.message,
+        error.fix or engine.install,
+        False,
+        False,
+        None,
+        None,
+        False,
+        False,
+        (),
     )

@@ -83,7 +83,10 @@ def _not_compared(verification: Verification, outputs: set[str], detail: str, re
     )
     verdict = "failed" if any(case.verdict == "failed" for case in cases) else NOT_VERIFIED
     error = verification.error or reason
-    return dataclasses.replace(verification, verdict=verdict, cases=cases, comparisons=comparisons, error=error)
+    departures = tuple(departure for departure in verification.departures if departure.case in failed)
+    return dataclasses.replace(
+        verification, verdict=verdict, cases=cases, comparisons=comparisons, error=error, departures=departures
+    )
 
 
 def _not_honoured(ignored: Iterable[Any]) -> str:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from opbridge.engines.lifeline import end_with_parent
 from opbridge.errors import OpbridgeError
 
 __all__ = ["main"]
@@ -24,6 +25,7 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     faulthandler.enable()
+    end_with_parent()
     request = json.loads(sys.argv[1])
 
     def say(message: Mapping[str, Any]) -> None:

@@ -86,7 +86,7 @@ def _build(subject: Subject) -> Said:
         offered = [operator.target for operator in library.operators]
         if kernel.target not in offered:
             return failed(
-                f"{kernel.header.name} has no kernel for {kernel.target}; it has: {', '.join(offered)}\n"
+                f"{kernel.file.name} has no kernel for {kernel.target}; it has: {', '.join(offered)}\n"
                 "fix: make the name in OPBRIDGE_OPERATOR's schema and the declared one the same."
             )
         if subject.operator is not None:
@@ -95,7 +95,7 @@ def _build(subject: Subject) -> Said:
     except (BuildError, InputError) as error:
         return failed_with(error)
     variants = library.operator(kernel.target).variants
-    return passed(f"{kernel.header.name}: {'; '.join(', '.join(variant) for variant in variants)}".rstrip(": "))
+    return passed(f"{kernel.file.name}: {'; '.join(', '.join(variant) for variant in variants)}".rstrip(": "))
 
 
 def _check_case(case: Case, engines: Sequence[str], built: Said | None, begin: Begin) -> Iterator[CheckResult]:

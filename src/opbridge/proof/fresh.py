@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,29 @@ SHUFFLED = 2
 """The example's own values, drawn again: for models that refuse everything else."""
 
 _MOST_VALUES = 1 << 16
+_CHANNELS, _SHORTEST_SIDE = (1, 3, 4), 8
+_MASKED = -1e3
 
 
-def fresh_tensor(example: torch.Tensor, shape: tuple[int, ...], random: np.random.Generator, boldness: int) -> Any:
+def fresh_tensor(
+    example: torch.Tensor,
+    shape: tuple[int, ...],
+    random: np.random.Generator,
+    boldness: int,
+    rows: int | None = None,
+) -> Any:
     """A tensor of the example's dtype.
 
     Args:
         example: Whose statistics are kept: floats follow its distribution and never leave its range, integers stay
             between its smallest and largest, booleans have both values; rows that are sorted, sum to one or are boxes
-            (x1, y1, x2, y2) stay so, symmetric and positive definite matrices too.
+            (x1, y1, x2, y2) stay so, symmetric and positive definite matrices too. A mask to be added (zeros and large
+            negative numbers) keeps a zero in every row, and an image fills the range of its type.
         shape: The shape to make.
         random: Source of all randomness.
         boldness: One of the constants of this module.
+        rows: The size of the table that the example is an index into, if it is one. Bold integers then come from the
+            whole of it, the first row and the last among them.
     """
     source = example.detach().cpu()
     if source.is_complex():
@@ -39,7 +51,7 @@ def fresh_tensor(example: torch.Tensor, shape: tuple[int, ...], random: np.rando
     elif source.dtype.is_floating_point:
         values = _floats(source.double().numpy(), shape, random, boldness)
     else:
-        values = _integers(source.numpy(), shape, random, boldness)
+        values = _integers(source.numpy(), shape, random, boldness, rows)
     return torch.from_numpy(np.ascontiguousarray(values)).to(source.dtype).to(example.device).reshape(shape)
 
 
@@ -79,12 +91,18 @@ def _booleans(source: torch.Tensor, shape: tuple[int, ...], random: np.random.Ge
     return values
 
 
-def _integers(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, boldness: int) -> np.ndarray:
+def _integers(
+    source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, boldness: int, rows: int | None
+) -> np.ndarray:
     if source.size == 0:
         return np.zeros(shape, source.dtype)
     low, high = int(source.min()), int(source.max())
     if boldness == SHUFFLED:
         return random.choice(source.reshape(-1), shape)
+    if boldness == BOLD and rows is not None and low >= 0 and high < rows:
+        return _indices(source, shape, random, rows)
+    if boldness == BOLD and _is_image(source) and source.dtype == np.uint8 and high > 1:
+        return _with_ends(random.integers(0, 255, shape, endpoint=True), (0, 255), random).astype(np.uint8)
     if low == high and boldness == BOLD:
         if source.size == 1:
             other = low - 1 if low >= 2 else low + 1
@@ -95,6 +113,36 @@ def _integers(source: np.ndarray, shape: tuple[int, ...], random: np.random.Gene
     if low == 0 and values.ndim and values.size and bool((source != 0).any(axis=-1).all()):
         values[..., 0] = np.where((values != 0).any(axis=-1), values[..., 0], high)
     return values.astype(source.dtype)
+
+
+def _indices(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, rows: int) -> np.ndarray:
+    """Of any row of a table. A faulty bound of an engine shows at the last one."""
+    count = math.prod(shape)
+    if 1 < source.size == np.unique(source).size and 2 < count <= rows:
+        # An index that comes twice is undefined where something is written to its place.
+        inner = random.permutation(np.arange(1, rows - 1))[: count - 2]
+        values = random.permutation(np.append(inner, [0, rows - 1])).reshape(shape)
+    else:
+        values = _with_ends(random.integers(0, rows, shape, dtype=np.int64), (rows - 1, 0), random)
+    return np.array(_sorted_like(values, _order(source))).astype(source.dtype)
+
+
+def _with_ends(values: np.ndarray, ends: tuple[float, ...], random: np.random.Generator) -> np.ndarray:
+    """``values`` with each of ``ends`` at a random place, as far as there are places."""
+    flat = values.reshape(-1)
+    count = min(flat.size, len(ends))
+    if count:
+        flat[random.choice(flat.size, count, replace=False)] = ends[:count]
+    return flat.reshape(values.shape)
+
+
+def _is_image(source: np.ndarray) -> bool:
+    """Whether an array has the form of an image or a batch of them: channels first or last, and two sides."""
+    if source.ndim not in (3, 4):
+        return False
+    first, last = source.shape[-3], source.shape[-1]
+    sides = source.shape[-2:] if first in _CHANNELS else source.shape[-3:-1] if last in _CHANNELS else (0,)
+    return min(sides) >= _SHORTEST_SIDE
 
 
 def _quantile_sample(finite: np.ndarray, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
@@ -123,6 +171,8 @@ def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Genera
     whole = bool((finite == np.round(finite)).all()) and high - low < 1 << 24
     if low == high and finite.size == source.size:
         return _constant(low, source.size, shape, random)
+    if _is_added_mask(source):
+        return _added_mask(source, shape, random)
     if whole and low < high:
         distinct, counts = np.unique(finite.reshape(-1)[:_MOST_VALUES], return_counts=True)
         few = distinct.size <= 2
@@ -134,13 +184,26 @@ def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Genera
         values = np.asarray(values, np.float64)
     else:
         values = _quantile_sample(finite, shape, random)
+    if boldness == BOLD and _is_image(source) and 0.0 <= low <= 0.1 and 0.5 < high <= 1.0:
+        values = _with_ends(np.minimum(values / high, 1.0), (0.0, 1.0), random)
     return _structured(source, _with_nonfinite(source, values, random), random)
+
+
+def _is_added_mask(source: np.ndarray) -> bool:
+    """Whether it is to be added to scores: zeros, and one number so low that nothing is left of a score."""
+    low = source.min()
+    return bool(low <= _MASKED) and bool(((source == 0) | (source == low)).all()) and bool((source == 0).any())
+
+
+def _added_mask(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    kept = _booleans(torch.from_numpy(source == 0), shape, random)
+    return np.where(kept, 0.0, source.min())
 
 
 def _with_nonfinite(source: np.ndarray, values: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """As many infinities and NaNs as in the example; a row of a mask keeps a finite element if the example's do."""
     special = source[~np.isfinite(source)]
-    if not special.size:
+    if not special.size or not values.size:
         return values
     chosen = random.random(values.shape) < special.size / source.size
     if values.ndim and source.ndim and bool(np.isfinite(source).any(axis=-1).all()):

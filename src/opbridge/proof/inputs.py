@@ -14,6 +14,7 @@ from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgume
 from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
 from opbridge.proof.fresh import fresh_tensor
+from opbridge.proof.index_ranges import index_ranges
 from opbridge.proof.sizes import Sizes
 
 __all__ = ["InputSpecs", "to_numpy", "to_torch"]
@@ -70,13 +71,17 @@ def _torch_has(dtype: np.dtype) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Input:
-    """One flattened user input: its position among all, the example's value, its symbolic shape as expressions."""
+    """One flattened user input: its position among all, the example's value, its symbolic shape as expressions.
+
+    ``rows`` is the size of the table that it is an index into, if it is one.
+    """
 
     name: str
     position: int
     example: Any
     shape: tuple[sympy.Expr, ...]
     symbol: sympy.Expr | None = None
+    rows: int | None = None
 
 
 class InputSpecs:
@@ -97,7 +102,7 @@ class InputSpecs:
         self.flat = self._flatten(captured.args, captured.kwargs)
         values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
         user = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
-        names = iter(captured.input_names)
+        names, rows = iter(captured.input_names), index_ranges(program)
         self.inputs: list[_Input] = []
         for position, argument in enumerate(user):
             value, example = values.get(argument.name), self.flat[position]
@@ -105,7 +110,7 @@ class InputSpecs:
                 self.inputs.append(_Input(next(names), position, example, (), _expression(value)))
             elif isinstance(argument, TensorArgument):
                 shape = tuple(_expression(size) for size in (example.shape if value is None else value.shape))
-                self.inputs.append(_Input(next(names), position, example, shape))
+                self.inputs.append(_Input(next(names), position, example, shape, rows=rows.get(argument.name)))
         self.sizes = Sizes(program.range_constraints, self._observed())
 
     def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -150,8 +155,19 @@ class InputSpecs:
                 flat[item.position] = self.sizes.value(item.symbol, sizes)
             else:
                 shape = tuple(self.sizes.value(size, sizes) for size in item.shape)
-                flat[item.position] = fresh_tensor(item.example, shape, random, boldness)
+                flat[item.position] = fresh_tensor(item.example, shape, random, boldness, item.rows)
         return flat
+
+    def resized(self, feeds: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """Arrays cut to smaller sizes of the dynamic dimensions."""
+        found: dict[str, np.ndarray] = {}
+        for item in self.inputs:
+            if item.symbol is not None:
+                found[item.name] = np.asarray(self.sizes.value(item.symbol, sizes), np.int64)
+            else:
+                corner = tuple(slice(0, self.sizes.value(size, sizes)) for size in item.shape)
+                found[item.name] = np.ascontiguousarray(feeds[item.name][corner]) if corner else feeds[item.name]
+        return found
 
     def given(self, arrays: Mapping[str, np.ndarray]) -> tuple[list[Any], dict[str, int]]:
         """The user's own arrays, by ONNX input name, as flattened inputs; and the dynamic sizes that they have.
@@ -184,6 +200,8 @@ class InputSpecs:
 
 def _given_value(item: _Input, array: np.ndarray) -> Any:
     example = to_numpy(item.example)
+    if array.dtype.kind == "V" and array.dtype.itemsize == example.dtype.itemsize and array.dtype.fields is None:
+        array = array.view(example.dtype)  # NumPy stores bfloat16 and float8 as raw bytes
     if array.dtype != example.dtype:
         raise InputError(
             f"Input {item.name!r} takes dtype {example.dtype.name}, but got {array.dtype.name}.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opbridge.engines.base import NotRun
-from opbridge.verification import DEFAULT_SEED, NOT_RUN, Verification
+from opbridge.verification import DEFAULT_SEED, NOT_RUN, EngineVerdict, Verification
 
 __all__ = ["joined", "not_run"]
 
@@ -28,6 +28,9 @@ def joined(results: Sequence[Verification]) -> Verification:
         departures=_of_all(results, "departures"),
         traces=_of_all(results, "traces"),
         timings=_of_all(results, "timings"),
+        special_values=_of_all(results, "special_values"),
+        crashes=_of_all(results, "crashes"),
+        engines=tuple(EngineVerdict(result.engine, result.verdict, result.error) for result in results),
         reference="; ".join(dict.fromkeys(result.reference for result in results)),
     )
 

@@ -11,10 +11,11 @@ import numpy as np
 from opbridge.errors import OpbridgeError
 from opbridge.proof.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
 from opbridge.proof.distribution import compare_runs
+from opbridge.proof.figures import condition_text, differences, figures, relative_error
 from opbridge.proof.onnx_reference import Feeds, OriginalRun
 from opbridge.verification import Comparison
 
-__all__ = ["ModelJudgement"]
+__all__ = ["ModelJudgement", "believed", "jiggled"]
 
 _JIGGLES = 5
 _DRAWS = 8
@@ -76,44 +77,54 @@ class ModelJudgement:
 
     def _compare_numbers(self, name: str, result: np.ndarray, own: np.ndarray) -> Comparison:
         result64, own64 = result.astype(np.float64), own.astype(np.float64)
-        verdict = self._verdict(name, result64, own64, own.dtype)
-        with np.errstate(all="ignore"):
-            differences = np.abs(result64 - own64)
-            finite = differences[np.isfinite(differences)]
-            relative = (differences / np.abs(own64))[(own64 != 0) & np.isfinite(differences)]
+        if self.tolerance is not None:
+            verdict, measured = self._within_tolerance(result64, own64, self.tolerance), {}
+        else:
+            wide = np.where(self._believed(name, own64, own.dtype), self._wide(self.run, name, own64), own64)
+            units = error_units(result64, own64, wide, own.dtype), error_units(own64, own64, wide, own.dtype)
+            verdict = self._verdict(name, units, (own64, wide), own.dtype)
+            measured = dict(figures(result, own, wide, units, relative_error(own, wide)))
+        condition = ""
+        if measured.get("ill_conditioned"):
+            condition = condition_text(own.dtype, measured["torch_relative_error"], "the original")
+        max_abs, max_rel = differences(result, own)
         return Comparison(
             output=name,
             case=self.case,
             status="within budget" if verdict.passed else "differs",
-            max_abs=float(finite.max(initial=0.0)),
-            max_rel=float(relative.max(initial=0.0)),
+            max_abs=max_abs,
+            max_rel=max_rel,
             engine_error=verdict.engine_error,
             torch_error=verdict.torch_error,
             ratio=verdict.ratio,
             budget=verdict.budget,
-            detail=verdict.detail,
+            detail="; ".join(filter(None, (verdict.detail, condition))),
+            **measured,
         )
 
-    def _verdict(self, name: str, result: np.ndarray, own: np.ndarray, dtype: np.dtype) -> Verdict:
-        if self.tolerance is not None:
-            units = allclose(result, own, *self.tolerance)
-            worst, wrong = float(units.max(initial=0.0)), int((units > 1).sum())
-            detail = f"{wrong} of {units.size} elements are beyond the tolerance" if wrong else ""
-            return Verdict(wrong == 0, worst, 0.0, 1.0, worst, detail)
-        believed = self._believed(name, own, dtype)
-        wide = np.where(believed, self._wide(self.run, name, own), own)
-        units, floor = error_units(result, own, wide, dtype), floor_units(dtype, self.longest_sum)
-        own_units = [error_units(own, own, wide, dtype)]
-        verdict = judge(units, own_units, floor)
+    def _within_tolerance(self, result: np.ndarray, own: np.ndarray, tolerance: tuple[float, float]) -> Verdict:
+        units = allclose(result, own, *tolerance)
+        worst, wrong = float(units.max(initial=0.0)), int((units > 1).sum())
+        detail = f"{wrong} of {units.size} elements are beyond the tolerance" if wrong else ""
+        return Verdict(wrong == 0, worst, 0.0, 1.0, worst, detail)
+
+    def _verdict(
+        self, name: str, units: tuple[np.ndarray, np.ndarray], base: tuple[np.ndarray, np.ndarray], dtype: np.dtype
+    ) -> Verdict:
+        """By the budget. ``units``: the engine's and the original's errors, ``base`` its results and the wide ones."""
+        (own, wide), floor = base, floor_units(dtype, self.longest_sum)
+        own_units = [units[1]]
+        verdict = judge(units[0], own_units, floor)
         if verdict.passed or verdict.ratio > _MOST_LUCK:
             return verdict
         # One run may show less than a typical error: without a float64 reference it shows none at all.
+        believed = self._believed(name, own, dtype)
         for run in self._runs_nearby():
             other = run.own[name].astype(np.float64)
             if other.shape == own.shape:
                 moved = wide + (other - np.where(believed, self._wide(run, name, own), own))
                 own_units.append(error_units(np.where(np.isfinite(moved), moved, own), own, wide, dtype))
-        return judge(units, own_units, floor)
+        return judge(units[0], own_units, floor)
 
     def _wide(self, run: OriginalRun, name: str, own: np.ndarray) -> np.ndarray:
         """A run's result in float64; ``own`` where there is none of that shape."""
@@ -121,18 +132,7 @@ class ModelJudgement:
         return own if wide is None or wide.shape != own.shape else wide
 
     def _believed(self, name: str, own: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """Where the result in float64 is the original's, and not another one.
-
-        Another program may have computed it, and a fault of that one would pass for an error of the original, which
-        allows the engine as much.
-        """
-        wide = self._wide(self.run, name, own)
-        finite = np.isfinite(own) & np.isfinite(wide)
-        typical = float(np.median(np.abs(own[finite & (own != 0)]))) if (finite & (own != 0)).any() else 0.0
-        with np.errstate(all="ignore"):
-            close = np.abs(own - wide) <= _most_error(dtype) * np.maximum(np.abs(own), typical)
-        believed: np.ndarray = close | ~finite
-        return believed
+        return believed(own, self._wide(self.run, name, own), dtype)
 
     def _compare_exactly(self, name: str, result: np.ndarray, own: np.ndarray) -> Comparison:
         """Integers and truth values: each is right if the original gives it too, on inputs a rounding error away."""
@@ -170,10 +170,29 @@ class ModelJudgement:
             self._jiggled = []
             for _ in range(_JIGGLES):
                 try:
-                    self._jiggled.append(self.again({k: _jiggled(v, random) for k, v in self.feeds.items()}))
+                    self._jiggled.append(self.again({k: jiggled(v, random) for k, v in self.feeds.items()}))
                 except OpbridgeError:
                     break
         return self._jiggled
+
+
+def believed(own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Where the result in float64 is the original's, and not another one.
+
+    Another program may have computed it, and a fault of that one would pass for an error of the original, which
+    allows the engine as much.
+
+    Args:
+        own: The original's, as float64.
+        wide: The result in float64.
+        dtype: The type that the value has in the model.
+    """
+    finite = np.isfinite(own) & np.isfinite(wide)
+    typical = float(np.median(np.abs(own[finite & (own != 0)]))) if (finite & (own != 0)).any() else 0.0
+    with np.errstate(all="ignore"):
+        close = np.abs(own - wide) <= _most_error(dtype) * np.maximum(np.abs(own), typical)
+    found: np.ndarray = close | ~finite
+    return found
 
 
 def _most_error(dtype: np.dtype) -> float:
@@ -181,7 +200,8 @@ def _most_error(dtype: np.dtype) -> float:
     return float(np.sqrt(float(ml_dtypes.finfo(dtype).eps)))
 
 
-def _jiggled(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def jiggled(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A floating-point input moved by one rounding error."""
     if array.dtype.kind != "f":
         return array
     noise = random.standard_normal(array.shape)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -17,12 +17,13 @@ from onnx_ir.passes.common import InlinePass
 
 from opbridge import engines
 from opbridge.engines.base import Engine, Session
+from opbridge.engines.limits import current_limits
 from opbridge.errors import OpbridgeError
 from opbridge.isolation import IsolatedSession
 from opbridge.onnx_file import save_model
 from opbridge.proof.widened_model import widened_model
 
-__all__ = ["Candidate", "OriginalRun", "OriginalRuns", "candidates"]
+__all__ = ["Candidate", "OriginalModel", "OriginalRun", "OriginalRuns", "candidates", "widened"]
 
 EVALUATOR = "reference"
 _EVALUATOR_SECONDS = 120.0
@@ -49,16 +50,18 @@ class Candidate:
     Attributes:
         engine: Its name, for :func:`opbridge.engines.get`.
         label: What it is called in a verification.
-        timeout: The seconds a run may take.
+        seconds: What a run may take at most, within the limits in force.
     """
 
     engine: str
     label: str
-    timeout: float = 600.0
+    seconds: float | None = None
 
     def load(self, file: Path) -> Session:
         """A session of it. Raises EngineError where it refuses the model."""
-        return IsolatedSession(self.engine, file, timeout=self.timeout)
+        limits = current_limits()
+        limits = limits if self.seconds is None else limits.at_most(self.seconds)
+        return IsolatedSession(self.engine, file, limits=limits)
 
 
 def candidates(engine: Engine) -> Iterator[Candidate]:
@@ -73,6 +76,21 @@ def candidates(engine: Engine) -> Iterator[Candidate]:
     yield Candidate(engine.name, f"{engine.name} {engine.version} itself")
 
 
+@dataclasses.dataclass(frozen=True)
+class OriginalModel:
+    """The original without functions, and who runs it.
+
+    Attributes:
+        model: The model.
+        own: Who runs it in its own types.
+        wide: Who runs it in float64; None where nobody does.
+    """
+
+    model: ir.Model
+    own: Candidate
+    wide: Candidate | None
+
+
 class OriginalRuns:
     """The original loaded wherever it runs. A context manager; the first run decides where.
 
@@ -80,20 +98,25 @@ class OriginalRuns:
         original: The model.
         engine: The engine that is verified.
         folder: Where the model is written for them.
+        own: Who may run it in its own types; by default all candidates.
 
     Attributes:
         label: What the results are compared with, once something has run.
         problems: Why candidates do not run it.
     """
 
-    def __init__(self, original: ir.Model, engine: Engine, folder: Path) -> None:
-        self._waiting = list(candidates(engine))
-        self._wide_waiting = _wide_first(self._waiting)
+    def __init__(
+        self, original: ir.Model, engine: Engine, folder: Path, own: Sequence[Candidate] | None = None
+    ) -> None:
+        everyone = list(candidates(engine))
+        self._waiting = everyone if own is None else list(own)
+        self._wide_waiting = _wide_first(everyone)
         self._model = _inlined(original)
         self._folder = folder
         self._own: Session | None = None
         self._wide: Session | None = None
         self._own_label = self._wide_label = ""
+        self._running: dict[str, Candidate] = {}
         self._stack = contextlib.ExitStack()
         self.problems: list[str] = []
 
@@ -111,6 +134,13 @@ class OriginalRuns:
         wide = "the same in float64" if self._wide_label == self._own_label else f"in float64 in {self._wide_label}"
         second = f", and {wide}" if self._wide_label else ", without a float64 reference"
         return f"the original model in {self._own_label}{second}"
+
+    @property
+    def opened(self) -> OriginalModel:
+        """The model with those that run it, to look inside it."""
+        return OriginalModel(
+            self._model, self._running["original.onnx"], self._running["widened.onnx"] if self._wide else None
+        )
 
     def load_next(self) -> bool:
         """Take the next candidate that loads the model; whether there is one."""
@@ -134,7 +164,7 @@ class OriginalRuns:
         return OriginalRun(self.own(feeds), self._run_wide(feeds))
 
     def _run_wide(self, feeds: Feeds) -> Feeds | None:
-        wide_feeds = {name: _widened(array) for name, array in feeds.items()}
+        wide_feeds = {name: widened(array) for name, array in feeds.items()}
         while self._wide is not None or self._wide_waiting:
             if self._wide is None:
                 candidate = self._wide_waiting.pop(0)
@@ -157,6 +187,7 @@ class OriginalRuns:
         except OpbridgeError as error:
             self.problems.append(f"{candidate.label}: {error.message}")
             return None
+        self._running[name] = candidate
         self._stack.callback(session.close)  # type: ignore[attr-defined]
         return session
 
@@ -175,6 +206,7 @@ def _wide_first(waiting: list[Candidate]) -> list[Candidate]:
     return sorted(waiting, key=lambda candidate: candidate.engine != EVALUATOR)
 
 
-def _widened(array: np.ndarray) -> np.ndarray:
+def widened(array: np.ndarray) -> np.ndarray:
+    """A floating-point array as float64; others as they are."""
     floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
     return array.astype(np.float64) if floating else array

@@ -16,23 +16,10 @@ from typing import Any, Protocol
 import torch
 from torch.fx.node import map_aggregate, map_arg
 
+from opbridge.proof.reference_inner import HIGHER_ORDER, Pair, joined
 from opbridge.proof.wide import has_jump, low_precision, merge_decisions, tensors, widen, widen_call
 
 __all__ = ["Decision", "Observer", "PairRun", "Reference"]
-
-
-@dataclasses.dataclass
-class _Pair:
-    """A value of the graph in both runs. A parameter's wide value is made when it is used (``lazy``), then dropped."""
-
-    own: Any
-    wide: Any = None
-    random: bool = False
-    lazy: bool = False
-
-    @property
-    def wide_value(self) -> Any:
-        return widen(self.own) if self.lazy else self.wide
 
 
 @dataclasses.dataclass
@@ -58,6 +45,9 @@ class Decision:
     wide_kwargs: dict[str, Any]
     own: Any
     wide: Any
+
+
+Watch = Callable[[str, Any, Any, bool], None]
 
 
 class Observer(Protocol):
@@ -110,7 +100,14 @@ class Reference:
         )
 
     def run(
-        self, inputs: Sequence[Any], *, seed: int = 0, observer: Observer | None = None, wide: bool = True
+        self,
+        inputs: Sequence[Any],
+        *,
+        seed: int = 0,
+        observer: Observer | None = None,
+        wide: bool = True,
+        watch: Watch | None = None,
+        moved: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> PairRun:
         """Run both.
 
@@ -119,6 +116,9 @@ class Reference:
             seed: Of torch's random numbers.
             observer: Is shown every decision.
             wide: Whether to run float64 too; without it, the wide results are those in the model's dtype.
+            watch: Is shown the value of every node as it is computed: the node's name, its value in the model's dtype
+                and in float64, and whether it depends on random draws. A later node may change a value in place.
+            moved: Gives what is taken for each weight and constant, instead of the program's own.
 
         Raises:
             Exception: Whatever the graph raises for inputs that it does not take.
@@ -126,9 +126,9 @@ class Reference:
         start = time.perf_counter()
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
-            walk = _Walk(self._mutates, observer, wide)
+            walk = _Walk(self._mutates, observer, wide, watch, moved)
             copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
-            results = walk.graph(self._root, [_Pair(value, walk.widened(value)) for value in copied], "")
+            results = walk.graph(self._root, [Pair(value, walk.widened(value)) for value in copied], "")
         chosen = [results[position] for position in self.positions]
         return PairRun(
             own=[pair.own for pair in chosen],
@@ -162,14 +162,23 @@ def _attribute(module: torch.nn.Module, path: str) -> Any:
 class _Walk:
     """One run over the graph and the graphs inside it."""
 
-    def __init__(self, mutates: bool, observer: Observer | None, wide: bool) -> None:
+    def __init__(
+        self,
+        mutates: bool,
+        observer: Observer | None,
+        wide: bool,
+        watch: Watch | None = None,
+        moved: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
         self.mutates = mutates
+        self.moved = moved
         self.observer = observer
         self.wide = wide
+        self.watch = watch
         self.narrow: set[str] = set()
         self.longest_sum = 1
         self.seen: dict[str, int] = {}
-        self.state: dict[int, _Pair] = {}
+        self.state: dict[int, Pair] = {}
 
     def widened(self, value: Any) -> Any:
         """``value`` for the float64 run: never the same object where a node could change it in place."""
@@ -178,9 +187,9 @@ class _Walk:
         wide = widen(value)
         return wide.clone() if self.mutates and wide is value and isinstance(value, torch.Tensor) else wide
 
-    def graph(self, module: torch.fx.GraphModule, inputs: Sequence[_Pair], path: str) -> list[_Pair]:
+    def graph(self, module: torch.fx.GraphModule, inputs: Sequence[Pair], path: str) -> list[Pair]:
         """The results of one graph module, flattened by one level."""
-        values: dict[torch.fx.Node, _Pair] = {}
+        values: dict[torch.fx.Node, Pair] = {}
         last_use: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in module.graph.nodes:
             for used in node.all_input_nodes:
@@ -189,63 +198,67 @@ class _Walk:
         for node in module.graph.nodes:
             if node.op == "output":
                 flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
-                return [values[item] if isinstance(item, torch.fx.Node) else _Pair(item, item) for item in flat]
-            values[node] = next(remaining) if node.op == "placeholder" else self.node(module, node, values, path)
+                return [values[item] if isinstance(item, torch.fx.Node) else Pair(item, item) for item in flat]
+            pair = next(remaining) if node.op == "placeholder" else self.node(module, node, values, path)
+            values[node] = pair
+            if self.watch is not None and not path and node.op == "call_function":
+                self.watch(node.name, pair.own, pair.wide_value, pair.random)
             for used in node.all_input_nodes:
                 if last_use[used] is node:
                     del values[used]
             if node not in last_use:
-                values[node] = _Pair(None)
+                values[node] = Pair(None)
         return []
 
     def node(
-        self, module: torch.fx.GraphModule, node: torch.fx.Node, values: dict[torch.fx.Node, _Pair], path: str
-    ) -> _Pair:
+        self, module: torch.fx.GraphModule, node: torch.fx.Node, values: dict[torch.fx.Node, Pair], path: str
+    ) -> Pair:
         """The value of one node."""
         if node.op == "get_attr":
             return self.attribute(_attribute(module, str(node.target)))
         args, kwargs = _resolve(node, lambda used: values[used].own)
         target: Any = node.target
         if node.op == "call_module":
-            return _Pair(_attribute(module, str(target))(*args, **kwargs))
+            return Pair(_attribute(module, str(target))(*args, **kwargs))
         random = any(values[used].random for used in node.all_input_nodes)
-        higher_order = _HIGHER_ORDER.get(getattr(target, "_name", None) or "")
+        higher_order = HIGHER_ORDER.get(getattr(target, "_name", None) or "")
         if higher_order is not None:
             pairs, _ = _resolve(node, lambda used: values[used])
-            return _joined(higher_order(self, f"{path}{node.name}/", *pairs), random)
+            return joined(higher_order(self, f"{path}{node.name}/", *pairs), random)
         wide_args, wide_kwargs = _resolve(node, lambda used: values[used].wide_value) if self.wide else (args, kwargs)
         pair = self.call(target, path + node.name, args, kwargs, wide_args, wide_kwargs)
         pair.random |= random
         return pair
 
-    def attribute(self, value: Any) -> _Pair:
+    def attribute(self, value: Any) -> Pair:
         """A parameter, buffer, constant or inner graph."""
-        if isinstance(value, torch.nn.Parameter):
-            return _Pair(value, lazy=self.wide, wide=value)
+        if isinstance(value, torch.nn.Parameter) and self.moved is None:
+            return Pair(value, lazy=self.wide, wide=value)
         if not isinstance(value, torch.Tensor):
-            return _Pair(value, value)
+            return Pair(value, value)
         if id(value) not in self.state:
-            own = value.clone() if self.mutates else value
-            self.state[id(value)] = _Pair(own, self.widened(own))
+            own = value if self.moved is None else self.moved(value)
+            own = own.clone() if self.mutates and own is value else own
+            self.state[id(value)] = Pair(own, self.widened(own))
         return self.state[id(value)]
 
-    def call(self, target: Any, key: str, args: Any, kwargs: Any, wide_args: Any, wide_kwargs: Any) -> _Pair:
+    def call(self, target: Any, key: str, args: Any, kwargs: Any, wide_args: Any, wide_kwargs: Any) -> Pair:
         """Call an operator in both runs."""
         with _draws(target) as drew:
             own = target(*args, **kwargs)
         if not self.wide:
-            return _Pair(own, own, random=drew())
+            return Pair(own, own, random=drew())
         if drew():
-            return _Pair(own, self.widened_all(own), random=True)
+            return Pair(own, self.widened_all(own), random=True)
         if not isinstance(target, torch._ops.OpOverload):
-            return _Pair(own, self.plain(target, own, wide_args, wide_kwargs))
+            return Pair(own, self.plain(target, own, wide_args, wide_kwargs))
         inputs = tensors((args, kwargs))
         floating_in = any(low_precision(t.dtype) or t.dtype.is_floating_point for t in inputs)
         if not floating_in and not any(low_precision(t.dtype) for t in tensors(own)):
             mutates = _is_mutable(target)
-            return _Pair(own, target(*wide_args, **wide_kwargs) if mutates else self.widened_all(own))
+            return Pair(own, target(*wide_args, **wide_kwargs) if mutates else self.widened_all(own))
         if own is None and not _is_mutable(target):
-            return _Pair(None)
+            return Pair(None)
         self.longest_sum = max(self.longest_sum, _longest_sum(inputs, tensors(own)))
         wide, narrow = widen_call(target, (args, kwargs), (wide_args, wide_kwargs), own)
         if narrow:
@@ -254,21 +267,21 @@ class _Walk:
         scalar = isinstance(own, bool | int)
         if (floating_in and (discrete or scalar)) or has_jump(target):
             return self.decided(Decision(self.occurrence(key), target, args, kwargs, wide_args, wide_kwargs, own, wide))
-        return _Pair(own, wide)
+        return Pair(own, wide)
 
-    def decided(self, decision: Decision) -> _Pair:
+    def decided(self, decision: Decision) -> Pair:
         """The result of a decision: that of the run in the model's dtype, unless the observer has another."""
         natural = decision.wide
         decision.wide = merge_decisions(
             decision.target, decision.own, natural, decision.wide_args, decision.wide_kwargs
         )
         if _is_mutable(decision.target) and isinstance(natural, torch.Tensor):
-            return _Pair(decision.own, natural.copy_(decision.wide))
+            return Pair(decision.own, natural.copy_(decision.wide))
         if self.mutates:
             decision.wide = map_aggregate(decision.wide, lambda v: v.clone() if isinstance(v, torch.Tensor) else v)
         if self.observer is not None:
-            return _Pair(*self.observer.decide(decision))
-        return _Pair(decision.own, decision.wide)
+            return Pair(*self.observer.decide(decision))
+        return Pair(decision.own, decision.wide)
 
     def occurrence(self, key: str) -> str:
         """``key``, numbered from its second time on."""
@@ -311,85 +324,3 @@ def _longest_sum(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     """At most so many terms can a node have added up: a whole axis, or all that it reduced."""
     smallest = max(1, max((t.numel() for t in outputs), default=1))
     return max((max(t.numel() // smallest, *t.shape, 1) for t in inputs if t.ndim), default=1)
-
-
-def _joined(results: Sequence[_Pair], random: bool) -> _Pair:
-    """The outputs of an inner graph as the one value of its node."""
-    return _Pair(
-        tuple(pair.own for pair in results),
-        tuple(pair.wide_value for pair in results),
-        random or any(pair.random for pair in results),
-    )
-
-
-def _pairs(values: Any) -> list[_Pair]:
-    return [value if isinstance(value, _Pair) else _Pair(value, value) for value in values]
-
-
-def _plain(value: Any) -> Any:
-    return value.own if isinstance(value, _Pair) else value
-
-
-def _cond(walk: _Walk, path: str, predicate: Any, true: Any, false: Any, operands: Any = ()) -> list[_Pair]:
-    branch = true if bool(_plain(predicate)) else false
-    return walk.graph(_plain(branch), _pairs(operands), path)
-
-
-def _while_loop(walk: _Walk, path: str, condition: Any, body: Any, carried: Any, additional: Any = ()) -> list[_Pair]:
-    state, rest = _pairs(carried), _pairs(additional)
-    while bool(walk.graph(_plain(condition), state + rest, path)[0].own):
-        state = walk.graph(_plain(body), state + rest, path)
-    return state
-
-
-def _slices(pairs: Sequence[_Pair], index: int) -> list[_Pair]:
-    return [_Pair(pair.own[index], pair.wide_value[index], pair.random) for pair in pairs]
-
-
-def _stacked(steps: Sequence[Sequence[_Pair]]) -> list[_Pair]:
-    return [
-        _Pair(
-            torch.stack([step.own for step in column]),
-            torch.stack([step.wide_value for step in column]),
-            any(step.random for step in column),
-        )
-        for column in zip(*steps, strict=True)
-    ]
-
-
-def _scan(walk: _Walk, path: str, combine: Any, initial: Any, sequences: Any, additional: Any = ()) -> list[_Pair]:
-    state, rows, rest = _pairs(initial), _pairs(sequences), _pairs(additional)
-    steps = []
-    for index in range(rows[0].own.shape[0]):
-        results = walk.graph(_plain(combine), state + _slices(rows, index) + rest, path)
-        state = results[: len(state)]
-        steps.append(results[len(state) :])
-    return state + _stacked(steps)
-
-
-def _map(walk: _Walk, path: str, function: Any, sequences: Any, additional: Any = ()) -> list[_Pair]:
-    rows, rest = _pairs(sequences), _pairs(additional)
-    count = rows[0].own.shape[0]
-    return _stacked([walk.graph(_plain(function), _slices(rows, index) + rest, path) for index in range(count)])
-
-
-def _set_grad(walk: _Walk, path: str, _enabled: Any, function: Any, *operands: Any) -> list[_Pair]:
-    return walk.graph(_plain(function), _pairs(operands), path)
-
-
-def _autocast(
-    walk: _Walk, path: str, device: str, dtype: Any, enabled: bool, cache: Any, function: Any, *operands: Any
-) -> list[_Pair]:
-    # Autocast leaves float64 tensors alone, so the wide run needs no context of its own.
-    with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache):
-        return walk.graph(_plain(function), _pairs(operands), path)
-
-
-_HIGHER_ORDER: dict[str, Callable[..., list[_Pair]]] = {
-    "cond": _cond,
-    "while_loop": _while_loop,
-    "scan": _scan,
-    "map_impl": _map,
-    "wrap_with_set_grad_enabled": _set_grad,
-    "wrap_with_autocast": _autocast,
-}

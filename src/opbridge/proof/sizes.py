@@ -14,6 +14,8 @@ __all__ = ["Sizes"]
 _UP = (1, 3, 2, 4, 6, 8, 16, 32, 64, 128)
 _DOWN = (1, 3, 2, 4, 6, 8, 16, 32, 64, 128)
 _MOST_TRIALS = 12
+_ASSUMED = 2
+"""The smallest size that torch.export gives a dimension of which nobody said one."""
 
 
 class Sizes:
@@ -44,8 +46,8 @@ class Sizes:
             if str(key) == name:
                 upper = limits.upper
                 finite = not ("oo" in str(upper) or int(upper) > 1 << 40)
-                return max(1, int(limits.lower)), int(upper) if finite else None
-        return 1, None
+                return max(0, int(limits.lower)), int(upper) if finite else None
+        return 0, None
 
     def value(self, expression: sympy.Expr, sizes: Mapping[str, int]) -> int:
         """An expression's value at these sizes."""
@@ -69,15 +71,37 @@ class Sizes:
                 return candidate
         return size
 
-    def _allowed(self, sizes: Mapping[str, int]) -> bool:
-        for name, (low, high) in self.ranges.items():
-            if sizes[name] < low or (high is not None and sizes[name] > high):
-                return False
-        for expression, low, high in self._derived:
-            value = self.value(expression, sizes)
-            if value < max(low, 1) or (high is not None and value > high):
+    def _allowed(self, sizes: Mapping[str, int], edges: bool = False) -> bool:
+        limits = [(sizes[name], low, high) for name, (low, high) in self.ranges.items()]
+        limits += [(self.value(expression, sizes), low, high) for expression, low, high in self._derived]
+        for size, low, high in limits:
+            smallest = (0 if low == _ASSUMED else low) if edges else max(low, 1)
+            if size < smallest or (high is not None and size > high):
                 return False
         return True
+
+    def is_promised(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the program's ranges hold these sizes. Where none was declared, torch.export takes for granted 2."""
+        return all(low <= sizes[name] for name, (low, _) in self.ranges.items())
+
+    def edges(self, done: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, dict[str, int]]]:
+        """Assignments with one symbol at a size where kernels go wrong: 0, 1, and odd or even where neither was tried.
+
+        Args:
+            done: Assignments that were tried.
+
+        Yields:
+            The symbol and the assignment, of sizes that the ranges hold or that torch.export left out by itself.
+        """
+        for name, base in self.base.items():
+            tried = {sizes[name] for sizes in (self.base, *done)}
+            wanted = [0, 1]
+            if len({size % 2 for size in tried}) == 1:
+                wanted += [size for size in (base + 1, base - 1) if self._allowed({**self.base, name: size})][:1]
+            for size in wanted:
+                sizes = {**self.base, name: size}
+                if size not in tried and self._allowed(sizes, edges=True):
+                    yield name, sizes
 
     def _candidates(self, name: str, direction: int, used: Sequence[int]) -> list[int]:
         base = self.base[name]

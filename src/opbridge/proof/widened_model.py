@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["longest_sum", "random_outputs", "widened_model"]
+__all__ = ["longest_sum", "random_outputs", "random_values", "widened_model"]
 
 _NARROW = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
 _WIDE = ir.DataType.DOUBLE
-# Attributes that name an element type.
-_TYPES = frozenset(("to", "dtype", "stash_type", "output_dtype", "softmax_precision"))
+# Attributes that name an element type. Not stash_type: onnx's evaluator takes no other than float32 for it, and
+# computes in the type of the input all the same.
+_TYPES = frozenset(("to", "dtype", "output_dtype", "softmax_precision"))
 
 
 def widened_model(model: ir.Model) -> ir.Model:
@@ -86,13 +87,18 @@ def _terms(value: ir.Value) -> int:
 
 def random_outputs(model: ir.Model) -> frozenset[str]:
     """The names of the outputs that depend on a draw of random numbers."""
+    return random_values(model) & {str(value.name) for value in model.graph.outputs}
+
+
+def random_values(model: ir.Model) -> frozenset[str]:
+    """The names of the values that depend on a draw of random numbers."""
     touched: set[ir.Value] = set()
     for node in model.graph.all_nodes():
         drawn = node.op_type in _DRAWS and not node.domain
         drawn |= any(value in touched for value in _read_by(node))
         if drawn:
             touched.update(node.outputs)
-    return frozenset(str(value.name) for value in model.graph.outputs if value in touched)
+    return frozenset(str(value.name) for value in touched)
 
 
 _DRAWS = frozenset(

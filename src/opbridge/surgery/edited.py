@@ -7,7 +7,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import onnx
 import onnx_ir as ir
@@ -100,7 +100,7 @@ class Edited:
         return target
 
 
-ModelLike = ir.Model | onnx.ModelProto | str | os.PathLike[str] | Edited
+ModelLike: TypeAlias = ir.Model | onnx.ModelProto | str | os.PathLike[str] | Edited
 
 
 def model_of(model: Any) -> ir.Model:

@@ -11,7 +11,7 @@ from opbridge.errors import InputError
 from opbridge.surgery.edited import Change, Edited, describe, find_value, finished, model_of
 from opbridge.surgery.shapes import refine_shapes
 
-__all__ = ["extract"]
+__all__ = ["drop_functions", "extract"]
 
 
 def extract(model: Any, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Edited:
@@ -60,7 +60,7 @@ def extract(model: Any, inputs: Sequence[str] | None = None, outputs: Sequence[s
         metadata_props=dict(own.metadata_props),
     )
     graph.opset_imports.update(own.opset_imports)
-    _drop_functions(part)
+    drop_functions(part)
     names = tuple(str(value.name) for value in (*graph.inputs, *graph.outputs))
     return finished(model, part, [Change(f"{left} nodes are left out", names)])
 
@@ -93,7 +93,7 @@ def _inner_nodes(node: ir.Node) -> list[ir.Node]:
     return [inner for graph in graphs for inner in graph.all_nodes()]
 
 
-def _drop_functions(model: ir.Model) -> None:
+def drop_functions(model: ir.Model) -> None:
     """Drop the functions that nothing calls, and the domains that nothing is of."""
     used: set[Any] = set()
     waiting: list[Any] = [model.graph]

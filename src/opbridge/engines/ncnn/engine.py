@@ -33,6 +33,7 @@ class NcnnEngine(Engine):
     limits: Mapping[str, str] = {
         "without Python": "no headers",
         "float64": "float32",
+        "node times": "does not tell what each of its nodes costs",
     }
 
     @property

@@ -89,6 +89,9 @@ class Domains {
  public:
   explicit Domains(const OrtApi* api) : api_(api) {
     const opbridge_library& library = *detail::library();
+    if (library.abi_version != OPBRIDGE_ABI_VERSION)
+      throw Error("opbridge kernels: the kernels were built for version ", library.abi_version,
+                  " of opbridge's kernel ABI, and their adapter for version ", OPBRIDGE_ABI_VERSION);
     if (library.error != nullptr) throw Error("opbridge kernels: ", library.error);
     for (int32_t i = 0; i < library.operator_count; ++i) {
       const opbridge_operator* op = library.operators[i];

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from opbridge.engines.limits import Limits
 from opbridge.engines.onnxruntime import native
 from opbridge.engines.process import EngineProcess
 from opbridge.errors import EngineError
@@ -125,7 +126,7 @@ class OtherBuild:
 
     def _ask(self, question: Mapping[str, Any], model: bytes = b"") -> dict[str, Any]:
         if self._process is None:
-            self._process = EngineProcess(f"onnxruntime=={self.version}", self._environment.python)
+            self._process = EngineProcess(f"onnxruntime=={self.version}", self._environment.python, Limits())
         request = {"verb": "ask", "engine": "onnxruntime", "question": question}
         answer, _ = self._process.ask("judging a node", request, {"model": np.frombuffer(model, np.uint8)})
         return answer

@@ -12,6 +12,7 @@ import numpy as np
 
 from opbridge.engines.base import Engine, Refusal, Session
 from opbridge.engines.onnxruntime.builds import Build, InstalledBuild, OtherBuild
+from opbridge.engines.profiling import NodeTime, profile_isolated
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -125,6 +126,16 @@ class OnnxRuntimeEngine(Engine):
         from opbridge.engines.onnxruntime.session import load_session
 
         return load_session(Path(path), threads=threads, providers=providers, libraries=libraries)
+
+    def profile(
+        self, path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path] = (), runs: int = 7
+    ) -> tuple[NodeTime, ...]:
+        """The median time of each node, by its own profiler."""
+        if self.python is not None:
+            return profile_isolated(self.name, path, feeds, libraries=libraries, runs=runs)
+        from opbridge.engines.onnxruntime.profile import profile_model
+
+        return profile_model(Path(path), feeds, libraries=libraries, runs=runs)
 
     def load_lean(self, path: Path) -> Session:
         """Load a model to run it a few times: nothing is optimized that would hold the weights twice."""

@@ -58,8 +58,12 @@ def load_session(
     providers: Sequence[str] | None,
     libraries: Sequence[Path] = (),
     lean: bool = False,
+    profile: Path | None = None,
 ) -> OnnxRuntimeSession:
-    """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` and ``load_lean`` say."""
+    """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` and ``load_lean`` say.
+
+    With ``profile``, the runs are timed, node by node, in a file whose name begins so.
+    """
     onnxruntime = native.runtime()
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: a session needs at least one thread.", fix="pass 1 or more, or None.")
@@ -81,6 +85,9 @@ def load_session(
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile)
     for library in libraries:
         _register(options, Path(library))
     try:
@@ -98,7 +105,7 @@ def _register(options: Any, library: Path) -> None:
         raise EngineError(
             f"ONNX Runtime {native.runtime().__version__} refuses the library {library.name!r}: "
             f"{native.clean_message(error)}",
-            fix="build it with ONNX Runtime's adapter, for this machine.",
+            fix="build it again, its kernels and ONNX Runtime's adapter with one opbridge, for this machine.",
             details=str(error),
         ) from error
 
@@ -194,6 +201,10 @@ class OnnxRuntimeSession(Session):
                 details=str(error),
             ) from error
         return dict(zip(names, results, strict=True))
+
+    def end_profiling(self) -> str:
+        """The file with the times of the runs; of a session that was loaded with ``profile``."""
+        return str(self._session.end_profiling())
 
 
 def _to_engine(spec: TensorSpec, array: np.ndarray) -> Any:

@@ -45,6 +45,9 @@ ov::OutputVector convert(const opbridge_operator& op, const ov::DiscreteTypeInfo
 
 std::vector<ov::Extension::Ptr> extensions() {
   const opbridge_library& library = *detail::library();
+  if (library.abi_version != OPBRIDGE_ABI_VERSION)
+    throw Error("opbridge kernels: the kernels were built for version ", library.abi_version,
+                " of opbridge's kernel ABI, and their adapter for version ", OPBRIDGE_ABI_VERSION);
   if (library.error != nullptr) throw Error("opbridge kernels: ", library.error);
   // OpenVINO keeps references to the types for as long as the process lives.
   static auto& types = *new std::deque<ov::DiscreteTypeInfo>();

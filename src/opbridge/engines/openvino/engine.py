@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from opbridge.engines.base import AdapterFlags, Engine, Refusal, Session
 from opbridge.engines.openvino import native
+from opbridge.engines.profiling import NodeTime
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -100,6 +103,14 @@ class OpenVinoEngine(Engine):
         from opbridge.engines.openvino.session import load_session
 
         return load_session(Path(path), threads=threads, devices=providers, libraries=libraries)
+
+    def profile(
+        self, path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path] = (), runs: int = 7
+    ) -> tuple[NodeTime, ...]:
+        """The mean time of each node, by its performance counters."""
+        from opbridge.engines.openvino.profile import profile_model
+
+        return profile_model(Path(path), feeds, libraries=libraries, runs=runs)
 
 
 _CMAKE = """\

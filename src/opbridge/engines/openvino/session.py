@@ -26,15 +26,25 @@ _FOREIGN = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m
 
 
 def load_session(
-    path: Path, *, threads: int | None, devices: Sequence[str] | None, libraries: Sequence[Path]
+    path: Path,
+    *,
+    threads: int | None,
+    devices: Sequence[str] | None,
+    libraries: Sequence[Path],
+    profile: bool = False,
 ) -> OpenVinoSession:
-    """See :meth:`OpenVinoEngine.load <opbridge.engines.openvino.engine.OpenVinoEngine.load>`."""
+    """See :meth:`OpenVinoEngine.load <opbridge.engines.openvino.engine.OpenVinoEngine.load>`.
+
+    With ``profile``, the session counts the time of each node.
+    """
     native.runtime()
     check_threads(threads)
     inputs, outputs = onnx_specs(path)
     core = _core(libraries)
     device = _checked_device(devices, core.available_devices)
     options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    if profile:
+        options["PERF_COUNT"] = True
     if threads is not None and device == "CPU":
         options["INFERENCE_NUM_THREADS"] = threads
     try:
@@ -120,6 +130,10 @@ class OpenVinoSession(Session):
                 "`opbridge verify` tells whether it fails on inputs like those of the export too.",
                 details=str(error),
             ) from error
+
+    def profiling_info(self) -> list[Any]:
+        """The counters of this thread's runs; of a session that was loaded with ``profile``."""
+        return list(self._requests.one.profiling_info)
 
 
 def _to_engine(spec: TensorSpec, array: np.ndarray) -> Any:

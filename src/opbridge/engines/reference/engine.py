@@ -25,7 +25,9 @@ class ReferenceEngine(Engine):
 
     name: str = "reference"
     package: ClassVar[str] = "onnx"
-    limits: Mapping[str, str] = MappingProxyType({"without Python": "is written in Python"})
+    limits: Mapping[str, str] = MappingProxyType(
+        {"without Python": "is written in Python", "node times": "does not tell what each of its nodes costs"}
+    )
 
     def __init__(self) -> None:
         self._answers: dict[Any, str | None] = {}

@@ -53,6 +53,7 @@ class TensorRTRTXEngine(Engine):
             **without_plugin,
             "float64": "computes float64 as float32",
             "deform_conv2d": "has no importer for ai.onnx::DeformConv",
+            "node times": "does not tell what each of its nodes costs",
         }
         idle = self.not_run
         return limits if idle is None else {**dict.fromkeys(_RUNNING, "has no NVIDIA GPU"), **limits}

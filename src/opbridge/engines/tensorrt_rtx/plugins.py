@@ -56,7 +56,7 @@ def write_plugins(product: Product, name: str, model: Path) -> tuple[Path, ...]:
 
 def cuda_source(kernel: KernelSpec) -> Path | None:
     """The file with an operator's kernel for the GPU: it stands beside the header, with its stem."""
-    file = kernel.header.with_suffix(".cu")
+    file = kernel.file.with_suffix(".cu")
     return file if file.is_file() else None
 
 

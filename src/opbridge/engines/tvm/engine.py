@@ -30,6 +30,7 @@ class TvmEngine(Engine):
     limits: Mapping[str, str] = {
         "without Python": "called from Python",
         "deform_conv2d": "no kernel for ai.onnx::DeformConv",
+        "node times": "does not tell what each of its nodes costs",
     }
 
     @property

@@ -1,0 +1,41 @@
+"""Where a verification keeps a small failing input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from opbridge.npz import write_npz
+from opbridge.whole_folder import locked_file, reported, sync
+
+__all__ = ["FAILING_INPUT", "SmallInput"]
+
+FAILING_INPUT = "failing_input.npz"
+
+
+class SmallInput:
+    """The file of the first small input that one verification of some engines finds.
+
+    Args:
+        folder: Where it is written: a bundle.
+
+    Attributes:
+        name: The file's name once there is one; empty before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.name = ""
+
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> str:
+        """Write arrays by input name, and return the file's name. Raises InputError if it can't be written."""
+        file = self._folder / FAILING_INPUT
+        with reported(file), locked_file(file) as temporary:
+            write_npz(temporary, arrays)
+            sync(temporary)
+            os.replace(temporary, file)
+        self.name = FAILING_INPUT
+        return self.name

@@ -1,0 +1,188 @@
+"""Special values as inputs, and whether what comes out is of the same kind as in PyTorch (IEEE 754)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from opbridge.errors import OpbridgeError
+from opbridge.proof.compare import Verdict, is_floating
+from opbridge.special_values import SpecialDifference, SpecialValues
+
+if TYPE_CHECKING:
+    from opbridge.proof.intermediates import Intermediate
+
+__all__ = ["examined", "judged_by_kind", "special_differences", "special_feeds"]
+
+Feeds = Mapping[str, np.ndarray]
+Runs = Callable[[Feeds], tuple[Feeds, Feeds]]
+
+_SHARE = 16
+_LARGE = 1000.0
+_KINDS = ("a number", "NaN", "infinity", "-infinity", "0", "-0", "a subnormal number")
+_NUMBER, _NAN, _INFINITY, _LOWEST, _ZERO, _NEGATIVE_ZERO, _SUBNORMAL = range(len(_KINDS))
+_FLUSHED = 8
+_FAR = 0.1
+
+
+def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *, seed: int) -> list[SpecialValues]:
+    """Put each kind of special values into ``feeds``, and compare what both sides make of it.
+
+    Args:
+        feeds: Inputs that the model takes.
+        reference: Runs PyTorch: the outputs to compare in their own types, and in float64.
+        engine: Runs the engine.
+        seed: Of the places where special values stand.
+    """
+    found = []
+    for values, changed in special_feeds(feeds, seed):
+        try:
+            own, wide = reference(changed)
+        except Exception as error:
+            text = (str(error).strip().splitlines() or [""])[0]
+            found.append(SpecialValues(values, "refused", error=f"{type(error).__name__}: {text}"))
+            continue
+        try:
+            results = engine(changed)
+        except OpbridgeError as error:
+            found.append(SpecialValues(values, "error", error=error.message))
+            continue
+        # Elsewhere the sign of a zero comes from underflow and from cancellation, where it means nothing.
+        signs = values == "-0"
+        differences = [d for n in own for d in special_differences(n, results.get(n), own[n], wide[n], signs)]
+        found.append(SpecialValues(values, "differs" if differences else "as PyTorch", tuple(differences)))
+    return found
+
+
+def judged_by_kind(values: str) -> Callable[[np.ndarray, Intermediate], tuple[str, Verdict]]:
+    """What judges values inside a model as :func:`examined` judges outputs, for bisection.
+
+    Args:
+        values: The kind of special values that went in.
+    """
+
+    def judge(result: np.ndarray, value: Intermediate) -> tuple[str, Verdict]:
+        own, wide = value.own, value.wide
+        if is_floating(result.dtype) and is_floating(own.dtype):
+            result = result.astype(own.dtype)
+        usable = own if wide is None or wide.shape != own.shape else wide
+        found = special_differences("", result, own, usable, values == "-0")
+        error = np.inf if found else 0.0
+        detail = "; ".join(str(item).removeprefix(": ") for item in found)
+        return ("differs" if found else "equal"), Verdict(not found, error, 0.0, 0.0, error, detail)
+
+    return judge
+
+
+def special_feeds(feeds: Feeds, seed: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """The inputs with special values at a few places of every floating-point input: one kind after the other."""
+    kinds = ("NaN", "infinity", "-0", "subnormal", "large", "extremes")
+    for number, kind in enumerate(kinds):
+        random = np.random.default_rng([seed, number])
+        changed = {
+            name: _with(array, _values(kind, array.dtype), random)
+            if is_floating(np.asarray(array).dtype) and np.asarray(array).size
+            else array
+            for name, array in feeds.items()
+        }
+        if any(changed[name] is not feeds[name] for name in feeds):
+            yield kind, changed
+
+
+def _values(kind: str, dtype: np.dtype) -> list[float]:
+    info = ml_dtypes.finfo(dtype)
+    largest, normal, smallest = float(info.max), float(info.smallest_normal), float(info.smallest_subnormal)
+    large = min(_LARGE, largest / 2)
+    return {
+        "NaN": [np.nan],
+        "infinity": [np.inf, -np.inf],
+        "-0": [-0.0],
+        "subnormal": [normal / 2, -normal / 2, smallest],
+        "large": [large, -large],
+        "extremes": [largest, -largest, normal, -normal],
+    }[kind]
+
+
+def _with(array: np.ndarray, values: list[float], random: np.random.Generator) -> np.ndarray:
+    flat = np.array(array, order="C").reshape(-1)
+    count = min(flat.size, max(len(values), flat.size // _SHARE))
+    places = random.choice(flat.size, count, replace=False)
+    with np.errstate(all="ignore"):
+        flat[places] = np.resize(np.array(values, np.float64), count).astype(flat.dtype)
+    return flat.reshape(array.shape)
+
+
+def special_differences(
+    output: str, result: np.ndarray | None, own: np.ndarray, wide: np.ndarray, signs_of_zeros: bool
+) -> list[SpecialDifference]:
+    """Where the engine's result is of another kind than PyTorch's, and the float64 reference does not side with it."""
+    if result is None or result.shape != own.shape or result.dtype != own.dtype:
+        form = "no such output" if result is None else f"{result.dtype.name} of shape {list(result.shape)}"
+        return [SpecialDifference(output, f"{own.dtype.name} of shape {list(own.shape)}", form, own.size, own.size, ())]
+    if not is_floating(own.dtype):
+        return _listed(output, own.shape, {("a value", "another value"): result != own})
+    with np.errstate(all="ignore"):
+        narrowed = np.asarray(wide, np.float64).astype(own.dtype)
+        kinds = _kinds(result), _kinds(own)
+        differs = (kinds[0] != kinds[1]) & (kinds[0] != _kinds(narrowed)) & ~_only_rounding(result, own, *kinds)
+        if not signs_of_zeros:
+            differs &= (result != 0) | (own != 0)
+        groups = {}
+        for mine in range(len(_KINDS)):
+            for theirs in range(len(_KINDS)):
+                groups[_KINDS[theirs], _KINDS[mine]] = differs & (kinds[0] == mine) & (kinds[1] == theirs)
+        groups["a number", "another number"] = _far(result, own, narrowed)
+    return _listed(output, own.shape, groups)
+
+
+def _kinds(values: np.ndarray) -> np.ndarray:
+    numbers = values.astype(np.float64)
+    normal = float(ml_dtypes.finfo(values.dtype).smallest_normal)
+    subnormal = (numbers != 0) & (np.abs(numbers) < normal)
+    negative = np.signbit(numbers)
+    conditions = [np.isnan(numbers), np.isinf(numbers) & ~negative, np.isinf(numbers), (numbers == 0) & ~negative]
+    choices = [_NAN, _INFINITY, _LOWEST, _ZERO, _NEGATIVE_ZERO, _SUBNORMAL]
+    return np.select([*conditions, numbers == 0, subnormal], choices, _NUMBER)
+
+
+def _only_rounding(result: np.ndarray, own: np.ndarray, kinds: np.ndarray, own_kinds: np.ndarray) -> np.ndarray:
+    """Where two kinds are neighbours: at the borders of overflow and of the subnormal numbers, and beside zero."""
+    info = ml_dtypes.finfo(own.dtype)
+    numbers, theirs = result.astype(np.float64), own.astype(np.float64)
+    small = (_NUMBER, _ZERO, _NEGATIVE_ZERO, _SUBNORMAL)
+    flushed = (own_kinds == _SUBNORMAL) & (numbers == 0)
+    clearly = np.abs(theirs) >= _FLUSHED * float(info.smallest_subnormal)
+    signs = (numbers == 0) & (theirs == 0)
+    beside = np.isin(kinds, small) & np.isin(own_kinds, small) & ~signs & ~(flushed & clearly)
+    close = 1 - 64 * float(info.eps)
+    largest = float(info.max)
+    overflow = (np.abs(numbers) >= close * largest) & (np.abs(theirs) >= close * largest) & (numbers * theirs > 0)
+    only: np.ndarray = beside | overflow
+    return only
+
+
+def _far(result: np.ndarray, own: np.ndarray, narrowed: np.ndarray) -> np.ndarray:
+    """Numbers far from PyTorch's where float64 gives what PyTorch gives, cancelled ones left out."""
+    values = [array.astype(np.float64) for array in (result, own, narrowed)]
+    finite = np.isfinite(values[0]) & np.isfinite(values[1]) & np.isfinite(values[2])
+    scale = np.abs(np.where(finite, values[1], 0.0)).max(initial=0.0)
+    sure = np.abs(values[1] - values[2]) <= 0.01 * _FAR * np.abs(values[1])
+    sure &= np.abs(values[1]) > float(np.sqrt(float(ml_dtypes.finfo(own.dtype).eps))) * scale
+    far: np.ndarray = finite & sure & (np.abs(values[0] - values[1]) > _FAR * np.abs(values[1]))
+    return far
+
+
+def _listed(
+    output: str, shape: tuple[int, ...], groups: Mapping[tuple[str, str], np.ndarray]
+) -> list[SpecialDifference]:
+    found = []
+    for (theirs, mine), where in groups.items():
+        count = int(np.count_nonzero(where))
+        if count:
+            first = np.unravel_index(int(np.argmax(where)), shape)
+            index = tuple(int(i) for i in first)
+            found.append(SpecialDifference(output, theirs, mine, count, int(np.prod(shape)), index))
+    return found

@@ -1,0 +1,60 @@
+"""Every planted fault is caught in its mode, and its node named; sound models pass, however ill-conditioned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fault_models
+import pytest
+from planted_faults import FAULTS, Fault, faulty_bundle, named_node, sound_bundle
+from sound_models import SOUND
+
+import opbridge
+
+MODELS = ("counts", "half_norm", "image", "mixer", "sequence", "steps")
+QUICK = (
+    "a sum of 1e6 terms",
+    "a chaotic map of 60 steps",
+    "differences that cancel",
+    "near ties of top-k and argmax",
+)
+"""The others take longer: they are in benchmarks/proof.py, with these."""
+MOST_VERIFICATIONS = 20
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.deterministic], ids=lambda fault: fault.name)
+def test_fault_is_caught_and_its_node_named(fault: Fault, tmp_path: Path) -> None:
+    bundle, entry, nodes = faulty_bundle(fault, tmp_path / "bundle")
+    found = opbridge.verify(bundle.path, reference=entry, **fault.options)
+    assert found.verdict == "failed", found.summary()
+    assert named_node(found, nodes) == "named"
+
+
+def test_fault_of_some_runs_is_called_not_deterministic(tmp_path: Path) -> None:
+    fault = next(fault for fault in FAULTS if not fault.deterministic)
+    bundle, entry, nodes = faulty_bundle(fault, tmp_path / "bundle")
+    said = set()
+    for _ in range(MOST_VERIFICATIONS):
+        found = opbridge.verify(bundle.path, reference=entry)
+        said.add(named_node(found, nodes))
+        if "not deterministic" in said:
+            return
+    pytest.fail(f"in {MOST_VERIFICATIONS} verifications bisection only said: {', '.join(sorted(said))}")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_without_the_faults_passes(name: str) -> None:
+    bundle, entry = sound_bundle(getattr(fault_models, name))
+    found = opbridge.verify(bundle.path, reference=entry)
+    assert found.passed, found.summary()
+    assert found.departures == ()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_ill_conditioned_model_passes(name: str, tmp_path: Path) -> None:
+    entry = SOUND[name]()
+    bundle = opbridge.export(
+        entry.model, entry.args, path=tmp_path / "bundle", dynamic_shapes=entry.dynamic_shapes, verify=False
+    )
+    found = opbridge.verify(bundle.path, reference=entry)
+    assert found.passed, found.summary()
