@@ -116,7 +116,7 @@ def measure(name: str) -> ModelRow:
         faulty, node = _with_fault(bundle, Path(folder) / "faulty")
         inputs = {spec.name: to_numpy(value) for spec, value in zip(bundle.inputs, _tensors(entry), strict=True)}
         gc.collect()
-        # Another one: torchvision's detectors keep anchors of their last run, which capture takes for weights.
+        # A new one: after a run, Faster R-CNN's weights have another hash, and the bundle would be refused.
         entry = _entry(name)
         with _peak_memory() as peak:
             found = opbridge.verify(faulty.path, reference=entry, inputs=[inputs])

@@ -384,3 +384,16 @@ def test_uniform_numbers_are_uniform(tmp_path: Path) -> None:
 def test_a_number_keeps_all_digits_of_float64(tmp_path: Path) -> None:
     call = Call(lambda x: x * 0.1234567890123 + 2.1234567890123, (torch.rand(3, dtype=torch.float64),), {})
     _compare(_run([call], tmp_path / "bundle"), [call])
+
+
+def test_rounded_division_of_integers_keeps_all_digits(tmp_path: Path) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+            pairs = ((x, y), (x, 4))
+            return [torch.div(a, b, rounding_mode=mode) for a, b in pairs for mode in ("floor", "trunc")]
+
+    x, y = torch.tensor([2**53 + 1, -(2**40) - 3, 7, -7]), torch.tensor([1, 3, -2, 2])
+    bundle = opbridge.export(Net(), (x, y), path=tmp_path / "bundle", verify=False)
+    results = opbridge.load(bundle.path)(x.numpy(), y.numpy())
+    for result, expected in zip(results, Net()(x, y), strict=True):
+        np.testing.assert_array_equal(result, expected.numpy())

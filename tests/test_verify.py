@@ -82,6 +82,16 @@ def test_divisible_dimension_is_honoured() -> None:
     assert len({tuple(case.sizes.values()) for case in found.cases}) == 3
 
 
+def test_an_output_that_is_the_same_everywhere_is_noted() -> None:
+    layer = torch.nn.Linear(4, 3)
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+    item = captured(layer, (torch.randn(2, 4),))
+    found = verify_captured(item, session(onnx_model(item)), engine="onnxruntime")
+    assert found.passed
+    assert f"{item.output_names[0]} is 0 in every element, so little is proved of it" in found.cases[0].notes
+
+
 def test_control_flow_with_an_input_as_trip_count_passes_with_another_count() -> None:
     class Loop(torch.nn.Module):
         def forward(self, n: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

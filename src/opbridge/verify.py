@@ -206,7 +206,8 @@ class _Verifier:
         self.comparisons += found
         sizes = self.cases.named(case.sizes)
         verdict = "passed" if passed else "failed"
-        self.results.append(CaseResult(case.name, sizes, verdict, matches, notes=tuple(case.notes)))
+        notes = (*case.notes, *_says_little(self.names, case.run.own))
+        self.results.append(CaseResult(case.name, sizes, verdict, matches, notes=notes))
         self._look_inside(case, feeds, results, [item.output for item in found if not item.passed])
         return self.results[-1], found
 
@@ -269,6 +270,18 @@ def _line_of(program: torch.export.ExportedProgram, inside: Inside) -> Callable[
         return str(source) if source else ""
 
     return line_of
+
+
+def _says_little(names: Sequence[str], own: Sequence[Any]) -> list[str]:
+    """A note for each output that has one value in all its elements, as of a network whose last weights are zeros."""
+    return [
+        f"{name} is {value.flatten()[0].item():g} in every element, so little is proved of it"
+        for name, value in zip(names, own, strict=False)
+        if isinstance(value, torch.Tensor)
+        and value.is_floating_point()
+        and value.numel() > 1
+        and bool((value == value.flatten()[0]).all())
+    ]
 
 
 def output_positions(program: torch.export.ExportedProgram, count: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -79,6 +79,12 @@ class OpenVinoEngine(Engine):
             None when the engine takes it, otherwise the reason.
         """
         return self._support.ask(node, opset_imports)
+
+    def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """What :meth:`supports` asks, in the child process where it asks it."""
+        from opbridge.engines.openvino.questions import answer
+
+        return answer(question, arrays)
 
     def load(
         self,

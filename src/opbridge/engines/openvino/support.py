@@ -7,14 +7,12 @@ node, and the CPU plugin, whether it takes what the node becomes (30 ms, so equa
 from __future__ import annotations
 
 import dataclasses
-import functools
-import io
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from opbridge.engines.base import IR_VERSION, Refusal
-from opbridge.engines.openvino import native
+from opbridge.engines.openvino.questions import OpenVinoQuestions
 from opbridge.engines.question import Question, bare_model, dtype_of_type, version_problem
 from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
 
@@ -47,6 +45,7 @@ class OpenVinoSupport:
     def __init__(self, version: str, newest_opset: int) -> None:
         self._name = f"OpenVINO {version}"
         self._newest_opset = newest_opset
+        self._questions = OpenVinoQuestions(self._name)
         self._answers: dict[Any, _Answer | None] = {}
 
     def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
@@ -68,10 +67,6 @@ class OpenVinoSupport:
         operator = describe_operator(node.domain, node.op_type)
         return Refusal(describe_node(node), operator, answer.reason, answer.missing_dtypes)
 
-    @functools.cached_property
-    def _core(self) -> Any:
-        return native.make_core()
-
     def _answer(self, question: Question, *, sized: bool = False) -> _Answer | None:
         problem = version_problem(self._name, self._newest_opset, question)
         if problem is not None:
@@ -79,41 +74,27 @@ class OpenVinoSupport:
         dtypes = tuple(dict.fromkeys(dtype_of_type(name) for name in question.input_types if name))
         if not question.stands_alone:
             imports = {"": self._newest_opset, question.domain: question.opset}
-            said = self._conversion(bare_model(question.domain, question.op_type, imports, IR_VERSION))
-            return _Answer() if isinstance(said, str) and _UNKNOWN.search(said) else None
-        said = self._conversion(question.model_bytes(IR_VERSION, sized=sized))
-        if isinstance(said, str):
-            return _Answer() if _UNKNOWN.search(said) else _Answer(f"{self._name}: {said}", dtypes)
-        taken = self._core.query_model(said, "CPU")
-        left = [operation for operation in said.get_ops() if operation.get_friendly_name() not in taken]
-        if left:
-            names = ", ".join(dict.fromkeys(operation.get_type_name() for operation in left))
+            said = self._questions.about(bare_model(question.domain, question.op_type, imports, IR_VERSION))
+            return _Answer() if _UNKNOWN.search(said.problem) else None
+        said = self._questions.about(question.model_bytes(IR_VERSION, sized=sized))
+        if said.crashed:
+            return _Answer(said.crashed)
+        if said.problem:
+            return _Answer() if _UNKNOWN.search(said.problem) else _Answer(f"{self._name}: {said.problem}", dtypes)
+        # The plugin takes nothing of unknown rank. In a loop's body the engine works the ranks out from outside.
+        if said.left and _ranks_are_known(question):
+            names = ", ".join(said.left)
             return _Answer(f"{self._name} has no kernel on the CPU for {names}, which the node becomes", dtypes)
         if self._loses_float64(question):
-            return _Answer(f"{self._name} computes float64 in {self._float64_is} on the CPU", ("float64",))
+            narrow = self._questions.float64_is
+            return _Answer(f"{self._name} computes float64 in {narrow} on the CPU", ("float64",))
         return None
-
-    def _conversion(self, model: bytes) -> Any:
-        """The converted model, or what the engine says instead."""
-        try:
-            return self._core.read_model(io.BytesIO(model))
-        except Exception as error:
-            return native.clean_message(error)
 
     def _loses_float64(self, question: Question) -> bool:
         is_double = "tensor(double)" in question.output_types and question.op_type not in _MOVING
-        return is_double and self._float64_is not in ("f64", "float64")
+        return is_double and self._questions.float64_is not in ("f64", "float64")
 
-    @functools.cached_property
-    def _float64_is(self) -> str:
-        """The type in which a compiled model adds float64 numbers, as the model itself says."""
-        opset = native.runtime().opset8
-        one = opset.parameter([-1], native.runtime().Type.f64)
-        model = native.runtime().Model([opset.add(one, one)], [one])
-        compiled = self._core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-        precisions = [
-            str(operation.get_rt_info()["runtimePrecision"].astype(str))
-            for operation in compiled.get_runtime_model().get_ops()
-            if str(operation.get_rt_info()["layerType"].astype(str)) == "Eltwise"
-        ]
-        return {"f32": "float32"}.get(precisions[0], precisions[0]) if precisions else "float64"
+
+def _ranks_are_known(question: Question) -> bool:
+    present = (sizes for sizes, name in zip(question.sizes, question.input_types, strict=True) if name is not None)
+    return None not in present

@@ -1,0 +1,97 @@
+"""What OpenVINO says of small models, from a child process: its frontend crashes on nodes that it cannot convert."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from opbridge.engines.limits import Limits
+from opbridge.engines.openvino import native
+from opbridge.engines.process import EngineProcess
+from opbridge.errors import EngineCrashError
+
+__all__ = ["OpenVinoQuestions", "Said", "answer"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What it says of a model.
+
+    Attributes:
+        problem: Why it can't be converted, in one line; empty where it can.
+        left: Types of the operations that the CPU plugin does not take.
+        crashed: How the engine died of it; empty where it did not.
+    """
+
+    problem: str = ""
+    left: tuple[str, ...] = ()
+    crashed: str = ""
+
+
+class OpenVinoQuestions:
+    """The installed OpenVINO in a child process, which is started when it is first asked, and again after a crash.
+
+    Args:
+        name: What it is called in errors.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._process: EngineProcess | None = None
+
+    def about(self, model: bytes) -> Said:
+        """What it says of a serialized ONNX model."""
+        try:
+            said = self._ask({"about": "model"}, {"model": np.frombuffer(model, np.uint8)})
+        except EngineCrashError as error:
+            return Said(crashed=error.message)
+        return Said(said["problem"], tuple(said["left"]))
+
+    @functools.cached_property
+    def float64_is(self) -> str:
+        """The type in which a compiled model adds float64 numbers."""
+        return str(self._ask({"about": "float64"})["type"])
+
+    def _ask(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+        if self._process is None or not self._process.alive:
+            self._process = EngineProcess(self._name, limits=Limits())
+        request = {"verb": "ask", "engine": "openvino", "question": dict(question)}
+        return self._process.ask("converting a model of one node", request, arrays)[0]
+
+
+def answer(question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What :class:`OpenVinoQuestions` asks, from the other side."""
+    if question["about"] == "float64":
+        return {"type": _float64_is()}
+    core = _core()
+    try:
+        converted = core.read_model(io.BytesIO(arrays["model"].tobytes()))
+    except Exception as error:
+        return {"problem": native.clean_message(error), "left": []}
+    taken = core.query_model(converted, "CPU")
+    left = [operation for operation in converted.get_ops() if operation.get_friendly_name() not in taken]
+    return {"problem": "", "left": list(dict.fromkeys(operation.get_type_name() for operation in left))}
+
+
+@functools.cache
+def _core() -> Any:
+    return native.make_core()
+
+
+def _float64_is() -> str:
+    """As a compiled model says of itself."""
+    opset = native.runtime().opset8
+    one = opset.parameter([-1], native.runtime().Type.f64)
+    model = native.runtime().Model([opset.add(one, one)], [one])
+    compiled = _core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    precisions = [
+        str(operation.get_rt_info()["runtimePrecision"].astype(str))
+        for operation in compiled.get_runtime_model().get_ops()
+        if str(operation.get_rt_info()["layerType"].astype(str)) == "Eltwise"
+    ]
+    return {"f32": "float32"}.get(precisions[0], precisions[0]) if precisions else "float64"
