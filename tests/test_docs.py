@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import opbridge
+from opbridge import engines
 from opbridge.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -136,6 +137,15 @@ def test_there_are_two_set_up_commands_and_ci_runs_the_test_one() -> None:
     (in_ci,) = re.findall(r"^readonly TEST='(.+)'$", text(".ci/run"), re.MULTILINE)
     assert tests == SET_UP + in_ci
     assert set_up_commands("README.zh.md") == [main_job, tests]
+
+
+def test_pip_of_any_age_finds_every_extra() -> None:
+    extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
+    # An older pip asks for "tensorrt_rtx" by another name than the one in the metadata, and installs nothing.
+    assert [name for name in extras if not re.fullmatch("[a-z0-9-]+", name)] == []
+    lines = [engines.get(name).install for name in engines.names()]
+    asked = [re.fullmatch(r'pip install "opbridge\[(.+)\]"', line) for line in lines]
+    assert {match[1] for match in asked if match} <= set(extras)
 
 
 def test_every_extra_that_is_named_exists() -> None:

@@ -50,6 +50,7 @@ def write_models(
         for name in names:
             own = (folder / libraries[name].file,) if name in libraries else ()
             compile_isolated(by_name[name], folder / file, own)
+            by_name[name].write_sources(folder / file)
 
 
 def convert_programs(programs: Mapping[str, ClimbedProgram], engines: Sequence[Engine], folder: Path) -> dict[str, str]:

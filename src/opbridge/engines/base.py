@@ -197,7 +197,7 @@ class Engine(abc.ABC):
     @property
     def install(self) -> str:
         """The command that installs it, or where that is described."""
-        return f'pip install "opbridge[{self.name.partition("==")[0]}]"'
+        return f'pip install "opbridge[{self.name.partition("==")[0].replace("_", "-")}]"'
 
     def is_installed(self) -> bool:
         """Whether the engine's package can be imported here."""
@@ -265,6 +265,19 @@ class Engine(abc.ABC):
 
         Raises:
             EngineError: It can't be made.
+        """
+        return ()
+
+    def write_sources(self, model: Path) -> tuple[Path, ...]:
+        """Write, while a bundle is written, what a user compiles for the engine of the kernels that are declared.
+
+        It runs in the process that declared them; :meth:`compile_model` runs in a child process.
+
+        Args:
+            model: The model, in the folder of the bundle.
+
+        Returns:
+            The files written beside it; their names begin with the model's stem and the engine's name.
         """
         return ()
 

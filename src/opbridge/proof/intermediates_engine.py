@@ -20,7 +20,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from opbridge.engines.base import Engine, Session
 from opbridge.infer import fill_types
-from opbridge.isolation import IsolatedSession
+from opbridge.isolation import IsolatedSession, compile_isolated
 from opbridge.onnx_file import save_model
 from opbridge.onnx_input import read_model
 from opbridge.surgery.extract import drop_functions
@@ -34,7 +34,7 @@ def loader(engine: Engine, libraries: Sequence[Path] = ()) -> Loader:
     """What loads a model file in a child process, after the engine has made what it makes ahead of time."""
 
     def load(file: Path) -> Session:
-        engine.compile_model(file, libraries)
+        compile_isolated(engine, file, libraries)
         return IsolatedSession(engine.name, file, libraries=libraries)
 
     return load

@@ -84,11 +84,16 @@ class TensorRTRTXEngine(Engine):
         return self._support.ask(node, opset_imports)
 
     def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
-        """Build the engine file, and write the sources of plugins for the nodes that have kernels."""
+        """Build the engine file."""
         from opbridge.engines.tensorrt_rtx.building import write_engine
+
+        return (write_engine(self.product, self.name, model),)
+
+    def write_sources(self, model: Path) -> tuple[Path, ...]:
+        """Write the sources of plugins for the nodes that have kernels."""
         from opbridge.engines.tensorrt_rtx.plugins import write_plugins
 
-        return (write_engine(self.product, self.name, model), *write_plugins(self.product, self.name, model))
+        return write_plugins(self.product, self.name, model)
 
     def load(
         self,

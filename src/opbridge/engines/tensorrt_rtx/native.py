@@ -28,7 +28,7 @@ class Product:
     install: str
 
 
-RTX = Product("TensorRT for RTX", ("tensorrt_rtx", "tensorrt_rtx_bindings"), 'pip install "opbridge[tensorrt_rtx]"')
+RTX = Product("TensorRT for RTX", ("tensorrt_rtx", "tensorrt_rtx_bindings"), 'pip install "opbridge[tensorrt-rtx]"')
 TENSORRT = Product("TensorRT", ("tensorrt",), "https://docs.nvidia.com/deeplearning/tensorrt (its Python wheel)")
 
 
