@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -37,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem in _NEWEST:
             item.add_marker(pytest.mark.newest)
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background with SIGINT ignored, and programs that tests start inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -199,5 +199,8 @@ def test_the_command_prints_its_address_and_ends_with_an_interrupt(bundle: Path,
         expected = b"Not equal to PyTorch" if what == "bundle" else b'content="data/model.onnx"'
         assert expected in request(found["url"], f"/{place}")[1]
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=30)
+        try:
+            rest, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
         assert (process.returncode, rest, errors) == (0, "", "")

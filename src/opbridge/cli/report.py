@@ -28,7 +28,7 @@ def register(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from opbridge.bundle import read_bundle
-    from opbridge.report.tables import paragraph
+    from opbridge.report.tables import unbroken
     from opbridge.report.written import write_report
 
     if arguments.output is None and arguments.format != "html":
@@ -37,4 +37,4 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     bundle = read_bundle(arguments.bundle)
     file = write_report(bundle, arguments.format, arguments.output)
     data = {"report": str(file), "format": arguments.format, "verified": bundle.verified}
-    return Outcome(data, lambda found: [paragraph(f"report: {found['report']}", "bold")])
+    return Outcome(data, lambda found: [unbroken(f"report: {found['report']}", "bold")])

@@ -140,6 +140,8 @@ class EngineProcess:
         """The error of the child as one of this process."""
         details = raised["details"]
         if raised["error"] == "MemoryError" or (raised["memory"] and _NO_MEMORY.search(raised["message"])):
+            # An allocator that ran out once may keep what it has, and the next small request fails too.
+            self.close()
             return self._out_of_memory(doing, details)
         if raised["fix"] is not None:
             kind = getattr(opbridge.errors, raised["error"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from opbridge.report.tables import paragraph, place, plural, table
+from opbridge.report.tables import paragraph, place, plural, table, unbroken
 from opbridge.report.verification import verification_view
 
 __all__ = ["bundle_view"]
@@ -31,7 +31,7 @@ def bundle_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
         reason = f" ({manifest['opset_reason']})" if manifest.get("opset_reason") else ""
         engines = ", ".join(model["engines"])
         yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}")
-    yield paragraph(f"bundle: {data['path']}", "bold")
+    yield unbroken(f"bundle: {data['path']}", "bold")
 
 
 def _operators(data: Mapping[str, Any]) -> RenderableType:

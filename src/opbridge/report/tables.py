@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["number", "paragraph", "place", "plural", "table"]
+__all__ = ["number", "paragraph", "place", "plural", "table", "unbroken"]
 
 _LONG = ("detail", "file", "provided by", "summary", "where")
 
@@ -38,6 +38,11 @@ def place(sources: Sequence[str] | None) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 output``, ``2 outputs``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def unbroken(text: str, style: str = "") -> Text:
+    """A line that is printed as one, such as a path that is to be copied."""
+    return Text(text, style=style, no_wrap=True, overflow="ignore")
 
 
 def paragraph(text: str, style: str = "") -> Text:
