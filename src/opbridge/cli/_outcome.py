@@ -138,6 +138,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
         _print_json(outcome.data)
         return
     from rich.console import Console
+    from rich.text import Text
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -145,7 +146,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     for renderable in outcome.view(outcome.data):
-        console.print(renderable)
+        console.print(renderable, soft_wrap=isinstance(renderable, Text) and bool(renderable.no_wrap))
 
 
 def _print_json(data: Mapping[str, Any]) -> None:

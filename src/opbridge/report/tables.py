@@ -42,7 +42,7 @@ def plural(count: int, noun: str) -> str:
 
 def unbroken(text: str, style: str = "") -> Text:
     """A line that is printed as one, such as a path that is to be copied."""
-    return Text(text, style=style, no_wrap=True, overflow="ignore")
+    return Text(text, style=style, no_wrap=True)
 
 
 def paragraph(text: str, style: str = "") -> Text:
