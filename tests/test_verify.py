@@ -110,6 +110,8 @@ def test_control_flow_with_an_input_as_trip_count_passes_with_another_count() ->
 
     found = verify_captured(item, Counting(), engine="onnxruntime")
     assert found.passed, found.summary()
+    assert [case.name for case in found.cases] == ["example sizes"]
+    # The first case runs several times.
     assert set(counts) == {4}
 
 
