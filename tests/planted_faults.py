@@ -223,7 +223,11 @@ FAULTS = (
     Fault(
         "integer division truncates instead of flooring",
         fault_models.counts,
-        _replaced("node_Cast_0", "node_Div_3", "node_Floor_4", "node_Cast_19", by=_truncated),
+        _replaced(
+            *("node_Less_1", "node_Equal_4", "node_Mod_5", "node_Cast_6", "node_And_7", "node_Cast_8", "node_Div_9"),
+            "node_floor_divide",
+            by=_truncated,
+        ),
     ),
     Fault(
         "the last row of an embedding is zero",

@@ -180,8 +180,12 @@ def test_an_engine_that_is_too_old_is_an_error_with_its_install_line(module, eng
     assert "Traceback" not in child.stderr
 
 
-def test_the_readme_table_is_what_the_command_prints(capsys):
-    """Versions and what is installed differ from machine to machine; the columns and the names do not."""
+def test_the_readme_table_is_what_the_command_prints(capsys, monkeypatch):
+    """Versions and what is installed differ from machine to machine; the columns and the names do not.
+
+    A row stays one line, however narrow the terminal is.
+    """
+    monkeypatch.setenv("COLUMNS", "40")
     assert main(["engines", "--markdown", "-q"]) == 0
     printed = capsys.readouterr().out.splitlines()
     readme = (Path(__file__).parent.parent / "README.md").read_text()

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from opbridge.report.tables import paragraph, table
+from opbridge.report.tables import paragraph, table, unbroken
 
 __all__ = ["engines_markdown", "engines_view"]
 
@@ -32,11 +32,11 @@ def engines_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
 
 def engines_markdown(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """The same table in Markdown."""
-    yield paragraph(f"| {' | '.join(_COLUMNS)} |")
-    yield paragraph(f"|{'---|' * len(_COLUMNS)}")
+    yield unbroken(f"| {' | '.join(_COLUMNS)} |")
+    yield unbroken(f"|{'---|' * len(_COLUMNS)}")
     for engine in data["engines"]:
         name, *others = _row(engine)
-        yield paragraph(f"| {' | '.join([f'`{name}`', *others])} |")
+        yield unbroken(f"| {' | '.join([f'`{name}`', *others])} |")
 
 
 def _row(engine: Mapping[str, Any]) -> list[str]:
