@@ -1,13 +1,14 @@
 """What each operator of the catalog costs: ONNX Runtime with function body and with kernel, beside eager PyTorch.
 
-    python benchmarks/catalog.py [--family linalg,special] [--op svd,zeta] [--side 256] [--runs 5] [--json FILE]
+    python benchmarks/catalog.py [--family linalg,special] [--op hypot,svd] [--side 256] [--threads 1] [--json FILE]
 
-Elementwise, indexing, reduction, nn and special operators work on samples of PyTorch's own operator database, enlarged
-to about a million elements; linear algebra on random matrices of 256 rows. Everything runs on one thread, the sides in
-turns, and medians count. Targets: of each family the median, the body at most 3 times eager and the kernel at most
-once; for linear algebra the kernel at most 3 times. An operator whose time grows by another power of its size than
-eager's (from a quarter of the elements, 128 rows for matrices) is listed as such. The exit code is 1 if a family's
-target does not hold or an operator grows too fast.
+Each operator works on about a million elements, or, of linear algebra, on random matrices of 256 rows;
+``catalog_cases.py`` says on what. Both sides get the same number of threads and take turns; the shortest of some runs
+counts, for one thread in the processor's time, which other work on the machine hardly changes. Targets: of each family
+the median, the body at most 3 times eager and the kernel at most once; for linear algebra the kernel at most 3 times,
+and the body is for portability. An operator whose time grows by another power of its size than eager's (from a quarter
+of the elements, or half the rows) is listed as such. The exit code is 1 if a family's target does not hold, an operator
+grows too fast or fails, or one of the catalog has no case.
 """
 
 from __future__ import annotations
@@ -20,77 +21,32 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import torch
 from _table import finish, verdict
-from torch import Tensor
+from catalog_cases import NOT_TIMED, Case, cases
 
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
-from opbridge.conformance import database
 from opbridge.conformance.calls import Batch, Call
-from opbridge.conformance.exporters import Failure, by_opbridge
-from opbridge.conformance.sizes import moves_of
+from opbridge.conformance.exporters import by_opbridge
 from opbridge.engines import get
+from opbridge.numerics.by_type import limited_to
 from opbridge.silence import silenced
+from opbridge.spec import OpSpec
 
-ELEMENTS, SIDE = 1_000_000, 256
+ELEMENTS, SIDE = 2**20, 256
 BODY, KERNEL, LINALG_KERNEL = 3.0, 1.0, 3.0
 POWER = 0.5
 """How much larger the power of growth may be than eager's: what noise and caches do stays below."""
-LONGEST = 60.0
-"""Seconds after which a run of an operator is given up."""
-
-NAMES = {"_cdist_forward": "cdist", "_euclidean_dist": "cdist"}
-
-
-def _square(side: int) -> Tensor:
-    return torch.randn(side, side)
-
-
-def _positive(side: int) -> Tensor:
-    a = torch.randn(side, side)
-    return a @ a.mT + side * torch.eye(side)
-
-
-def _symmetric(side: int) -> Tensor:
-    a = torch.randn(side, side)
-    return a + a.mT
-
-
-def _well(side: int) -> Tensor:
-    return torch.randn(side, side) + side * torch.eye(side)
-
-
-MATRICES: dict[str, tuple[Callable[..., object], Callable[[int], tuple[Tensor, ...]]]] = {
-    "linalg.cholesky": (torch.linalg.cholesky, lambda n: (_positive(n),)),
-    "cholesky_inverse": (torch.cholesky_inverse, lambda n: (torch.linalg.cholesky(_positive(n)),)),
-    "cholesky_solve": (torch.cholesky_solve, lambda n: (_square(n), torch.linalg.cholesky(_positive(n)))),
-    "linalg.lu_factor": (torch.linalg.lu_factor, lambda n: (_well(n),)),
-    "linalg.lu": (torch.linalg.lu, lambda n: (_well(n),)),
-    "linalg.inv": (torch.linalg.inv, lambda n: (_well(n),)),
-    "linalg.solve": (torch.linalg.solve, lambda n: (_well(n), _square(n))),
-    "linalg.det": (torch.linalg.det, lambda n: (_well(n) / n,)),
-    "linalg.slogdet": (torch.linalg.slogdet, lambda n: (_well(n),)),
-    "linalg.solve_triangular": (
-        lambda a, b: torch.linalg.solve_triangular(a, b, upper=True),
-        lambda n: (_well(n).triu(), _square(n)),
-    ),
-    "linalg.ldl_factor": (torch.linalg.ldl_factor, lambda n: (_symmetric(n),)),
-    "linalg.qr": (torch.linalg.qr, lambda n: (_square(n),)),
-    "linalg.svd": (torch.linalg.svd, lambda n: (_square(n),)),
-    "linalg.svdvals": (torch.linalg.svdvals, lambda n: (_square(n),)),
-    "linalg.eigh": (torch.linalg.eigh, lambda n: (_symmetric(n),)),
-    "linalg.eigvalsh": (torch.linalg.eigvalsh, lambda n: (_symmetric(n),)),
-    "linalg.eigvals": (torch.linalg.eigvals, lambda n: (_square(n),)),
-    "linalg.lstsq": (lambda a, b: torch.linalg.lstsq(a, b).solution, lambda n: (_well(n), _square(n))),
-    "linalg.pinv": (torch.linalg.pinv, lambda n: (_square(n),)),
-    "linalg.matrix_exp": (torch.linalg.matrix_exp, lambda n: (_square(n) / n,)),
-    "cdist": (torch.cdist, lambda n: (_square(4 * n), _square(4 * n))),
-}
+LEAST, LONGEST = 0.05, 0.5
+"""Seconds: as long as the runs of one side take at least, and after which no further one is begun; a first run that
+takes longer is the only one."""
+EAGER, BODY_SIDE, KERNEL_SIDE = "eager", "body", "kernel"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +56,12 @@ class Row:
     family: str
     operator: str
     shape: str
-    eager: float
-    body: float
-    kernel: float | None
-    power: float
-    eager_power: float
+    eager: float = math.nan
+    body: float = math.nan
+    kernel: float | None = None
+    power: float = math.nan
+    kernel_power: float | None = None
+    eager_power: float = math.nan
     failure: str = ""
 
     @property
@@ -116,8 +73,13 @@ class Row:
         return None if self.kernel is None else self.kernel / self.eager
 
     @property
+    def best(self) -> float:
+        """Of what the user gets, kernel or body, over eager."""
+        return math.inf if self.failure else self.kernel_ratio or self.ratio
+
+    @property
     def holds(self) -> bool:
-        return not self.failure and self.power <= self.eager_power + POWER
+        return not self.failure and max(self.power, self.kernel_power or 0) <= self.eager_power + POWER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,105 +98,143 @@ class Family:
         return self.body <= BODY and (self.kernel is None or self.kernel <= KERNEL)
 
 
-def enlarged(call: Call, elements: int) -> Call | None:
-    """The call with its dimensions doubled until its largest tensor has so many elements; None where none may grow."""
-    moves = moves_of(call)
-    tensors = list(call.tensors)
-    if not moves or not tensors:
-        return None
-    while max(tensor.numel() for tensor in tensors) < elements:
-        before = max(tensor.numel() for tensor in tensors)
-        for move in moves:
-            for i, axis in move:
-                tensors[i] = tensors[i].repeat([2 if axis == other else 1 for other in range(tensors[i].dim())])
-            if max(tensor.numel() for tensor in tensors) >= elements:
-                break
-        if max(tensor.numel() for tensor in tensors) == before:
-            return None
-    larger = call.with_tensors(tensors)
-    try:
-        larger()
-    except Exception:  # Whatever PyTorch raises for sizes that it does not take.
-        return None
-    return larger
+def timed(sides: Mapping[str, Callable[[], object]], runs: int, clock: Callable[[], float]) -> dict[str, float]:
+    """Milliseconds, the shortest of some runs of each side, in turns, after one that does not count."""
+    times: dict[str, list[float]] = {}
+    for name, work in sides.items():
+        first = _seconds(work, clock)
+        times[name] = [first] if first > LONGEST else []
+    while open_sides := [name for name, found in times.items() if _goes_on(found, runs)]:
+        for name in open_sides:
+            times[name].append(_seconds(sides[name], clock))
+    return {name: 1e3 * min(found) for name, found in times.items()}
 
 
-def timed(work: Callable[[], object], runs: int) -> float:
-    """Milliseconds, the median of some runs after one that does not count."""
+def _seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
     work()
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-        if sum(times) > LONGEST:
-            break
-    return 1e3 * statistics.median(times)
+    return clock() - start
 
 
-def measure(call: Call, runs: int, catalog: Catalog) -> tuple[float, float, float | None]:
-    """Milliseconds of eager, of the body, and of the kernel where there is one."""
+def _goes_on(times: Sequence[float], runs: int) -> bool:
+    spent = sum(times)
+    return spent < LONGEST and (len(times) < runs or spent < LEAST)
+
+
+def measure(case: Case, call: Call, options: argparse.Namespace, catalog: Catalog) -> dict[str, float]:
+    """Milliseconds of eager, of the body, and of the kernel where there is one.
+
+    Raises:
+        AssertionError: The call does not take the case's mappings.
+        Failure: The call can't be exported.
+    """
     engine = get("onnxruntime")
     feeds = [tensor.clone() for tensor in call.tensors]
     with torch.no_grad(), silenced(), tempfile.TemporaryDirectory() as folder:
         captured = capture(Batch([call]), tuple(feeds), rewrites=catalog.rewrites())
         exported = by_opbridge(captured, engine, Path(folder), catalog)
-        found: dict[bool, float] = {}
+        _check_taken(case, (*exported.rungs, *captured.rewrites))
+        sides: dict[str, Callable[[], object]] = {EAGER: call}
+        given = dict(zip(captured.input_names, feeds, strict=True))
         for libraries in exported.libraries:
-            session = engine.load(exported.path, threads=1, libraries=libraries)
-            names = [spec.name for spec in session.inputs]
-            arrays = dict(zip(captured.input_names, (np.ascontiguousarray(t.numpy()) for t in feeds), strict=True))
-            given = {name: arrays[name] for name in names}
-            found[bool(libraries)] = timed(functools.partial(session.run, given), runs)
-        eager = timed(call, runs)
-    kernel = found.get(True)
-    return eager, found.get(False, kernel if kernel is not None else math.nan), kernel
+            name = KERNEL_SIDE if libraries else BODY_SIDE
+            sides[name] = _work(exported.path, libraries, given, options.threads)
+        return timed(sides, options.runs, time.process_time if options.threads == 1 else time.perf_counter)
 
 
-def candidates(families: Sequence[str], names: Sequence[str], side: int) -> Iterator[tuple[str, str, Call, Call]]:
-    """Family, operator, and its call at a quarter of the size and at the whole."""
-    if "linalg" in families or not families:
-        for name, (function, make) in MATRICES.items():
-            if not names or name in names:
-                torch.manual_seed(0)
-                small, large = (Call(function, make(n), {}) for n in (side // 2, side))
-                yield "linalg", name, small, large
-    for name, family in sorted(_served().items()):
-        if (families and family not in families) or (names and name not in names) or family == "linalg":
-            continue
-        entries = [entry for entry, info in database.entries().items() if info.name.split(".")[-1] == name]
-        for entry in entries[:1]:
-            with silenced():
-                calls = [c for c in database.calls_of(entry, database.dtypes_of(entry)[0]) if not c.has_empty_tensor]
-                calls.sort(key=lambda call: -max((t.numel() for t in call.tensors), default=0))
-                pairs = ((enlarged(call, ELEMENTS // 4), enlarged(call, ELEMENTS)) for call in calls[:6])
-                pair = next(((a, b) for a, b in pairs if a is not None and b is not None), None)
-            if pair is not None:
-                yield family, entry, *pair
+def _check_taken(case: Case, taken: Sequence[str]) -> None:
+    for target in case.targets:
+        if not target.startswith("opbridge::"):
+            name = target.removesuffix(".default")
+            is_taken = any(other == name or other.startswith(f"{name}.") for other in taken)
+            assert is_taken, f"the call does not take {target}; it takes {', '.join(taken) or 'no mapping'}"
 
 
-def _served() -> dict[str, str]:
-    """The operators of the catalog, with the folder that each is in."""
-    served = {}
-    for spec in Catalog.load().builtin:
-        if spec.rung != "rewrite" and spec.target.startswith("aten::"):
-            name = spec.target.partition("::")[2].partition(".")[0]
-            family = spec.function.__module__.split(".")[2]
-            served[NAMES.get(name, name.removeprefix("special_"))] = family
-    return served
+def _work(
+    path: Path, libraries: Sequence[Path], feeds: Mapping[str, torch.Tensor], threads: int
+) -> Callable[[], object]:
+    """One run of the model, without what Python's arrays cost."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    for library in libraries:
+        options.register_custom_ops_library(str(library))
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = {item.name for item in session.get_inputs()}
+    values = {name: _ort_value(tensor) for name, tensor in feeds.items() if name in names}
+    outputs = [item.name for item in session.get_outputs()]
+    return functools.partial(session.run_with_ort_values, outputs, values)
 
 
-def _row(family: str, name: str, small: Call, large: Call, runs: int, catalog: Catalog) -> Row:
+def _ort_value(tensor: torch.Tensor) -> onnxruntime.OrtValue:
+    if tensor.dtype == torch.float8_e4m3fn:
+        bits = np.ascontiguousarray(tensor.view(torch.uint8).numpy())
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _FLOAT8)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(tensor.numpy()))
+
+
+_FLOAT8 = 17
+"""TensorProto.FLOAT8E4M3FN"""
+
+
+def _spec(case: Case, catalog: Catalog) -> OpSpec:
+    return next(spec for spec in catalog.builtin if spec.target == case.targets[0])
+
+
+def _call(case: Case, size: int, catalog: Catalog) -> Call:
+    """The case at one size; where the mapping is for some element types only, in the first of them."""
+    torch.manual_seed(0)
+    call = Call(case.function, case.make(size), {})
+    dtypes = limited_to(_spec(case, catalog).function)
+    tensors = call.tensors
+    if dtypes:
+        tensors = tuple(x.to(dtypes[0]) if x.is_floating_point() and x.dtype not in dtypes else x for x in tensors)
+    return call.with_tensors(tensors)
+
+
+def without_case(catalog: Catalog) -> list[str]:
+    """What the catalog and the cases do not have in common."""
+    targets = {spec.target for spec in catalog.builtin if spec.rung != "fake"}
+    covered = {target for case in cases() for target in case.targets} | set(NOT_TIMED)
+    return sorted(targets ^ covered)
+
+
+def chosen(options: argparse.Namespace, catalog: Catalog) -> Iterator[tuple[str, Case]]:
+    """The cases asked for, with their families."""
+    families, names = (set(filter(None, text.split(","))) for text in (options.family, options.op))
+    for case in cases():
+        family = _spec(case, catalog).function.__module__.split(".")[2]
+        own = {part for target in case.targets for part in (target, target.rpartition("::")[2])}
+        if (not families or family in families) and (not names or names & own):
+            yield family, case
+
+
+def row_of(family: str, case: Case, options: argparse.Namespace, catalog: Catalog) -> Row:
+    """Measure one operator at its size and below."""
+    name = case.targets[0]
+    sizes = (options.side // 2, options.side) if family == "linalg" else (ELEMENTS // 4, ELEMENTS)
+    found, counts, shape = [], [], ""
     try:
-        before, after = measure(small, runs, catalog), measure(large, runs, catalog)
-    except Failure as failure:
-        return Row(family, name, str(large), math.nan, math.nan, None, math.nan, math.nan, str(failure)[:120])
-    growth = math.log(sum(t.numel() for t in large.tensors) / sum(t.numel() for t in small.tensors))
-    powers = [math.log(b / a) / growth for a, b in zip(before[:2], after[:2], strict=True)]
-    return Row(family, name, str(large), after[0], after[1], after[2], powers[1], powers[0])
+        for size in sizes:
+            call = _call(case, size, catalog)
+            shape = str(call)
+            found.append(measure(case, call, options, catalog))
+            counts.append(sum(tensor.numel() for tensor in call.tensors))
+    except Exception as failure:  # Whatever it is, it is told, and the next operator has its turn.
+        return Row(family, name, shape, failure=" ".join(f"{type(failure).__name__}: {failure}".split())[:160])
+    growth = math.log(counts[1] / counts[0])
+    powers = {side: math.log(found[1][side] / found[0][side]) / growth for side in found[1]}
+    large = found[1]
+    slowest = BODY_SIDE if BODY_SIDE in large else KERNEL_SIDE
+    kernel = large.get(KERNEL_SIDE)
+    eager_power = powers[EAGER]
+    return Row(
+        family, name, shape, large[EAGER], large[slowest], kernel, powers[slowest], powers.get(KERNEL_SIDE), eager_power
+    )
 
 
-def _families(rows: Sequence[Row]) -> list[Family]:
+def families_of(rows: Sequence[Row]) -> list[Family]:
+    """The medians."""
     found = []
     for family in dict.fromkeys(row.family for row in rows):
         own = [row for row in rows if row.family == family and not row.failure]
@@ -249,23 +249,30 @@ def _number(value: float | None) -> str:
     return "" if value is None or math.isnan(value) else f"{value:.2f}"
 
 
+def _powers(row: Row) -> str:
+    own = " / ".join(filter(None, (_number(row.power), _number(row.kernel_power))))
+    return f"{own} ({_number(row.eager_power)})"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", default="", help="of these folders of the catalog only, with commas between")
     parser.add_argument("--op", default="", help="these operators only, with commas between")
     parser.add_argument("--side", type=int, default=SIDE, help=f"rows of a matrix (default {SIDE})")
-    parser.add_argument("--runs", type=int, default=5, help="runs of each (default 5)")
+    parser.add_argument("--runs", type=int, default=5, help="least number of short runs of each (default 5)")
+    parser.add_argument("--threads", type=int, default=1, help="of both sides (default 1)")
     parser.add_argument("--worst", type=int, default=20, help="how many operators are listed (default 20)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers as JSON too")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     catalog = Catalog.load()
-    chosen_families, names = (list(filter(None, text.split(","))) for text in (options.family, options.op))
+    strangers = without_case(catalog)
     rows = []
-    for family, name, small, large in candidates(chosen_families, names, options.side):
-        rows.append(_row(family, name, small, large, options.runs, catalog))
-        print(f"{len(rows)} {name}", file=sys.stderr, flush=True)
-    listed = sorted(rows, key=lambda row: -(row.ratio if not row.failure else math.inf))
+    for family, case in chosen(options, catalog):
+        row = row_of(family, case, options, catalog)
+        rows.append(row)
+        print(f"{len(rows)} {row.operator} {_number(row.best)} {row.failure}", file=sys.stderr, flush=True)
+    listed = sorted(rows, key=lambda row: -row.best)
     shown = list(dict.fromkeys([*listed[: options.worst], *(row for row in rows if not row.holds)]))
     columns = [
         ("family", [row.family for row in shown]),
@@ -275,13 +282,13 @@ def main() -> int:
         ("kernel", [_number(row.kernel) for row in shown]),
         ("body / eager", [_number(row.ratio) for row in shown]),
         ("kernel / eager", [_number(row.kernel_ratio) for row in shown]),
-        ("power", [f"{_number(row.power)} ({_number(row.eager_power)})" for row in shown]),
+        ("power", [_powers(row) for row in shown]),
         ("holds", [row.failure or verdict(row) for row in shown]),
     ]
     packages = ("torch", "onnxruntime")
-    note = f"the worst {len(shown)} of {len(rows)}; times in ms; in brackets the power by which eager grows"
+    note = f"the worst {len(shown)} of {len(rows)}; times in ms, {options.threads} threads; in brackets eager's power"
     code = finish(rows, columns, packages=packages, runs=options.runs, json_file=options.json, note=note)
-    families = _families(rows)
+    families = families_of(rows)
     medians = [
         ("family", [family.family for family in families]),
         ("operators", [str(family.operators) for family in families]),
@@ -289,7 +296,10 @@ def main() -> int:
         ("kernel / eager", [_number(family.kernel) for family in families]),
         ("holds", [verdict(family) for family in families]),
     ]
-    return max(code, finish(families, medians, packages=packages, runs=options.runs, json_file=None))
+    code = max(code, finish(families, medians, packages=packages, runs=options.runs, json_file=None))
+    if strangers:
+        print(f"without a case, or no longer in the catalog: {', '.join(strangers)}", file=sys.stderr)
+    return max(code, int(bool(strangers)))
 
 
 if __name__ == "__main__":

@@ -243,7 +243,10 @@ GAMMA = torch.tensor(
 )
 TAILS = torch.tensor([1e-30, 1e-7, 0.02, 0.5, 1 - 2**-24, 1.0])
 TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
-EXACT = {"nextafter", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "mode", "nonzero", "histc", "tensor_split"}
+EXACT = {
+    *("nextafter", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "argmax", "mode", "nonzero", "histc"),
+    *("repeat_interleave", "tensor_split"),
+}
 SPECIAL = {
     "hypot": [(torch.hypot, PAIRS)],
     "copysign": [(torch.copysign, (PAIRS[0][PAIRS[0] == PAIRS[0]], PAIRS[1][PAIRS[0] == PAIRS[0]].nan_to_num(-0.0)))],
@@ -289,6 +292,16 @@ SPECIAL = {
     "nextafter": [(torch.nextafter, PAIRS), (torch.nextafter, (GAMMA, GAMMA.flip(0)))],
     "gcd": [(torch.gcd, (torch.tensor([0, 0, -12, 2**62]), torch.tensor([0, -5, 18, 3 * 2**61])))],
     "amax": [(torch.amax, (ROWS, 1)), (torch.amin, (ROWS, 0)), (torch.amax, (ROWS,))],
+    "argmax": [
+        *((find, (ROWS, dim, True)) for find in (torch.argmax, torch.argmin, torch.max, torch.min) for dim in (0, 1)),
+        *((find, (ROWS[1:2],)) for find in (torch.argmax, torch.argmin)),
+        *((lambda x, find=find: find(x, keepdim=True), (ROWS,)) for find in (torch.argmax, torch.argmin)),
+        (torch.argmax, (TIES, 1)),
+    ],
+    "repeat_interleave": [
+        (lambda n: torch.repeat_interleave(n, output_size=7), (torch.tensor([0, 3, 0, 4, 0, 0]),)),
+        (torch.repeat_interleave, (torch.tensor([0, 0]),)),
+    ],
     "scatter_reduce": [
         (lambda x, i, s: torch.scatter_reduce(x, 0, i, s, "amax"), (ODD, torch.arange(10), ODD.flip(0))),
         (lambda x, i, s: torch.scatter_reduce(x, 0, i, s, "mean"), (TIES[0], torch.tensor([0, 0]), -TIES[0, :2])),

@@ -7,31 +7,26 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["first_largest", "lowest", "pooled_length"]
+__all__ = ["first_largest", "pooled_length"]
 
 
-def lowest(dtype: torch.dtype) -> float:
-    """What no element of the type is below."""
-    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
-def first_largest(windows: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest element along the last axis and its position, the first of equal ones; NaN wins, the last NaN.
+def first_largest(windows: Tensor, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """The largest element along ``axis`` and its position, the first of equal ones; NaN wins, the last NaN.
 
     That is what PyTorch's pools pick: they go on from an element to a larger one, and to any NaN. Engines differ in
     what their ArgMax does with NaN, so it is looked for apart.
 
     Returns:
-        Both with a last axis of length 1.
+        Both with a length of 1 there.
     """
+    value = windows.amax(axis, keepdim=True)
     if not windows.dtype.is_floating_point:
-        position = windows.argmax(-1, keepdim=True)
-        return windows.gather(-1, position), position
+        return value, windows.argmax(axis, keepdim=True)
     is_nan = windows.isnan()
-    position = torch.where(is_nan, -math.inf, windows).argmax(-1, keepdim=True)
-    last_nan = torch.where(is_nan, torch.arange(windows.shape[-1]), -1).amax(-1, keepdim=True)
-    position = torch.where(last_nan >= 0, last_nan, position)
-    return windows.gather(-1, position), position
+    position = torch.where(is_nan, -math.inf, windows).argmax(axis, keepdim=True)
+    shape = [-1] + [1] * (-1 - axis if axis < 0 else windows.dim() - 1 - axis)
+    last_nan = torch.where(is_nan, torch.arange(windows.shape[axis]).reshape(shape), -1).amax(axis, keepdim=True)
+    return value, torch.where(last_nan >= 0, last_nan, position)
 
 
 def pooled_length(length: int, kernel: int, stride: int, padding: int, ceil_mode: bool) -> int:

@@ -20,13 +20,14 @@ def log1p(self: Tensor) -> Tensor:
 
     With u = 1 + x as rounded, log(u) is the logarithm of a number near 1 + x, and x / (u - 1) makes up for the
     difference (Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, theorem 4).
+    What has no such quotient, 0 and infinity, is its own result.
     """
     if self.is_complex():
         return torch.log(1 + self)
     raised = 1 + self
     difference = raised - 1
-    mended = torch.log(raised) * (self / torch.where(difference == 0, 1, difference))
-    return torch.where(difference == 0, self, torch.where(self == math.inf, self, mended))
+    mended = torch.log(raised) * (self / difference)
+    return torch.where((difference == 0) | (self == math.inf), self, mended)
 
 
 @decomposition("aten::expm1", overrides="torch's mapping takes 1 from the exponential, and loses what is below 1e-7")
@@ -36,13 +37,8 @@ def expm1(self: Tensor) -> Tensor:
 
     expm1(Tensor self) -> Tensor
 
-    Within 1 of 0 with u = exp(x) as rounded it is (u - 1) x / log(u), which Kahan gave: see N. Higham, "Accuracy and
-    stability of numerical algorithms", 2002, section 1.14.1.
+    It is tanh(x / 2) (exp(x) + 1), for tanh(x / 2) is (exp(x) - 1) / (exp(x) + 1) (DLMF 4.28.3, 4.35.20).
     """
-    raised = torch.exp(self)
-    less = raised - 1
     if self.is_complex():
-        return less
-    is_near = (self.abs() < 1) & (less != 0)
-    mended = less * (self / torch.log(torch.where(is_near, raised, 2)))
-    return torch.where(less == 0, self, torch.where(is_near, mended, less))
+        return torch.exp(self) - 1
+    return torch.tanh(self / 2) * (torch.exp(self) + 1)

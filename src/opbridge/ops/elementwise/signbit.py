@@ -16,4 +16,5 @@ def signbit(self: Tensor) -> Tensor:
     """
     if not self.is_floating_point():
         return self < 0 if self.dtype != torch.bool else torch.zeros_like(self)
-    return torch.where(self == 0, 1 / self, self) < 0
+    # The inverse of -0 is -inf, and that of -inf is -0.
+    return (self < 0) | (1 / self < 0)

@@ -33,6 +33,11 @@ def _insertion_points(row, values, length, before_equal) -> INT64:  # type: igno
     return first
 
 
+def _flat(value: Any) -> Any:
+    """In one axis; an engine may copy what is reshaped for nothing."""
+    return value if len(value.shape) == 1 else op.Reshape(value, op.Constant(value_ints=[-1]))
+
+
 @decomposition("aten::searchsorted.Scalar")
 def searchsorted_scalar(
     sorted_sequence: Tensor,
@@ -75,7 +80,7 @@ def searchsorted(
     values = self
     is_shared = len(row.shape) <= 1
     if is_shared:
-        row, values = (op.Reshape(value, op.Constant(value_ints=[-1])) for value in (row, values))
+        row, values = _flat(row), _flat(values)
     if row.dtype == BOOL.dtype:  # BOOL has no order in ONNX.
         row, values = op.Cast(row, to=INT32.dtype), op.Cast(values, to=INT32.dtype)
     if sorter is not None:

@@ -12,13 +12,14 @@ from opbridge.spec import decomposition
 def _permuted(matrix: Tensor, permutation: Tensor, inverse: bool) -> Tensor:
     """The rows of ``matrix`` as ``permutation`` (.., n, n), or its inverse, orders them.
 
-    They are gathered: the product of the two would make NaN of an infinite element.
+    They are gathered: the product of the two would make NaN of an infinite element. So are their numbers summed, for
+    ONNX Runtime's product of a transposed matrix refuses a batch of none.
     """
-    numbers = torch.arange(permutation.shape[-1], dtype=permutation.dtype).unsqueeze(-1)
-    order = (permutation.mT if inverse else permutation) @ numbers
+    numbers = torch.arange(permutation.shape[-1], dtype=permutation.dtype)
+    order = (permutation * numbers.unsqueeze(-1)).sum(-2) if inverse else (permutation * numbers).sum(-1)
     batch = torch.broadcast_shapes(matrix.shape[:-2], permutation.shape[:-2])
     sizes = (*batch, *matrix.shape[-2:])
-    return matrix.expand(sizes).gather(-2, order.long().expand(sizes))
+    return matrix.expand(sizes).gather(-2, order.long().unsqueeze(-1).expand(sizes))
 
 
 @decomposition("aten::linalg_lu_solve")

@@ -8,27 +8,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.numerics.pooling import first_largest, lowest
+from opbridge.numerics.pooling import first_largest
 from opbridge.numerics.series import in_working_precision
 from opbridge.spec import decomposition
 
 
-def _gathered(x: Tensor, axis: int, outputs: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Window i runs from floor(i length / outputs) to ceil((i + 1) length / outputs).
-
-    Returns:
-        The windows' elements, with a last axis for them; which are the window's own; where windows begin; how long
-        they are.
-    """
-    length = x.shape[axis]
+def _bounds(length: Any, outputs: int) -> tuple[Tensor, Tensor]:
+    """Window i runs from floor(i length / outputs) to ceil((i + 1) length / outputs)."""
     number = torch.arange(outputs)
-    start = number * length // outputs
-    stop = ((number + 1) * length + outputs - 1) // outputs
-    widest = (length + outputs - 1) // outputs + 1
-    place = start.unsqueeze(-1) + torch.arange(widest)
-    rows = x.movedim(axis, -1).index_select(-1, place.clamp_max(length - 1).reshape(-1))
-    windows = rows.reshape([*rows.shape[:-1], outputs, widest])
-    return windows, place < stop.unsqueeze(-1), start, stop - start
+    return number * length // outputs, ((number + 1) * length + outputs - 1) // outputs
+
+
+def _taken(x: Tensor, axis: int, place: Tensor) -> Tensor:
+    """The elements at ``place`` (windows, elements of a window), in two axes instead of one."""
+    taken = x.index_select(axis, place.reshape(-1))
+    return taken.reshape([*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]])
+
+
+def _means(x: Tensor, axis: int, outputs: int) -> Tensor:
+    """The mean of each window along ``axis``: all have so many elements, or one more."""
+    length = x.shape[axis]
+    if isinstance(length, int) and length % outputs == 0:
+        return x.reshape([*x.shape[:axis], outputs, length // outputs, *x.shape[axis + 1 :]]).mean(axis + 1)
+    start, stop = _bounds(length, outputs)
+    least = (length + outputs - 1) // outputs
+    total = _taken(x, axis, start.unsqueeze(-1) + torch.arange(least)).sum(axis + 1)
+    last = x.index_select(axis, stop - 1)
+    shape = [-1] + [1] * (x.dim() - 1 - axis)
+    total = torch.where((stop - start > least).reshape(shape), total + last, total)
+    return total / (stop - start).to(x.dtype).reshape(shape)
 
 
 @in_working_precision
@@ -39,8 +47,7 @@ def _averaged(x: Tensor, output_size: Sequence[int]) -> Tensor:
         # Engines differ in what the sum of nothing is.
         return x.new_zeros([*x.shape[:-count], *output_size])
     for axis, size in zip(range(x.dim() - count, x.dim()), output_size, strict=True):
-        windows, is_own, _, lengths = _gathered(x, axis, size)
-        x = (torch.where(is_own, windows, 0).sum(-1) / lengths.to(x.dtype)).movedim(-1, axis)
+        x = _means(x, axis, size)
     return x
 
 
@@ -62,23 +69,35 @@ def adaptive_avg_pool3d(self: Tensor, output_size: Sequence[int]) -> Tensor:
     return _averaged(self, output_size)
 
 
-def _largest(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest element of each window, and its place in the flattened axes: the first in reading order."""
+def _places(x: Tensor, axis: int, outputs: int) -> Tensor:
+    """The elements of each window, as many in all: a shorter one has its last twice, which changes no maximum."""
+    start, stop = _bounds(x.shape[axis], outputs)
+    if isinstance(x.shape[axis], int) and x.shape[axis] % outputs == 0:
+        return start.unsqueeze(-1) + torch.arange(x.shape[axis] // outputs)
+    longest = torch.arange((x.shape[axis] + outputs - 1) // outputs + 1)
+    return torch.minimum(start.unsqueeze(-1) + longest, stop.unsqueeze(-1) - 1)
+
+
+def _largest(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The largest element of each window, and its place in the flattened axes: the first in reading order.
+
+    The place takes more work than the element, and many models drop it; so each is computed by itself.
+    """
     rank = len(output_size)
-    sizes = x.shape[-rank:]
-    step: Any = 1
-    place: Tensor | None = None
-    for axis in reversed(range(x.dim() - rank, x.dim())):
-        windows, is_own, start, _ = _gathered(x, axis, output_size[axis - x.dim()])
-        value, position = first_largest(torch.where(is_own, windows, lowest(x.dtype)))
-        own = (position + start.unsqueeze(-1)) * step
-        if place is not None:
-            places, *_ = _gathered(place, axis, output_size[axis - x.dim()])
-            own = own + places.gather(-1, position)
-        x, place = value.squeeze(-1).movedim(-1, axis), own.squeeze(-1).movedim(-1, axis)
-        step = step * sizes[axis - x.dim()]
-    assert place is not None
-    return x, place
+    axes = range(self.dim() - rank, self.dim())
+    value = self
+    for axis, outputs in zip(axes, output_size, strict=True):
+        value = _taken(value, axis, _places(value, axis, outputs)).amax(axis + 1)
+    x, step = self, 1
+    place: Any = None
+    for axis, outputs in reversed(list(zip(axes, output_size, strict=True))):
+        inside = _places(x, axis, outputs)
+        x, position = first_largest(_taken(x, axis, inside), axis + 1)
+        shape = [-1] + [1] * (self.dim() - axis)
+        found = torch.minimum(position + inside[:, :1].reshape(shape), inside[:, -1:].reshape(shape)).squeeze(axis + 1)
+        x, place = x.squeeze(axis + 1), found * step + (0 if place is None else place.gather(axis, found))
+        step = step * self.shape[axis]
+    return value, place
 
 
 @decomposition("aten::adaptive_max_pool2d")

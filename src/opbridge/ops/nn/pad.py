@@ -25,6 +25,15 @@ def _by_places(x: Tensor, padding: Sequence[int], place: Callable[[Tensor, int],
     return x
 
 
+def _gone_round(x: Tensor, padding: Sequence[int]) -> Tensor:
+    """Axis by axis, what is at its other end; PyTorch goes round no more than once."""
+    for number in range(len(padding) // 2):
+        before, after = padding[2 * number], padding[2 * number + 1]
+        axis = x.dim() - 1 - number
+        x = torch.cat([x.narrow(axis, x.shape[axis] - before, before), x, x.narrow(axis, 0, after)], axis)
+    return x
+
+
 def _is_plain(x: Tensor, padding: Sequence[int]) -> bool:
     """Whether ONNX Pad serves: nothing is cut, and there is something to pad."""
     is_cut = any(isinstance(amount, int) and amount < 0 for amount in padding)
@@ -106,7 +115,7 @@ def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float |
     if mode == "circular":
         # What is left after a negative padding has cut goes round, not what was there before.
         kept = torch.ops.aten.constant_pad_nd(self, [min(amount, 0) for amount in pad], 0.0)
-        return _by_places(kept, [max(amount, 0) for amount in pad], torch.remainder)
+        return _gone_round(kept, [max(amount, 0) for amount in pad])
     if mode == "constant":
         return torch.ops.aten.constant_pad_nd(self, pad, 0.0 if value is None else value)
     kind = {"reflect": "reflection", "replicate": "replication"}[mode]

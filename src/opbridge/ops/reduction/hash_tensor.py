@@ -23,7 +23,8 @@ _PAIR = 2**32 + 1
 def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Any:
     """The exclusive or of all elements' bits, those of float64 for floating point and of int64 for integers, as uint64.
 
-    A bit is set where an odd number of elements has it, which is counted for two bits at once.
+    Axes of fixed sizes are folded in halves. Of others a bit is set where an odd number of elements has it, which is
+    counted for two bits at once.
 
     hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
     """
@@ -31,12 +32,30 @@ def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False,
         return NotImplemented
     bits = _bits(self.to(torch.float64)) if self.is_floating_point() else self.to(torch.int64)
     axes = list(dim) if len(dim) else list(range(self.dim()))
+    if all(isinstance(self.shape[axis], int) and self.shape[axis] > 0 for axis in axes):
+        return _folded(bits, axes, keepdim).to(torch.uint64)
     parities = []
     for place in range(32):
         pair = ((bits >> place) & 1) + ((bits >> (place + 32)) & 1) * 2**32
         sums = pair.sum(axes, keepdim=keepdim) if self.dim() else pair
         parities.append((sums & _PAIR) << place)
     return functools.reduce(operator.or_, parities).to(torch.uint64)
+
+
+def _folded(bits: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
+    """One half of the elements meets the other, until one is left: log2 steps."""
+    axes = [axis % bits.dim() for axis in axes]
+    kept = [axis for axis in range(bits.dim()) if axis not in axes]
+    shape = [1 if axis in axes else bits.shape[axis] for axis in range(bits.dim()) if keepdim or axis in kept]
+    length = math.prod(bits.shape[axis] for axis in axes)
+    rows = bits.permute([*axes, *kept]).reshape([length, *(bits.shape[axis] for axis in kept)])
+    while length > 1:
+        half = (length + 1) // 2
+        later = rows.narrow(0, half, length - half)
+        if length % 2:
+            later = torch.cat([later, torch.zeros_like(rows.narrow(0, 0, 1))])
+        rows, length = rows.narrow(0, 0, half) ^ later, half
+    return rows.reshape(shape)
 
 
 def _bits(x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,11 +10,33 @@ from torch import Tensor
 from opbridge.spec import decomposition
 
 
-def _counted(self: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Tensor:
+def _searched(values: Tensor, edges: Tensor) -> Tensor:
+    """The bin of each value between the first edge and the last."""
+    return (torch.searchsorted(edges, values, right=True) - 1).clamp(0, edges.shape[0] - 2)
+
+
+def _computed(values: Tensor, edges: Tensor) -> Tensor:
+    """The same for equal bins: computed, and moved by one where an edge, rounded as it is, says so, as in PyTorch."""
+    bins = edges.shape[0] - 1
+    low, high = edges[0], edges[bins]
+    is_inside = (values >= low) & (values <= high)
+    place = (torch.where(is_inside, values, low) - low) * bins / (high - low)
+    place = place.to(torch.int64).clamp(0, bins - 1)
+    is_below, is_above = values < edges[place], values >= edges[place + 1]
+    return (place - is_below.to(torch.int64) + is_above.to(torch.int64)).clamp(0, bins - 1)
+
+
+def _counted(
+    self: Tensor,
+    edges: Tensor,
+    weight: Tensor | None,
+    density: bool,
+    find: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
     """The weight between neighbouring edges; the last bin holds its right edge too, NaN counts nowhere."""
     values = self.reshape(-1)
     bins = edges.shape[0] - 1
-    place = (torch.searchsorted(edges, values, right=True) - 1).clamp(0, bins - 1)
+    place = find(values, edges)
     is_inside = (values >= edges[0]) & (values <= edges[bins])
     weights = torch.ones_like(values) if weight is None else weight.reshape(-1)
     counts = torch.zeros(bins, dtype=values.dtype).scatter_add(0, place, torch.where(is_inside, weights, 0))
@@ -30,7 +52,7 @@ def histogram_of_edges(
     histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None,
     bool density=False) -> (Tensor hist, Tensor bin_edges)
     """
-    return _counted(self, bins, weight, density), bins.clone()
+    return _counted(self, bins, weight, density, _searched), bins.clone()
 
 
 def equal_edges(values: Tensor, bins: int, range: Sequence[float] | None) -> Tensor:
@@ -65,7 +87,7 @@ def histogram_of_count(
     bool density=False) -> (Tensor hist, Tensor bin_edges)
     """
     edges = equal_edges(self, bins, range)
-    return _counted(self, edges, weight, density), edges
+    return _counted(self, edges, weight, density, _computed), edges
 
 
 @decomposition(

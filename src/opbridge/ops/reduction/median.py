@@ -1,4 +1,4 @@
-"""Medians, by sorting: the lower of the two middle elements, as PyTorch defines it."""
+"""Medians, of the smaller half alone: the lower of the two middle elements, as PyTorch defines it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import math
 import torch
 from torch import Tensor
 
+from opbridge.ops.indexing.kthvalue import first_place, smallest
 from opbridge.spec import decomposition
 
 
 def _along(self: Tensor, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Tensor, Tensor]:
     if self.dim() == 0:
         return self.clone(), torch.zeros((), dtype=torch.int64)
-    values, indices = torch.sort(self, dim=dim, stable=True)
-    place = torch.full_like(indices.narrow(dim, 0, 1), (self.shape[dim] - 1) // 2)
-    if self.is_floating_point():
-        nan_count = self.isnan().sum(dim, keepdim=True)
-        number_count = self.shape[dim] - nan_count
-        # NaN is sorted last, so the first of them has the place behind the numbers.
-        middle_number = ((number_count - 1) // 2).clamp_min(0)
-        place = middle_number if skips_nan else torch.where(nan_count > 0, number_count, place)
-    values, indices = values.gather(dim, place), indices.gather(dim, place)
+    count = (self.shape[dim] - 1) // 2 + 1
+    if not self.is_floating_point():
+        values = smallest(self, count, dim).amax(dim, keepdim=True)
+    elif skips_nan:
+        is_number = ~self.isnan()
+        number_count = is_number.sum(dim, keepdim=True)
+        half = torch.topk(torch.where(is_number, self, math.inf), count, dim, largest=False).values
+        values = half.gather(dim, ((number_count - 1) // 2).clamp_min(0))
+        values = torch.where(number_count > 0, values, math.nan)
+    else:
+        values = smallest(self, count, dim).amax(dim, keepdim=True)
+        values = torch.where(self.isnan().any(dim, keepdim=True), math.nan, values)
+    indices = first_place(self, values, dim)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 

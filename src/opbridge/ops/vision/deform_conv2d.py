@@ -1,17 +1,20 @@
-"""Deformable convolution, as ONNX DeformConv."""
+"""Deformable convolution, as ONNX DeformConv; where an engine lacks that, a node with a kernel and a body."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from onnxscript import opset19 as op
+from torch import Tensor
 
-from opbridge.spec import Sample, translation
+from opbridge.kernels.declared import kernel_for
+from opbridge.spec import Sample, body_for, translation
+
+kernel_for("torchvision::deform_conv2d", "deform_conv2d.h")
 
 
 def _samples() -> list[Sample]:
-    import torch
-
     generator = torch.Generator().manual_seed(0)
 
     def sample(name: str, *, groups: int = 1, offset_groups: int = 1, use_mask: bool = True, **where: Any) -> Sample:
@@ -80,3 +83,50 @@ def deform_conv2d(
         group=groups,
         offset_group=offset_groups,
     )
+
+
+@body_for("torchvision::deform_conv2d")
+def sampled(
+    input: Tensor,
+    weight: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    bias: Tensor,
+    stride_h: int,
+    stride_w: int,
+    pad_h: int,
+    pad_w: int,
+    dilation_h: int,
+    dilation_w: int,
+    groups: int,
+    offset_groups: int,
+    use_mask: bool,
+) -> Tensor:
+    """What the points read is gathered, all channels of a group of offsets at once, and multiplied with the weights."""
+    batch, channels, height, width = input.shape
+    filters, per_group, taps_h, taps_w = weight.shape
+    rows, columns = offset.shape[2:]
+    taps, shared = taps_h * taps_w, channels // offset_groups
+    moved = offset.reshape(batch, offset_groups, taps, 2, rows, columns)
+    tap = torch.arange(taps).reshape(-1, 1, 1)
+    starts_h = torch.arange(rows).reshape(-1, 1) * stride_h - pad_h
+    starts_w = torch.arange(columns) * stride_w - pad_w
+    y = moved[:, :, :, 0] + (starts_h + tap // taps_w * dilation_h).to(offset.dtype)
+    x = moved[:, :, :, 1] + (starts_w + tap % taps_w * dilation_w).to(offset.dtype)
+    pixels = input.reshape(batch, offset_groups, shared, height * width).transpose(2, 3).reshape(-1, shared)
+    planes = (torch.arange(batch * offset_groups) * (height * width)).reshape(batch, offset_groups, 1, 1, 1)
+    top, left = y.floor(), x.floor()
+    total = torch.zeros((), dtype=input.dtype)
+    for row, share_h in ((top, 1 - (y - top)), (top + 1, y - top)):
+        for column, share_w in ((left, 1 - (x - left)), (left + 1, x - left)):
+            inside = (row > -1) & (row < height) & (column > -1) & (column < width)
+            at_row, at_column = (torch.where(inside, place, 0).long() for place in (row, column))
+            places = (planes + at_row * width + at_column).reshape(-1)
+            values = pixels.index_select(0, places).reshape(batch, offset_groups, -1, shared)
+            share = (share_h * share_w).reshape(batch, offset_groups, -1, 1)
+            total = total + torch.where(inside.reshape(share.shape), values * share, 0.0)
+    if use_mask:
+        total = total * mask.reshape(batch, offset_groups, -1, 1)
+    sampled_columns = total.transpose(2, 3).reshape(batch, groups, per_group * taps, rows * columns)
+    product = weight.reshape(groups, filters // groups, per_group * taps) @ sampled_columns
+    return product.reshape(batch, filters, rows, columns) + bias.reshape(-1, 1, 1)

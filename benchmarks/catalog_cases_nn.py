@@ -1,0 +1,249 @@
+"""The cases of layers and of vision, for ``catalog.py``: batches of images, volumes, sequences."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from catalog_cases import Table, one, side, square
+from torch import Tensor
+from torchvision import ops
+from torchvision.models.detection import _utils, roi_heads
+
+__all__ = ["NN", "VISION"]
+
+
+def _signal(n: int) -> Tensor:
+    return torch.randn(4, 32, n // 128)
+
+
+def _image(n: int, channels: int = 32) -> Tensor:
+    return torch.randn(8, channels, *(side(n // (8 * channels)),) * 2)
+
+
+def _volume(n: int, channels: int = 16) -> Tensor:
+    return torch.randn(4, channels, *(round(math.cbrt(n / (4 * channels))),) * 3)
+
+
+def _signals(n: int) -> tuple[Any, ...]:
+    return (_signal(n),)
+
+
+def _images(n: int) -> tuple[Any, ...]:
+    return (_image(n),)
+
+
+def _volumes(n: int) -> tuple[Any, ...]:
+    return (_volume(n),)
+
+
+def _norm(n: int) -> tuple[Any, ...]:
+    return _image(n), torch.randn(32), torch.rand(32) + 0.5, torch.randn(32), torch.randn(32)
+
+
+def _attention(n: int) -> tuple[Any, ...]:
+    return tuple(torch.randn(1, 8, n // 4096, 64) for _ in range(3))
+
+
+def _experts(n: int) -> tuple[Any, ...]:
+    rows = n // 256
+    return torch.randn(rows, 256), torch.randn(8, 256, 256), torch.arange(1, 9, dtype=torch.int32) * (rows // 8)
+
+
+def _eight_bits(n: int) -> tuple[Any, ...]:
+    a, b = (square(n // 4).to(torch.float8_e4m3fn) for _ in range(2))
+    return a, b.t().contiguous().t(), torch.ones(()), torch.ones(())
+
+
+def _grouped(x: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    import transformers.integrations.moe  # noqa: F401 - it registers the operator
+
+    return torch.ops.transformers.grouped_mm_fallback(x, matrices, ends)
+
+
+def _ctc(n: int) -> tuple[Any, ...]:
+    steps, batch, classes = n // 8192, 64, 128
+    targets = torch.randint(1, classes, (batch, steps // 4))
+    lengths = torch.full((batch,), steps), torch.full((batch,), steps // 4)
+    return torch.randn(steps, batch, classes).log_softmax(-1), targets, *lengths
+
+
+def _classes(n: int) -> tuple[Any, ...]:
+    return torch.randn(n // 256, 256), torch.randn(1000, 256), torch.randint(0, 1000, (n // 256,))
+
+
+def _linear_cross_entropy(reduction: str) -> Any:
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=1024)
+    return lambda x, w, t: F.linear_cross_entropy(x, w, t, reduction=reduction, options=options)
+
+
+def _scaled_mm_v2(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tensor:
+    whole, no_swizzle = F.ScalingType.TensorWise, F.SwizzleType.NO_SWIZZLE
+    return F.scaled_mm(a, b, [scale_a], [whole], [scale_b], [whole], [no_swizzle], [no_swizzle], None, torch.float32)
+
+
+def _grid(images: Tensor) -> Tensor:
+    return 2 * torch.rand(images.shape[0], *images.shape[2:], images.dim() - 2) - 1
+
+
+def _pads(mode: str, rank: int) -> Any:
+    return lambda x: F.pad(x, (2, -1) * rank, mode=mode)
+
+
+NN: Table = {
+    "aten::_adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 7), _images),
+    "aten::_adaptive_avg_pool3d": (lambda x: F.adaptive_avg_pool3d(x, 5), _volumes),
+    "aten::adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x, 7), _images),
+    "aten::adaptive_max_pool3d": (lambda x: F.adaptive_max_pool3d(x, 6), _volumes),
+    "aten::avg_pool1d": (lambda x: F.avg_pool1d(x, 3), _signals),
+    "aten::avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), _images),
+    "aten::avg_pool3d": (lambda x: F.avg_pool3d(x, 3, 2, 1, ceil_mode=True), _volumes),
+    "aten::fractional_max_pool2d": (
+        lambda x, u: F.fractional_max_pool2d(x, 3, output_ratio=(0.5, 0.5), _random_samples=u),
+        lambda n: (_image(n), torch.rand(8, 32, 2)),
+    ),
+    "aten::fractional_max_pool3d": (
+        lambda x, u: F.fractional_max_pool3d(x, 2, output_ratio=(0.5, 0.5, 0.5), _random_samples=u),
+        lambda n: (_volume(n), torch.rand(4, 16, 3)),
+    ),
+    "aten::conv_transpose1d": (F.conv_transpose1d, lambda n: (_signal(n), torch.randn(32, 32, 3))),
+    "aten::conv_transpose2d.input": (F.conv_transpose2d, lambda n: (_image(n), torch.randn(32, 32, 3, 3))),
+    "aten::conv_transpose3d.input": (F.conv_transpose3d, lambda n: (_volume(n), torch.randn(16, 16, 3, 3, 3))),
+    "aten::convolution": (
+        lambda x, w, b: torch.convolution(x, w, b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+        lambda n: (_image(n), torch.randn(32, 32, 3, 3), torch.randn(32)),
+    ),
+    "aten::_native_batch_norm_legit_no_training": (
+        lambda x, mean, var, w, b: F.batch_norm(x, mean, var, w, b),
+        _norm,
+    ),
+    "aten::_native_batch_norm_legit.no_stats": (lambda x: F.batch_norm(x, None, None, training=True), _images),
+    "aten::_native_batch_norm_legit_functional": (
+        lambda x, mean, var, w, b: torch.ops.aten._native_batch_norm_legit_functional(
+            x, w, b, mean, var, True, 0.1, 1e-5
+        ),
+        _norm,
+    ),
+    "aten::native_layer_norm": (
+        lambda x, w, b: torch.native_layer_norm(x, w.shape, w, b, 1e-5),
+        lambda n: (torch.randn(n // 256, 256), torch.randn(256), torch.randn(256)),
+    ),
+    "aten::scaled_dot_product_attention": (F.scaled_dot_product_attention, _attention),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": (
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+        _attention,
+    ),
+    "aten::_grouped_mm": (lambda x, w, ends: F.grouped_mm(x, w, offs=ends), _experts),
+    "aten::_scaled_mm": (lambda a, b, s, t: torch._scaled_mm(a, b, s, t, out_dtype=torch.float32), _eight_bits),
+    "aten::_scaled_mm_v2": (_scaled_mm_v2, _eight_bits),
+    "transformers::grouped_mm_fallback": (
+        _grouped,
+        _experts,
+    ),
+    "aten::grid_sampler": (
+        lambda x, grid: torch.grid_sampler(x, grid, 2, 0, False),
+        lambda n: (_volume(n), _grid(_volume(n))),
+    ),
+    "aten::grid_sampler_3d": (
+        lambda x, grid: torch.grid_sampler_3d(x, grid, 0, 0, False),
+        lambda n: (_volume(n), _grid(_volume(n))),
+    ),
+    "aten::_upsample_bilinear2d_aa.default": (
+        lambda x: F.interpolate(x, (40, 40), mode="bilinear", align_corners=True, antialias=True),
+        _images,
+    ),
+    "aten::_upsample_bicubic2d_aa.default": (
+        lambda x: F.interpolate(x, (40, 40), mode="bicubic", align_corners=True, antialias=True),
+        _images,
+    ),
+    "aten::im2col": (lambda x: F.unfold(x, 3, padding=1), lambda n: (_image(n // 4),)),
+    "aten::pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), _images),
+    "aten::pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), _images),
+    "aten::pad": (lambda x: F.pad(x, (2, 1, 2, 1), mode="circular"), _images),
+    **{
+        f"aten::reflection_pad{d}d": (_pads("reflect", d), make)
+        for d, make in ((1, _signals), (2, _images), (3, _volumes))
+    },
+    **{
+        f"aten::replication_pad{d}d": (_pads("replicate", d), make)
+        for d, make in ((1, _signals), (2, _images), (3, _volumes))
+    },
+    "aten::celu": (F.celu, one),
+    "aten::elu": (F.elu, one),
+    "aten::selu": (F.selu, one),
+    "aten::hardsigmoid": (F.hardsigmoid, one),
+    "aten::hardswish": (F.hardswish, one),
+    "aten::hardtanh": (F.hardtanh, one),
+    "aten::softplus": (F.softplus, one),
+    "aten::log_sigmoid": (F.logsigmoid, one),
+    "aten::log_sigmoid_forward": (torch.ops.aten.log_sigmoid_forward, one),
+    "aten::softmax.int": (lambda x: F.softmax(x, -1), one),
+    "aten::log_softmax.int": (lambda x: F.log_softmax(x, -1), one),
+    "aten::_pdist_forward": (torch.pdist, lambda n: (square(n // 4),)),
+    "torch.nn.functional.ctc_loss": (F.ctc_loss, _ctc),
+    "torch.ctc_loss": (torch.ctc_loss, _ctc),
+    "torch.nn.functional.gaussian_nll_loss": (
+        F.gaussian_nll_loss,
+        lambda n: (square(n), square(n), square(n).abs() + 0.1),
+    ),
+    "torch.nn.functional.one_hot": (lambda x: F.one_hot(x, 100), lambda n: (torch.randint(0, 100, (n // 100,)),)),
+    "torch_nn::_linear_cross_entropy_batch_chunked": (_linear_cross_entropy("mean"), _classes),
+    "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction": (
+        _linear_cross_entropy("none"),
+        _classes,
+    ),
+}
+
+
+def _boxes(count: int) -> Tensor:
+    corners = 200 * torch.rand(count, 2)
+    return torch.cat([corners, corners + 5 + 40 * torch.rand(count, 2)], 1)
+
+
+def _nms(n: int) -> tuple[Any, ...]:
+    count = side(n)
+    return _boxes(count), torch.rand(count), torch.randint(0, 10, (count,)), 0.5
+
+
+def _suppressed(boxes: Tensor, scores: Tensor, classes: Tensor, threshold: float) -> Tensor:
+    return ops.boxes.batched_nms(boxes, scores, classes, threshold)
+
+
+def _deformed(x: Tensor, offset: Tensor, weight: Tensor) -> Tensor:
+    return ops.deform_conv2d(x, offset, weight, padding=1)
+
+
+def _decoded(codes: Tensor, boxes: Tensor) -> Tensor:
+    return _utils.BoxCoder((1.0, 1.0, 1.0, 1.0)).decode(codes, [boxes])
+
+
+def _pasted(masks: Tensor, boxes: Tensor) -> Tensor:
+    return roi_heads.paste_masks_in_image(masks, boxes, (256, 256))
+
+
+def _pooled(fine: Tensor, coarse: Tensor, boxes: Tensor) -> Tensor:
+    pool = ops.MultiScaleRoIAlign(["0", "1"], 7, 2)
+    return pool({"0": fine, "1": coarse}, [boxes], [(256, 256)])
+
+
+VISION: Table = {
+    "torchvision.ops.boxes.batched_nms": (_suppressed, _nms),
+    "torchvision::deform_conv2d": (
+        _deformed,
+        lambda n: (_image(n), torch.randn(8, 18, *_image(n).shape[2:]), torch.randn(32, 32, 3, 3)),
+    ),
+    "torchvision.models.detection._utils.BoxCoder.decode": (
+        _decoded,
+        lambda n: (torch.randn(n // 4, 4) / 4, _boxes(n // 4)),
+    ),
+    "torchvision.models.detection.roi_heads.paste_masks_in_image": (
+        _pasted,
+        lambda n: (torch.rand(n // 65536, 1, 28, 28), _boxes(n // 65536)),
+    ),
+    "torchvision.ops.poolers._multiscale_roi_align": (
+        _pooled,
+        lambda n: (torch.randn(1, 64, 64, 64), torch.randn(1, 64, 32, 32), _boxes(n // 4096)),
+    ),
+}
