@@ -51,6 +51,15 @@ def test_an_overload_beats_a_bare_name_and_a_cheap_rung_a_dear_one() -> None:
     assert found.find(overload("add", "Scalar")) is bare
 
 
+def test_a_refused_rung_is_followed_by_the_next_and_then_by_the_catalogs() -> None:
+    found = Catalog((spec("aten::cummax"),), (spec("aten::cummax", "translate"), spec("aten::cummax", "function")))
+    for refused, rung in (((), "decompose"), (("decompose",), "translate"), (("decompose", "translate"), "function")):
+        chosen = found.find(overload("cummax"), refused=refused)
+        assert chosen is not None
+        assert chosen.rung == rung
+    assert found.find(overload("cummax"), rungs=("rewrite",)) is None
+
+
 def test_a_bare_name_means_the_functional_overloads() -> None:
     found = Catalog((spec("aten::cummax"),), ())
     assert found.find(overload("cummax")) is not None

@@ -105,6 +105,19 @@ def test_a_refusal_climbs_to_a_decomposition(approximate: str) -> None:
     trip.check(torch.randn(4))
 
 
+def by_a_body(self: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    return 0.5 * self * (1 + torch.erf(self / 2**0.5))
+
+
+@pytest.mark.parametrize(("engines", "opset"), [([PickyEngine("Gelu")], 20), (None, 19)], ids=["refused", "too old"])
+def test_a_translation_that_can_not_be_is_followed_by_the_body(engines: list[PickyEngine] | None, opset: int) -> None:
+    specs = [OpSpec("aten::gelu", "translate", gelu20, opset=20), OpSpec("aten::gelu", "function", by_a_body)]
+    trip = travel(nn.GELU(), (torch.randn(4),), specs=specs, engines=engines, opset=opset)
+    assert trip.rung("aten::gelu") == "function"
+    assert trip.climbed.plan.opset == opset
+    trip.check(torch.randn(4))
+
+
 def test_a_refusal_climbs_from_the_users_mapping_to_torchs() -> None:
     mine = OpSpec("aten::relu", "translate", lambda self: opset18.Elu(opset18.Max(self, opset18.CastLike(0.0, self))))
     trip = travel(nn.ReLU(), (torch.randn(4),), specs=[mine], engines=[PickyEngine("Elu")])

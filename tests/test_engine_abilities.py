@@ -240,6 +240,8 @@ def test_an_engine_that_is_not_installed(engine, monkeypatch):
         return real(package)
 
     monkeypatch.setitem(sys.modules, module, None)
+    if module == "pyppl":
+        monkeypatch.setitem(sys.modules, "pyppl.nn", None)
     monkeypatch.setattr(importlib.metadata, "version", version)
     for cache in caches:
         cache.cache_clear()

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import opbridge
 from opbridge import spec
+from opbridge.cli import main
 from opbridge.errors import BuildError, EngineError, InputError
 from opbridge.kernels import declared
 from opbridge.operator import Operator, find_operator, without_kernels
@@ -169,7 +170,9 @@ def test_a_kernel_for_somebody_elses_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kernels")
-def test_a_library_of_another_platform_gives_way_to_the_bodies(tmp_path: Path) -> None:
+def test_a_library_of_another_platform_gives_way_to_the_bodies_and_a_damaged_one_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bundle = exported(tmp_path, scale_operator(tmp_path), verify=False)
     manifest = json.loads((bundle.path / "bundle.json").read_text())
     manifest["kernels"][0]["platform"] = "darwin-arm64"
@@ -178,6 +181,31 @@ def test_a_library_of_another_platform_gives_way_to_the_bodies(tmp_path: Path) -
 
     with pytest.warns(UserWarning, match=r"built for darwin-arm64, and this is .*: the slower function bodies run"):
         assert _kernels_of(foreign, "onnxruntime") is None
+
+    name = bundle.manifest["kernels"][0]["file"]
+    library = bundle.path / name
+    whole = library.read_bytes()
+    np.savez(tmp_path / "x.npz", x=np.ones((2, 5), np.float32))
+    run = ["run", "--input", str(tmp_path / "x.npz"), "-o", str(tmp_path / "y.npz")]
+    elsewhere = whole[:18] + (b"\x3e\0" if whole[18] != 0x3E else b"\xb7\0") + whole[20:]
+    for damaged, says in (
+        (None, "is missing"),
+        (b"", "has 0 bytes instead of"),
+        (whole[: len(whole) // 2], "bytes instead of"),
+        (elsewhere, "does not match its sha256"),
+    ):
+        library.unlink(missing_ok=True)
+        if damaged is not None:
+            library.write_bytes(damaged)
+        for command in (["verify"], run, ["view", "--no-browser"]):
+            assert main([*command, str(bundle.path)]) == 1
+            said = capsys.readouterr().err
+            assert name in said
+            assert says in said
+            assert "fix: copy the bundle again" in said
+        for isolated in (False, True):
+            with pytest.raises(InputError, match=says):
+                opbridge.load(bundle.path, isolated=isolated)
 
 
 @pytest.mark.usefixtures("kernels")
@@ -428,3 +456,15 @@ def test_a_list_of_strings_reaches_the_kernel_of_a_bundle(tmp_path: Path, names:
     assert adaptation["what"] == "rungtest::Tags gets its list of strings as a tensor of strings"
     (result,) = opbridge.load(bundle.path)(np.ones(2, np.float32))
     assert result.tolist() == [1, 1, *(len(name.encode()) for name in names)]
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_kernel_of_the_users_goes_before_one_of_the_catalog(tmp_path: Path) -> None:
+    own = Path(declared.__file__).parents[1] / "ops" / "vision" / "deform_conv2d.h"
+    mine = tmp_path / "mine.h"
+    mine.write_text("")
+    for order in ([own, mine], [mine, own]):
+        for file in order:
+            opbridge.kernel_for("torchvision::deform_conv2d", file)
+        (kernel,) = declared.declared_kernels()
+        assert kernel.file == mine

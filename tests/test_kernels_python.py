@@ -201,6 +201,8 @@ def test_a_wrong_declaration(function, options, message):
     with pytest.raises(InputError, match=message) as caught:
         declared(function, **options)
     assert caught.value.fix
+    if options.get("dtypes") == ["float16"]:
+        assert "in C++ takes 16-bit floats" in caught.value.fix
 
 
 HERE = Path(__file__).name

@@ -8,12 +8,13 @@ and rung on one level are an error.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,10 @@ from opbridge.spec import OPS_FILE_PREFIX, OpSpec, declared_specs, specs_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Catalog"]
+__all__ = ["RUNGS", "Catalog"]
+
+RUNGS = ("decompose", "translate", "function")
+"""Of a mapping, the cheapest first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,20 +78,42 @@ class Catalog:
                 chosen.setdefault(spec.target, spec)
         return tuple(chosen.values())
 
-    def find(self, overload: torch._ops.OpOverload) -> OpSpec | None:
-        """The mapping in force for a torch operator: the user's, else the catalog's, the cheapest rung first."""
-        for level in (self.user, self.builtin):
-            found = [spec for spec in level if spec.rung in _RUNGS and _matches(spec.target, overload)]
+    def find(
+        self,
+        overload: torch._ops.OpOverload,
+        *,
+        rungs: Sequence[str] = RUNGS,
+        refused: Collection[str] = (),
+    ) -> OpSpec | None:
+        """The mapping in force for a torch operator: the user's, else the catalog's, the cheapest rung first.
+
+        Args:
+            overload: The operator.
+            rungs: Those to look on.
+            refused: The rungs that are not to be taken again, on either level.
+        """
+        wanted = [rung for rung in rungs if rung not in refused]
+        name = overload.name().partition(".")[0]
+        for level in self._by_name:
+            found = [spec for spec in level.get(name, ()) if spec.rung in wanted and _matches(spec.target, overload)]
             if found:
-                return min(found, key=lambda spec: ("." not in spec.target, _RUNGS.index(spec.rung)))
+                return min(found, key=lambda spec: ("." not in spec.target, RUNGS.index(spec.rung)))
         return None
+
+    @functools.cached_property
+    def _by_name(self) -> tuple[Mapping[str, Sequence[OpSpec]], ...]:
+        """The user's declarations and the catalog's, by target without its overload."""
+        levels: list[dict[str, list[OpSpec]]] = []
+        for specs in (self.user, self.builtin):
+            level: dict[str, list[OpSpec]] = {}
+            for spec in specs:
+                level.setdefault(spec.target.partition(".")[0], []).append(spec)
+            levels.append(level)
+        return tuple(levels)
 
     def provider(self, spec: OpSpec) -> str:
         """``"user"`` or ``"catalog"``."""
         return "user" if spec in self.user else "catalog"
-
-
-_RUNGS = ("decompose", "translate", "function")
 
 
 def _order(spec: OpSpec) -> tuple[str, str]:
@@ -95,9 +121,8 @@ def _order(spec: OpSpec) -> tuple[str, str]:
 
 
 def _matches(target: str, overload: torch._ops.OpOverload) -> bool:
-    name, _, wanted = target.partition(".")
-    if name != overload.name().partition(".")[0]:
-        return False
+    """Whether a target serves this overload of the operator that it names."""
+    wanted = target.partition(".")[2]
     if wanted:
         return wanted == overload._overloadname
     # A bare name means the functional overloads; torch turns in-place and out= calls into these.
@@ -122,7 +147,7 @@ def _registered_specs(declared: Iterable[OpSpec]) -> Iterator[OpSpec]:
     if switch.is_on():
         from opbridge.legacy.registrations import registered_specs
 
-        taken = {spec.target.partition(".")[0] for spec in declared if spec.rung in _RUNGS}
+        taken = {spec.target.partition(".")[0] for spec in declared if spec.rung in RUNGS}
         yield from (spec for spec in registered_specs() if spec.target.partition(".")[0] not in taken)
 
 

@@ -30,6 +30,8 @@ from opbridge.torch_program import TorchProgram, specs_of_program
 __all__ = ["ClimbedProgram", "climb_torch"]
 
 _MOST_ROUNDS = 20
+_IN_TORCH = ("decompose", "function")
+"""The rungs whose functions are made of torch operators."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _kernels(
     try:
         return build(kernels, engine), kernels
     except BuildError as error:
-        bodied = [kernel for kernel in kernels if catalog.find(called[kernel.target]) is not None]
+        bodied = [kernel for kernel in kernels if catalog.find(called[kernel.target], rungs=_IN_TORCH) is not None]
         if error.details or len(bodied) < len(kernels):
             raise
         return None, ()  # There is no compiler here, and the bodies run.
@@ -172,9 +174,9 @@ class _Climb:
         """Decompose an operator from now on; False if nothing is left to try."""
         if overload in self._table:
             return False
-        spec = self._catalog.find(overload)
+        spec = self._catalog.find(overload, rungs=_IN_TORCH)
         standard = torch.export.default_decompositions().get(overload)
-        if spec is not None and spec.rung in ("decompose", "function"):
+        if spec is not None:
             # The declared operator itself would call the operator again.
             body = getattr(spec.function, "body", spec.function)
             self._table[overload] = _with_fallback(body, standard)
@@ -219,8 +221,9 @@ class _Climb:
         if found is not None and not found.mended:
             return "missing", ""
         if _name(overload) in self._kernels and key not in self._rungs:
-            return "kernel", "user"
-        spec = self._catalog.find(overload)
+            spec = self._catalog.find(overload, rungs=("function",))
+            return "kernel", self._catalog.provider(spec) if spec is not None else "user"
+        spec = self._catalog.find(overload, rungs=_IN_TORCH)
         rung = self._rungs.get(key, "native")
         return rung, self._catalog.provider(spec) if spec is not None and rung == spec.rung else "torch"
 

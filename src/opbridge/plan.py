@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opbridge import torch_internals
-from opbridge.catalog import Catalog
+from opbridge.catalog import RUNGS, Catalog
 from opbridge.complex_pairs.rules import with_complex_rules
 from opbridge.complex_pairs.simplify import simplify
 from opbridge.errors import OpbridgeError, TranslationError
@@ -99,7 +99,7 @@ def plan(
         TranslationError: A decomposition of the catalog or of the user fails on this model.
     """
     floor = opset or max((LOWEST_OPSET, *raised.values()))
-    chosen = _choose(catalog, refused)
+    chosen = _choose(catalog, refused, opset or newest_opset)
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
     recorder = _Recorder()
     translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
@@ -163,7 +163,7 @@ def _reason(opset: int | None, raised: Mapping[str, int]) -> str:
     return f"{display_name(key)} needs opset {raised[key]}"
 
 
-def _choose(catalog: Catalog, refused: frozenset[str]) -> dict[str, OpSpec]:
+def _choose(catalog: Catalog, refused: frozenset[str], newest: int) -> dict[str, OpSpec]:
     """The catalog's and the user's mapping for every torch operator they name, by target key."""
     chosen: dict[str, OpSpec] = {}
     for name in {spec.target.partition(".")[0] for spec in catalog.specs if spec.rung not in ("rewrite", "fake")}:
@@ -171,9 +171,13 @@ def _choose(catalog: Catalog, refused: frozenset[str]) -> dict[str, OpSpec]:
         packet = getattr(getattr(torch.ops, namespace), operator_name, None)
         for overload_name in packet.overloads() if packet is not None else ():
             overload = getattr(packet, overload_name)
-            spec = catalog.find(overload)
-            if spec is not None and f"{target_key(overload)}@{spec.rung}" not in refused:
-                chosen[target_key(overload)] = spec
+            key = target_key(overload)
+            lost = [rung for rung in RUNGS if f"{key}@{rung}" in refused]
+            spec = catalog.find(overload, refused=lost)
+            if spec is not None and spec.opset > newest:
+                spec = catalog.find(overload, refused=[*lost, spec.rung]) or spec
+            if spec is not None:
+                chosen[key] = spec
     return chosen
 
 

@@ -43,7 +43,7 @@ class _SideBySide(torch.nn.Module):
     def forward(self, *groups: tuple[Any, ...]) -> tuple[Any, ...]:
         results: list[Any] = []
         for call, values in zip(self._calls, groups, strict=True):
-            result = _body(call)(*call.arguments(values))
+            result = call.call(_body(call), values)
             results.extend(result if isinstance(result, (tuple, list)) else (result,))
         return tuple(results)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -74,7 +74,15 @@ class CustomCall:
 
     def __call__(self, *values: Any) -> Any:
         """Call the operator: FX runs graphs, and torch.onnx runs them on fake tensors to find types."""
-        return self.overload(*self.arguments(values))
+        return self.call(self.overload, values)
+
+    def call(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
+        """Call a function of the operator's signature, with ``values`` in the slots."""
+        arguments = list(zip(self.overload._schema.arguments, self.arguments(values), strict=True))
+        return function(
+            *(value for argument, value in arguments if not argument.kwarg_only),
+            **{argument.name: value for argument, value in arguments if argument.kwarg_only},
+        )
 
     def emit(self, *values: Any) -> Any:
         """The translation: one node of the custom domain."""

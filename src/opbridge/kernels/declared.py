@@ -94,7 +94,9 @@ def declare_python_kernel(kernel: PythonKernel, source: str, native: bool = Fals
 
 def _declare(spec: KernelSpec) -> KernelSpec:
     earlier = _declared.get(spec.target)
-    if earlier is not None and earlier.file != spec.file:
+    if earlier is not None and earlier.file != spec.file and not _is_of_catalog(earlier):
+        if _is_of_catalog(spec):
+            return earlier
         raise InputError(
             f"{spec.target!r} has two kernels: {earlier.file.name} ({earlier.source}) and {spec.file.name} "
             f"({spec.source}).",
@@ -102,3 +104,8 @@ def _declare(spec: KernelSpec) -> KernelSpec:
         )
     _declared[spec.target] = spec
     return spec
+
+
+def _is_of_catalog(spec: KernelSpec) -> bool:
+    """Whether a kernel is opbridge's own: one that the user declares for the same operator takes its place."""
+    return spec.file.is_relative_to(Path(__file__).resolve().parents[1] / "ops")

@@ -203,7 +203,8 @@ def _type_variables(
         if name not in DTYPES:
             raise InputError(
                 f"{where}: Numba compiles no kernel for {name!r}.",
-                fix=f"name some of {', '.join(DTYPES)}; for other types the operator's Python function runs.",
+                fix=f"name some of {', '.join(DTYPES)}; for other types the operator's Python function runs. A kernel "
+                "in C++ takes 16-bit floats: opbridge::half and opbridge::bfloat16.",
             )
     return found
 

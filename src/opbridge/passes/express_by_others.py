@@ -164,8 +164,11 @@ def _remainder(site: Site, op: Builder) -> ir.Value:
     assert a is not None
     rest = op.Sub(a, op.Mul(b, op.Div(a, b)))
     zero = op.like(0, a)
-    other_sign = op.Less(op.Mul(op.Sign(rest), op.Sign(b)), zero)
-    result: ir.Value = op.Where(other_sign, op.Add(rest, b), rest)
+    # Without Sign, which engines that lack Mod have for floats alone.
+    below = op.And(op.Less(rest, zero), op.Greater(b, zero))
+    above = op.And(op.Greater(rest, zero), op.Less(b, zero))
+    moved = op.Add(rest, b)
+    result: ir.Value = op.Where(below, moved, op.Where(above, moved, rest))
     return result
 
 

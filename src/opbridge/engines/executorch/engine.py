@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecuTorchEngine"]
 
+# The package has targets for CMake from 3.28 on, and these variables for every one.
 _CMAKE = """find_package(executorch REQUIRED)
-target_link_libraries({target} PRIVATE executorch::runtime)
+target_include_directories({target} SYSTEM PRIVATE ${EXECUTORCH_INCLUDE_DIRS})
+target_compile_definitions({target} PRIVATE ${EXECUTORCH_COMPILE_DEFINITIONS})
+target_link_libraries({target} PRIVATE ${EXECUTORCH_RUNTIME_LIBRARY_DIR}/libexecutorch.so)
 """
 
 
@@ -34,7 +37,6 @@ class ExecuTorchEngine(Engine):
     package: ClassVar[str] = "executorch"
     accepts: ClassVar[str] = "exported_program"
     limits: Mapping[str, str] = {
-        "deform_conv2d": "has no kernel for torchvision::deform_conv2d",
         "node times": "does not tell what each of its nodes costs",
     }
 

@@ -57,7 +57,6 @@ class OpenPplEngine(Engine):
     def limits(self) -> Mapping[str, str]:  # type: ignore[override]
         """No kernels; without a build, no runs."""
         refused = dict.fromkeys(_KERNELS, "openppl takes no kernels of opbridge's")
-        refused["deform_conv2d"] = "its mapping needs opset 19"
         refused["node times"] = "does not tell what each of its nodes costs"
         if self.not_run is None:
             return refused

@@ -16,11 +16,12 @@ LISTED_VERSION = "0.9.2"
 # By the first and the last opset.
 _STANDARD = {
     (1, 11): "ArgMax",
-    (1, 12): "If Loop",
+    # From 13 on the axes of ReduceSum are an input, which is not looked at: it adds up everything.
+    (1, 12): "If Loop ReduceSum",
     (1, 14): "GRU Shape",
     (1, 16): (
         "AveragePool Conv ConvTranspose DepthToSpace Flatten Gather GlobalAveragePool Identity MatMul "
-        "MaxPool Neg Not RandomUniform ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Slice Softmax "
+        "MaxPool Neg Not RandomUniform ReduceMax ReduceMean ReduceMin ReduceProd Slice Softmax "
         "Squeeze TopK Transpose Unsqueeze"
     ),
     (2, 16): "Pad",

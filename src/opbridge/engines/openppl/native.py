@@ -53,6 +53,8 @@ def binding() -> Binding:
     for part in ("x86", "onnx"):
         if not hasattr(nn, part):
             raise EngineNotInstalledError(f"This build of OpenPPL's pyppl has no part {part!r}.", fix=HOW_TO_BUILD)
+    # It tells each partition of each graph otherwise.
+    nn.SetLoggingLevel(common.LOG_LEVEL_ERROR)
     return Binding(nn, common)
 
 

@@ -108,5 +108,8 @@ def _array(tensor: Any, dtype: str) -> np.ndarray:
     """A copy of a tensor's contents. One without elements comes without a shape of its own."""
     data = tensor.ConvertToHost()
     if not data:
-        return np.empty(tuple(tensor.GetShape().GetDims()), numpy_dtype(dtype))
+        shape = tuple(tensor.GetShape().GetDims())
+        if 0 not in shape:
+            raise _failing(f"the output {tensor.GetName()!r} of sizes {list(shape)} can't be read")
+        return np.empty(shape, numpy_dtype(dtype))
     return np.array(data).astype(numpy_dtype(dtype), copy=False)

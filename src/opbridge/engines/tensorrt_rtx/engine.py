@@ -52,7 +52,6 @@ class TensorRTRTXEngine(Engine):
         limits = {
             **without_plugin,
             "float64": "computes float64 as float32",
-            "deform_conv2d": "has no importer for ai.onnx::DeformConv",
             "node times": "does not tell what each of its nodes costs",
         }
         idle = self.not_run

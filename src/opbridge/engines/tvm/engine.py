@@ -29,7 +29,6 @@ class TvmEngine(Engine):
     package: ClassVar[str] = "apache-tvm"
     limits: Mapping[str, str] = {
         "without Python": "called from Python",
-        "deform_conv2d": "no kernel for ai.onnx::DeformConv",
         "node times": "does not tell what each of its nodes costs",
     }
 

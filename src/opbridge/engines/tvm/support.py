@@ -7,9 +7,7 @@ the standard.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opbridge.engines.refusals import describe_operator
@@ -17,7 +15,6 @@ from opbridge.engines.trial import TrialSupport, has_subgraph, unavailable
 from opbridge.engines.tvm import native
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
     import onnx_ir as ir
 
@@ -34,7 +31,7 @@ class NodeSupport(TrialSupport):
     """
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(f"TVM {engine.version}")
+        super().__init__(f"TVM {engine.version}", engine.name)
         self._engine = engine
 
     def known_reason(self, node: ir.Node, opset: int) -> str | None:
@@ -49,10 +46,3 @@ class NodeSupport(TrialSupport):
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
         """See the base class. Nodes with subgraphs are left to the whole model."""
         return None if has_subgraph(node) else super().question(node, opset_imports)
-
-    def results(self, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """See the base class."""
-        with tempfile.TemporaryDirectory(prefix="opbridge-tvm-") as name:
-            path = Path(name) / "node.onnx"
-            path.write_bytes(model.SerializeToString())
-            return self._engine.load(path, threads=1).run(feeds)
