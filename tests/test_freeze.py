@@ -17,6 +17,8 @@ import opbridge
 from opbridge.capture import capture
 from opbridge.errors import CaptureError
 from opbridge.graph.freeze import frozen, without_gradients
+from opbridge.proof.eager import Eager
+from opbridge.weights import has_other_weights, hashed_weights
 
 
 class Mixed(nn.Module):
@@ -91,6 +93,92 @@ def test_frozen_undoes_itself_after_an_error() -> None:
 def test_frozen_of_a_model_in_evaluation_mode() -> None:
     with frozen(Mixed().eval()) as was_training:
         assert not was_training
+
+
+class Caching(nn.Module):
+    """Every way to keep something from a forward pass; a literal that only the first pass needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.table, self.tables, self.rows = None, {}, []
+        self.loose = torch.arange(4.0)
+        self.register_buffer("late", None, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.table is None:
+            self.table = torch.tensor([0.5, 1.0, 2.0, 4.0]) * 2
+        if not self.tables:
+            self.tables["rows"] = torch.ones(4)
+        if not self.rows:
+            self.rows.append(torch.full((4,), 3.0))
+        if self.late is None:
+            self.late = torch.full((4,), 0.25)
+        self.loose = self.loose.to(x.dtype)
+        y = self.inner(x) * self.table + self.tables["rows"] * self.rows[0]
+        return y + self.late + self.loose
+
+
+def test_what_a_forward_pass_keeps_is_not_there_after_a_capture(tmp_path: Path) -> None:
+    model = Caching().eval()
+    before = state(model)
+    bundle = opbridge.export(model, (torch.randn(3, 4),), path=tmp_path / "out")
+    assert bundle.verified
+    assert state(model) == before
+    assert (model.table, model.tables, model.rows, model.late) == (None, {}, [], None)
+
+
+class Counting(nn.Module):
+    """A tensor that is no buffer, a buffer, a list and an attribute, each changed in place; the first is returned."""
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__()
+        self.plain, self.lines, self.calls, self.fails = torch.zeros(2), [1, 2], 0, fails
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.plain += x
+        self.total += x
+        self.lines.clear()
+        self.calls += 1
+        self.added = nn.Linear(2, 2)
+        if self.fails:
+            raise RuntimeError("at the end")
+        return self.plain
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_of_the_module_leaves_no_trace(fails: bool) -> None:
+    model, x = Counting(fails), torch.ones(2)
+    names = list(model.state_dict())
+    for _ in range(2):
+        if fails:
+            with pytest.raises(RuntimeError, match="at the end"):
+                Eager(model, [0]).run((x,), {}, seed=0)
+        else:
+            assert Eager(model, [0]).run((x,), {}, seed=0)[0].tolist() == [1, 1], "not what was put back"
+    assert (model.lines, model.calls, hasattr(model, "added")) == ([1, 2], 0, False)
+    assert not model.plain.any()
+    assert not model.total.any()
+    assert list(model.state_dict()) == names
+
+
+@pytest.mark.parametrize("run_first", [False, True])
+def test_a_model_that_was_run_is_the_one_that_was_exported(run_first: bool) -> None:
+    model, x = Caching().eval(), torch.randn(3, 4)
+    recorded = {}
+    for was_run in (False, True):
+        if was_run:
+            model(x)
+        if was_run is run_first:
+            recorded = hashed_weights(capture(model, (x,)).program)
+    assert not has_other_weights(capture(model, (x,)).program, recorded)
+    other = Caching().eval()
+    other.load_state_dict(model.state_dict(), strict=False)
+    assert not has_other_weights(capture(other, (x,)).program, recorded), "a new one, that was never run"
+    other.loose = other.loose + 1
+    assert has_other_weights(capture(other, (x,)).program, recorded), "a tensor that is no parameter"
+    assert has_other_weights(capture(Caching(), (x,)).program, recorded), "the parameters"
 
 
 def test_tied_parameters_are_one_initializer() -> None:

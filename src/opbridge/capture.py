@@ -21,6 +21,7 @@ from opbridge.graph.freeze import freeze_program, frozen, frozen_copy, without_g
 from opbridge.graph.outputs import opening_outputs
 from opbridge.graph.python_sizes import dynamic_builtins
 from opbridge.graph.rewriting import rewriting
+from opbridge.graph.state import keeping_state
 from opbridge.legacy.functions import bridging, note_ignored
 from opbridge.silence import silenced
 from opbridge.spec import OpSpec
@@ -163,10 +164,12 @@ def _export(
     shapes = without_names(dynamic_shapes)
     try:
         settings = torch_internals.capturing(shapes)
-        with silenced(), settings, torch.no_grad(), opening_outputs(module), dynamic_builtins():
+        state = keeping_state(module, contents_of_buffers=False)
+        with state, silenced(), settings, torch.no_grad(), opening_outputs(module), dynamic_builtins():
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
     except Exception as error:
-        raise explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes) from error
+        with keeping_state(module):
+            raise explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes) from error
 
 
 def user_inputs(program: torch.export.ExportedProgram) -> list[str]:

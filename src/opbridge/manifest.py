@@ -45,7 +45,7 @@ def make_manifest(
     captured: Captured,
     climbed: Climbed | None,
     engines: Sequence[Engine],
-    weights: str,
+    weights: Mapping[str, Any],
     programs: Mapping[str, tuple[str, ClimbedProgram]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The manifest, without what :func:`~opbridge.bundle.write_bundle` adds. It holds no path of this machine.
@@ -55,7 +55,7 @@ def make_manifest(
         captured: The model.
         climbed: Where the ladder ended for the engines that load ONNX; None without such an engine.
         engines: All engines.
-        weights: The hash of the model's weights.
+        weights: The hashes of the model's weights, see :func:`opbridge.weights.hashed_weights`.
         programs: By the name of an engine that takes a torch program: its file, and where its ladder ended.
     """
     described = _described_programs(programs)
@@ -72,7 +72,7 @@ def make_manifest(
         "versions": _versions(engines, ("torch", "torchvision")),
         **described,
         "dynamic": _dynamic(captured),
-        "weights": weights,
+        **weights,
     }
 
 

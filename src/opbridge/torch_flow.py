@@ -44,7 +44,7 @@ from opbridge.report.page import render_page
 from opbridge.verification import Verification
 from opbridge.verify import verify_captured
 from opbridge.versions import Versions
-from opbridge.weights import weights_hash
+from opbridge.weights import has_other_weights, hashed_weights
 
 __all__ = ["captured_of_bundle", "climb_all", "export_torch", "verify_torch_bundle"]
 
@@ -76,7 +76,7 @@ def export_torch(
         _refuse_functions(captured)
     with without_kernels():
         check_fakes(captured.program)
-    with _weights_hash_beside(captured.program) as weights:
+    with _hashed_beside(captured.program) as weights:
         climbed, programs = climb_all(captured, catalog.extended(captured.declared), engines, asked, report)
         built = [*(climbed.built.values() if climbed else ()), *(p.built for p in programs.values() if p.built)]
         check_kernel_shapes(captured.program, built)
@@ -157,8 +157,7 @@ def verify_torch_bundle(
     """Prove a bundle again. The parameters are those of :func:`opbridge.verify`, resolved."""
     report("capturing")
     captured = captured_of_bundle(bundle, reference, ops)
-    recorded = bundle.manifest.get("weights")
-    if recorded is not None and weights_hash(captured.program) != recorded:
+    if has_other_weights(captured.program, bundle.manifest):
         raise InputError(
             f"The reference has other weights than the model that {bundle.path} was exported from.",
             fix="load the same weights in the entry (seed random ones with torch.manual_seed), or export again.",
@@ -225,10 +224,10 @@ def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
 
 
 @contextlib.contextmanager
-def _weights_hash_beside(program: torch.export.ExportedProgram) -> Iterator[Callable[[], str]]:
+def _hashed_beside(program: torch.export.ExportedProgram) -> Iterator[Callable[[], dict[str, Any]]]:
     """Hash the weights on another thread (hashing releases the interpreter lock); yields what waits for the hash."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        yield pool.submit(weights_hash, program).result
+        yield pool.submit(hashed_weights, program).result
 
 
 def _verify_engine(

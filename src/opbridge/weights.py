@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
-__all__ = ["weights_hash"]
+__all__ = ["has_other_weights", "hashed_weights"]
+
+_LITERAL = "lifted_tensor_"
+"""How torch names a constant that is no attribute of a module: ``torch.tensor(0.5)`` in a forward, a cached value."""
+
+_DIGITS = 16
 
 
-def weights_hash(program: torch.export.ExportedProgram) -> str:
-    """sha256 over the names, dtypes, shapes and bytes of the program's parameters, buffers and constants."""
-    digest = hashlib.sha256()
+def hashed_weights(program: torch.export.ExportedProgram) -> dict[str, Any]:
+    """What a manifest says of a program's weights.
+
+    Returns:
+        "weights": sha256 over the names, dtypes, shapes and bytes of the parameters. "state": the beginning of such a
+        hash for each buffer and each other tensor among the attributes. Literals are code, and not hashed.
+    """
+    parameters = set(program.graph_signature.parameters)
     constants = {name: value for name, value in program.constants.items() if isinstance(value, torch.Tensor)}
+    weights, state = hashlib.sha256(), {}
     for name, value in sorted({**program.state_dict, **constants}.items()):
-        tensor = value.detach().cpu().contiguous()
-        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
-    return digest.hexdigest()
+        if name in parameters:
+            _update(weights, name, value)
+        elif not name.rpartition(".")[2].startswith(_LITERAL):
+            digest = hashlib.sha256()
+            _update(digest, name, value)
+            state[name] = digest.hexdigest()[:_DIGITS]
+    return {"weights": weights.hexdigest(), "state": state}
+
+
+def has_other_weights(program: torch.export.ExportedProgram, recorded: Mapping[str, Any]) -> bool:
+    """Whether a program's weights are others than those in a manifest.
+
+    A buffer or attribute that only one of them has counts for nothing: a forward pass may have made it.
+    """
+    if recorded.get("weights") is None:
+        return False
+    found = hashed_weights(program)
+    others: Mapping[str, str] = recorded.get("state", {})
+    return bool(
+        found["weights"] != recorded["weights"]
+        or any(digest != found["state"].get(name, digest) for name, digest in others.items())
+    )
+
+
+def _update(digest: Any, name: str, value: torch.Tensor) -> None:
+    tensor = value.detach().cpu().contiguous()
+    digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
+    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

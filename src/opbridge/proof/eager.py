@@ -9,6 +9,7 @@ import torch
 
 from opbridge.graph.freeze import frozen
 from opbridge.graph.outputs import opened
+from opbridge.graph.state import keeping_state
 
 __all__ = ["Eager"]
 
@@ -36,19 +37,9 @@ class Eager:
         Raises:
             Exception: Whatever the module raises.
         """
-        parts = [(part, dict(part._buffers)) for part in self._module.modules()]
-        contents = [
-            (buffer, buffer.clone()) for _, buffers in parts for buffer in buffers.values() if buffer is not None
-        ]
-        try:
-            with frozen(self._module), torch.random.fork_rng(devices=[]), torch.no_grad():
-                torch.manual_seed(seed)
-                results = torch.utils._pytree.tree_leaves(opened(self._module(*args, **kwargs)))
-        finally:
-            with torch.no_grad():
-                for part, buffers in parts:
-                    part._buffers.clear()
-                    part._buffers.update(buffers)
-                for buffer, content in contents:
-                    buffer.copy_(content)
+        with keeping_state(self._module), frozen(self._module), torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(seed)
+            results = torch.utils._pytree.tree_leaves(opened(self._module(*args, **kwargs)))
+            # What a model returns may be its own state, which is put back.
+            results = [value.clone() if isinstance(value, torch.Tensor) else value for value in results]
         return [results[position] for position in self._positions if position < len(results)]

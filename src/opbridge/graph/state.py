@@ -1,0 +1,91 @@
+"""The state of a model beside its parameters, kept over a run or a capture.
+
+A forward pass may cache a table, make a buffer on first use, or count its calls. A later capture would then be another
+graph, with other constants, than the one that was exported; and a capture that fills a cache leaves tensors without
+data in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["keeping_state"]
+
+_MAPPINGS = (dict, OrderedDict, defaultdict)
+_SEQUENCES = (list, deque)
+
+
+@contextlib.contextmanager
+def keeping_state(module: torch.nn.Module, *, contents_of_buffers: bool = True) -> Iterator[None]:
+    """Put back, on leaving, what the block changes in a module: attributes, containers, contents of tensors.
+
+    Reaches modules, and Python's own containers in their attributes. Parameters keep their place, not their contents:
+    no inference changes them, and a copy would cost their memory.
+
+    Args:
+        module: The module.
+        contents_of_buffers: Whether the block may change these. A capture sees stand-ins of them.
+    """
+    held = _Held(module, contents_of_buffers)
+    try:
+        yield
+    finally:
+        held.put_back()
+
+
+class _Held:
+    """What there is of a module, by reference, with copies of what may change."""
+
+    def __init__(self, module: torch.nn.Module, contents_of_buffers: bool) -> None:
+        self._containers: dict[int, tuple[Any, Any]] = {}
+        self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._untouched = set() if contents_of_buffers else {id(buffer) for buffer in module.buffers()}
+        pending: list[Any] = [module, *module.buffers()]
+        while pending:
+            pending += self._hold(pending.pop())
+
+    def _hold(self, value: Any) -> Iterable[Any]:
+        """Note one value; returns what is in it."""
+        if isinstance(value, torch.Tensor):
+            untouched = isinstance(value, torch.nn.Parameter) or id(value) in self._untouched
+            if not untouched and id(value) not in self._tensors:
+                self._tensors[id(value)] = value, value.detach().clone()
+            return ()
+        if isinstance(value, torch.nn.Module):
+            value = vars(value)
+        if type(value) is tuple:
+            return value
+        if id(value) in self._containers or type(value) not in (*_MAPPINGS, *_SEQUENCES, set):
+            return ()
+        self._containers[id(value)] = value, copy.copy(value)
+        return value.values() if isinstance(value, dict) else value
+
+    def put_back(self) -> None:
+        """Undo what has changed since."""
+        for container, before in self._containers.values():
+            if not _same(container, before):
+                container.clear()
+                (container.extend if type(container) in _SEQUENCES else container.update)(before)
+        with torch.no_grad():
+            for tensor, before in self._tensors.values():
+                # Not written without need: that would invalidate what autograd has saved of it.
+                if tensor.is_meta or tensor.layout is not torch.strided or not torch.equal(tensor, before):
+                    tensor.copy_(before)
+
+
+def _same(container: Any, before: Any) -> bool:
+    """Whether a container still holds the same objects in the same order."""
+    if len(container) != len(before):
+        return False
+    if isinstance(container, set):
+        return bool(container == before)
+    if isinstance(container, dict) and not _same(list(container), list(before)):
+        return False
+    ours, others = (item.values() if isinstance(item, dict) else item for item in (container, before))
+    return all(one is other for one, other in zip(ours, others, strict=True))
