@@ -85,9 +85,11 @@ def _show_models(rows: Sequence[ModelRow], json_file: Path | None) -> int:
         ("runs, s", [f"{row.runs:.1f}" for row in rows]),
         ("overhead, s", [f"{row.overhead:.1f}" for row in rows]),
         ("allowed, s", [f"{SECONDS + SHARE * row.runs:.1f}" for row in rows]),
+        ("processor, s", [f"{row.processor:.1f}" for row in rows]),
         ("bisection, MB", [f"{row.peak / 1e6:.0f}" for row in rows]),
         ("of the model", [f"{row.memory:.2f}" for row in rows]),
         ("allowed", [f"{MEMORY:.2f}" for _ in rows]),
+        ("of the weights", [f"{row.of_weights:.2f}" for row in rows]),
         ("the node", ["named" if row.named else "not named" for row in rows]),
         ("held", [verdict(row) for row in rows]),
     ]
@@ -98,12 +100,13 @@ def _model_lines(rows: Sequence[ModelRow]) -> list[str]:
     if not rows:
         return []
     lines = [
-        "| model | runs | overhead | allowed | memory of bisection | of the model's | allowed |",
-        "|---|---|---|---|---|---|---|",
+        "| model | runs | overhead | allowed | processor | memory | of the model's | of the weights | node |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     return lines + [
         f"| {row.name} | {row.runs:.1f} s | {row.overhead:.1f} s | {SECONDS + SHARE * row.runs:.1f} s "
-        f"| {row.peak / 1e6:.0f} MB | {row.memory:.2f} | {MEMORY} |"
+        f"| {row.processor:.1f} s | {row.peak / 1e6:.0f} MB | {row.memory:.2f} | {row.of_weights:.2f} "
+        f"| {'named' if row.named else 'not named'} |"
         for row in rows
     ]
 

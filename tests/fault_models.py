@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from opbridge.entry import Entry
 
-__all__ = ["counts", "half_norm", "image", "mixer", "sequence", "steps", "with_kernel"]
+__all__ = ["average", "counts", "half_norm", "image", "mixer", "scaled", "sequence", "steps", "with_kernel"]
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 
@@ -107,6 +107,32 @@ class Steps(nn.Module):
         return torch.round(levels / 2) * 2 + 1
 
 
+class Scaled(nn.Module):
+    """A convolution in units so small that its weights can't be given in those of the input.
+
+    ONNX Runtime multiplies the scale after the convolution into its weights, which overflow. Where the result of the
+    convolution is an output too, the two stay apart.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Conv2d(3, 4, 3, bias=False)
+        with torch.no_grad():
+            self.first.weight.mul_(2.0**90)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = self.first(image * 2.0**-100) * 2.0**100
+        return torch.tanh(x * 2.0**-90)
+
+
+class Average(nn.Module):
+    """A mean over a dynamic dimension; of nothing it is NaN."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x.mean(0)) + 1
+
+
 class WithKernel(nn.Module):
     """One operator with a kernel, between others."""
 
@@ -148,6 +174,16 @@ def counts() -> Entry:
 def steps() -> Entry:
     torch.manual_seed(1)
     return _entry(Steps(), torch.randint(0, 256, (8, 8)).float(), dynamic=({0: DYNAMIC},))
+
+
+def scaled() -> Entry:
+    torch.manual_seed(1)
+    return _entry(Scaled(), torch.rand(2, 3, 8, 8), dynamic=({0: DYNAMIC},))
+
+
+def average() -> Entry:
+    torch.manual_seed(1)
+    return _entry(Average(), torch.randn(6, 4), dynamic=({0: DYNAMIC},))
 
 
 def with_kernel(name: str) -> Entry:

@@ -13,7 +13,8 @@ from typing import Any
 import crashing_engine
 import numpy as np
 import pytest
-from test_robustness import place, small_model  # noqa: F401 - a fixture
+from test_robustness import Ran, place, slow_engine, small_model  # noqa: F401 - a fixture
+from test_robustness import opbridge as command_line
 
 import opbridge
 from opbridge.cli._progress import Progress
@@ -28,7 +29,7 @@ def cases(count: int) -> list[dict[str, np.ndarray]]:
 
 def without_seconds(verification: Any) -> Any:
     data = copy.deepcopy(verification.to_dict() if not isinstance(verification, dict) else verification)
-    del data["seconds"]
+    del data["seconds"], data["resumed"]
     return data
 
 
@@ -40,6 +41,7 @@ def journals(place: Path) -> list[Path]:  # noqa: F811
 def bundle(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
     crashing_engine.install(place / "engine", monkeypatch, "")
     monkeypatch.setenv("OPBRIDGE_CACHE", str(place / "kept"))
+    monkeypatch.setattr("opbridge.proof.repeats._MOST", 0)  # The runs are counted.
     opbridge.export("m.onnx", path="b", engines=["crashing"], verify=False)
     return place / "b"
 
@@ -77,8 +79,49 @@ def test_an_interrupted_verification_goes_on_where_it_stopped(bundle, place, mon
     resumed = opbridge.verify(bundle, inputs=given)
     # The first case, and the two that were not run.
     assert ran(place) == 3
+    assert (uninterrupted.resumed, resumed.resumed) == (0, 3)
+    assert "3 of these had passed before the verification was interrupted" in resumed.summary()
     assert without_seconds(resumed) == without_seconds(uninterrupted)
     assert without_seconds(json.loads((bundle / "verification.json").read_text())) == without_seconds(resumed)
+    assert journals(place) == []
+
+
+MODULE = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.sinh(x) + 1
+
+
+def net():
+    shapes = {"x": {0: torch.export.Dim.DYNAMIC}}
+    return {"model": Net(), "args": (torch.randn(3, 4),), "dynamic_shapes": shapes}
+"""
+
+
+def test_a_verification_of_a_pytorch_model_that_was_killed_goes_on(bundle, place, monkeypatch, capfd):  # noqa: F811
+    (place / "net.py").write_text(MODULE)
+    (place / "given").mkdir()
+    for number, feeds in enumerate(cases(4)):
+        np.savez(place / "given" / f"{number}.npz", **feeds)
+    assert Ran(capfd, "export", "net.py:net", "-o", "t", "--engine", "crashing", "--no-verify", "-q").code == 0
+    monkeypatch.setenv("CRASHES", "Sinh=slow")
+    command = ["verify", "t", "--inputs", "given"]
+    process = command_line(*command)
+    slow_engine(place, 3)
+    process.kill()
+    process.communicate(timeout=60)
+    (journal,) = journals(place)
+    assert len(journal.read_text().splitlines()) == 2
+    ran(place)
+    monkeypatch.setenv("CRASHES", "Sinh=note")
+    again = Ran(capfd, *command)
+    assert again.code == 0
+    assert "1 case had passed before the verification was interrupted" in again.out
+    # The first, and the two that had not passed.
+    assert ran(place) == 3
     assert journals(place) == []
 
 

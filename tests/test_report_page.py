@@ -258,6 +258,18 @@ def test_a_model_of_5000_nodes_is_small_and_quick(opened: Any) -> None:
     assert page.locator("#bundle tbody tr").count() == 1100
 
 
+def test_of_many_operators_the_bridged_ones_come_first(opened: Any) -> None:
+    data = made.bundle(made.passed())
+    native = next(row for row in data["manifest"]["operators"] if row["rung"] == "native")
+    mended = next(row for row in data["manifest"]["operators"] if row["rung"] == "kernel")
+    data["manifest"]["operators"] = [*({**native, "target": f"aten::op_{n}"} for n in range(60)), mended]
+    page = opened(data)
+    assert column(page, "operators", 1)[:2] == [mended["target"], "aten::op_0"]
+    assert page.locator("#operators tbody tr").count() == 25
+    page.get_by_role("button", name="Show 36 more of 61").click()
+    assert page.locator("#operators tbody tr").count() == 61
+
+
 def test_many_traces_are_thinned_and_keep_the_worst(tmp_path: Path) -> None:
     found = made.trace("sizes 2", 1200, departs=1199, factor=900)
     verified = dataclasses.replace(made.passed(), traces=(found,) * 40)
@@ -326,3 +338,9 @@ def test_the_words_of_a_summary() -> None:
     ways = joined([made.passed(f"onnxruntime with {what}") for what in ("kernels", "function bodies")])
     assert "On 3 sets of inputs the engine computed" in summarise(made.bundle(ways)).sentences[1]
     assert summarise(made.bundle(made.not_run())).tone == "open"
+    given = {"rtol": 1e-3, "atol": 0.0}
+    summary = summarise(made.bundle(dataclasses.replace(made.passed(), tolerance=given)))
+    assert summary.title == "Within the given tolerance of PyTorch"
+    assert "a tolerance that was given, rtol=0.001, atol=0 against PyTorch’s own result" in summary.sentences[-1]
+    failed = summarise(made.bundle(dataclasses.replace(made.failed(), tolerance=given)))
+    assert failed.title == "Not within the given tolerance of PyTorch"

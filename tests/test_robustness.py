@@ -16,11 +16,12 @@ from typing import Any
 import crashing_engine
 import numpy as np
 import pytest
-from one_node import FLOAT, make_model, save
+from one_node import FLOAT, make_model, one_node, save, to_ir
 from onnx import helper, numpy_helper
 
 from opbridge import engines
 from opbridge.cli import main
+from opbridge.engines.trial import TrialSupport
 from opbridge.errors import BuildError, InputError
 from opbridge.kernels.binary import own_platform
 from opbridge.kernels.compiler import build
@@ -47,6 +48,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current folder with a model, and caches of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setenv("SLOW", str(tmp_path / "slow"))
     small_model(tmp_path / "m.onnx")
     return tmp_path
@@ -103,7 +106,12 @@ def ends(process: int) -> bool:
 
 
 def visible(folder: Path) -> set[str]:
-    return set(os.listdir(folder)) - {"cache", "slow", "engine", "m.onnx"}
+    return set(os.listdir(folder)) - {"cache", "slow", "engine", "m.onnx", "temporary"}
+
+
+def left_behind(place: Path) -> list[str]:
+    """Temporary files of ours: torch and ONNX Runtime have some of their own, which they use again."""
+    return [name for name in os.listdir(place / "temporary") if name.startswith(("opbridge", "tmp"))]
 
 
 # The engine's process.
@@ -136,6 +144,7 @@ def test_killing_the_engine_costs_one_case(place, monkeypatch):
     (crash,) = verification["crashes"]
     assert (crash["cause"], crash["signal"], crash["node"]) == ("killed", "SIGKILL", "")
     assert crash["detail"] == "a second run in a fresh process did not end so"
+    assert left_behind(place) == []
 
 
 def test_a_crash_while_the_engine_compiles_the_model(place, monkeypatch, capfd):
@@ -145,6 +154,39 @@ def test_a_crash_while_the_engine_compiles_the_model(place, monkeypatch, capfd):
     assert ran.code == 1
     assert "error: crashing crashed (SIGSEGV) while compiling the model" in ran.err
     assert visible(place) == set()
+
+
+class OnTrial(TrialSupport):
+    """The crashing engine, asked as TVM and ncnn are."""
+
+    def known_reason(self, node, opset):
+        return None
+
+
+JUDGE_CRASHES = """
+import os, opbridge.engines.onnxruntime.builds as builds
+judged = builds.InstalledBuild.refusal_of
+builds.InstalledBuild.refusal_of = lambda self, model: os.abort() if b"Sinh" in model else judged(self, model)
+"""
+
+
+def test_a_crash_at_a_question_is_a_refusal(place, monkeypatch):
+    crashing_engine.install(place / "engine", monkeypatch, "Cosh=abort,Sinh=load")
+    with (place / "engine" / "sitecustomize.py").open("a") as hook:
+        hook.write(JUDGE_CRASHES)
+
+    def reason(ask: Callable[..., Any], op_type: str) -> str:
+        model = to_ir(one_node(op_type, [(FLOAT, [2])], [(FLOAT, [2])]))
+        refusal = ask(model.graph[0], model.opset_imports)
+        return "" if refusal is None else refusal.reason
+
+    on_trial = OnTrial("Crashing 1.0", "crashing").ask
+    assert reason(on_trial, "Cosh").startswith("Crashing 1.0 crashed (SIGABRT) while running a model of one node")
+    assert reason(on_trial, "Sinh").startswith("Crashing 1.0 crashed (SIGSEGV) while loading a model of one node")
+    assert reason(on_trial, "Abs") == ""
+    onnxruntime = type(engines.get("onnxruntime"))().supports
+    assert "onnxruntime crashed (SIGABRT) while judging a node" in reason(onnxruntime, "Sinh")
+    assert reason(onnxruntime, "Abs") == ""
 
 
 def test_limits_on_the_command_line(made, place, monkeypatch, capfd):
@@ -172,6 +214,8 @@ def test_killing_an_export(made, place, monkeypatch, capfd, name, code):
     process.communicate(timeout=60)
     assert process.returncode == code
     assert ends(engine)
+    if name == "SIGINT":
+        assert left_behind(place) == []
     assert (place / "b" / "bundle.json").read_bytes() == before
     if name == "SIGKILL":
         assert len(visible(place)) == 2

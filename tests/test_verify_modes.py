@@ -15,6 +15,7 @@ from verify_models import Captured, ConvNet, Function, captured, onnx_model, ses
 from opbridge.errors import EngineError, InputError
 from opbridge.proof.modes import Modes
 from opbridge.proof.small_input import SmallInput
+from opbridge.proof.special import examined
 from opbridge.verification import Verification
 from opbridge.verify import verify_captured
 
@@ -211,6 +212,23 @@ def test_sound_operators_agree_on_special_values(dtype: torch.dtype) -> None:
     )
     assert {s.values for s in found.special_values} == {"NaN", "infinity", "-0", "subnormal", "large", "extremes"}
     assert found.passed, found.summary()
+
+
+def test_what_is_right_by_chance_alone_is_not_listed() -> None:
+    def chaotic(x: np.ndarray, dtype: type, turned: bool = False) -> np.ndarray:
+        y = 1 / (1 + np.exp(-np.clip(x.astype(dtype), -8, 8)))
+        for _ in range(60):
+            y = dtype(3.9) * (y - y * y if turned else y * (1 - y))
+        return y
+
+    def reference(feeds: Feeds) -> tuple[Feeds, Feeds]:
+        return {"y": chaotic(feeds["x"], np.float32)}, {"y": chaotic(feeds["x"], np.float64)}
+
+    feeds = {"x": np.random.default_rng(0).standard_normal((128, 128)).astype(np.float32)}
+    own, wide = (outputs["y"] for outputs in reference(feeds))
+    assert (np.abs(own - wide) < 0.01 * own).sum() > 10
+    found = examined(feeds, reference, lambda given: {"y": chaotic(given["x"], np.float32, turned=True)}, seed=0)
+    assert [item.verdict for item in found] == ["as PyTorch"] * 6
 
 
 def test_a_special_value_that_an_engine_does_not_survive_is_told() -> None:

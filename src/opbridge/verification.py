@@ -20,6 +20,7 @@ __all__ = [
     "Comparison",
     "EngineVerdict",
     "Verification",
+    "tolerance_text",
 ]
 
 DEFAULT_SEED = 20_260_101
@@ -189,6 +190,8 @@ class Verification:
         special_values: What became of special values in the inputs, where it was asked for.
         crashes: How the engine's process ended, for each case on which it crashed, hung or ran out of memory.
         engines: What came of each engine, where several were verified.
+        tolerance: ``{"rtol": ..., "atol": ...}`` where these were given, and stood in for the error budget.
+        resumed: Cases that had passed before the verification was interrupted, and were not run again.
     """
 
     engine: str
@@ -206,6 +209,8 @@ class Verification:
     crashes: tuple[Crash, ...] = ()
     engines: tuple[EngineVerdict, ...] = ()
     special_values: tuple[SpecialValues, ...] = ()
+    tolerance: Mapping[str, float] | None = None
+    resumed: int = 0
 
     @property
     def passed(self) -> bool:
@@ -230,6 +235,8 @@ class Verification:
             "special_values": [special.to_dict() for special in self.special_values],
             "crashes": [crash.to_dict() for crash in self.crashes],
             "engines": [found.to_dict() for found in self.engines],
+            "tolerance": None if self.tolerance is None else dict(self.tolerance),
+            "resumed": self.resumed,
         }
 
     @classmethod
@@ -251,12 +258,20 @@ class Verification:
             special_values=tuple(SpecialValues.from_dict(item) for item in data.get("special_values", ())),
             crashes=tuple(Crash.from_dict(crash) for crash in data.get("crashes", ())),
             engines=tuple(EngineVerdict.from_dict(found) for found in data.get("engines", ())),
+            tolerance=data.get("tolerance"),
+            resumed=data.get("resumed", 0),
         )
 
     def summary(self) -> str:
         """The result for a reader: the verdict, then one line per output that says how close it came, or why not."""
         cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
         lines = [f"{self.engine}: {self.verdict} on {cases} (seed {self.seed})"]
+        if self.tolerance is not None:
+            lines.append(
+                f"  judged by the tolerance that was given, {tolerance_text(self.tolerance)}, not by the budget"
+            )
+        if self.resumed:
+            lines.append(f"  {self.resumed} of these had passed before the verification was interrupted")
         for case in self.cases:
             sizes = ", ".join(f"{name}={size}" for name, size in case.sizes.items())
             lines.append(f"  {case.name}{f' ({sizes})' if sizes else ''}: {case.verdict}")
@@ -272,3 +287,8 @@ class Verification:
                 lines.append(f"    fails on the small input in {case.failing_input} too")
         lines += [f"  {line}" for special in self.special_values for line in f"special values, {special}".splitlines()]
         return "\n".join(lines)
+
+
+def tolerance_text(tolerance: Mapping[str, float]) -> str:
+    """A tolerance that was given, in words: ``"rtol=0.001, atol=0"``."""
+    return ", ".join(f"{name}={value:g}" for name, value in tolerance.items())

@@ -25,6 +25,7 @@ from opbridge.proof.journal import EngineJournal, Journal, Passed
 from opbridge.proof.judgement import Judgement, Tolerance
 from opbridge.proof.modes import MODES, REQUIRE, Given, Modes
 from opbridge.proof.reference import Reference
+from opbridge.proof.repeats import repeated
 from opbridge.proof.small_input import SmallInput
 from opbridge.proof.special import judged_by_kind
 from opbridge.sources import source_of_node
@@ -32,9 +33,6 @@ from opbridge.trace import Departure, Trace
 from opbridge.verification import DEFAULT_SEED, CaseResult, Comparison, Verification
 
 __all__ = ["DEFAULT_SEED", "CaseResult", "Comparison", "Verification", "output_positions", "verify_captured"]
-
-_MOST_REPEATS, _REPEAT_SECONDS = 15, 0.5
-"""Runs of the first case besides: a kernel with a race is wrong in some runs only."""
 
 
 class RunsFeeds(Protocol):
@@ -127,6 +125,7 @@ class _Verifier:
         self.run_seconds = 0.0
         self.results: list[CaseResult] = []
         self.comparisons: list[Comparison] = []
+        self.resumed = 0
         self.crashes: list[Crash] = []
         self.crash_sites = CrashSites()
         self.departures: list[Departure] = []
@@ -159,6 +158,8 @@ class _Verifier:
             crashes=tuple(self.crashes),
             departures=tuple(self.departures),
             traces=tuple(self.traces),
+            tolerance=None if self.tolerance is None else dataclasses.asdict(self.tolerance),
+            resumed=self.resumed,
         )
 
     def _results(self) -> list[CaseResult]:
@@ -178,6 +179,7 @@ class _Verifier:
 
     def restore(self, passed: Passed) -> None:
         """Add a case that passed before."""
+        self.resumed += 1
         self.results.append(passed.result)
         self.comparisons += passed.comparisons
 
@@ -188,11 +190,14 @@ class _Verifier:
         feeds = self.cases.specs.feeds(case.flat)
         try:
             before = self.run_seconds
-            results = self.run_engine(feeds)
-            repeats = min(_MOST_REPEATS, int(_REPEAT_SECONDS / (self.run_seconds - before)))
-            found = judgement.compare(self.names, results, lambda: self.run_engine(feeds))
+            again = functools.partial(self.run_engine, feeds)
+            results: Mapping[str, np.ndarray] = again()
+            took = self.run_seconds - before
+            found: Sequence[Comparison] = judgement.compare(self.names, results, again)
             if not self.results and not any(case.run.random) and all(comparison.passed for comparison in found):
-                results, found = self._repeated(judgement, feeds, results, found, repeats)
+                results, found = repeated(
+                    again, lambda others: judgement.compare(self.names, others, again), results, found, took
+                )
         except OpbridgeError as error:
             crashes = self.crash_sites.locate(case.name, error, feeds)
             self.crashes += crashes
@@ -210,23 +215,6 @@ class _Verifier:
         self.results.append(CaseResult(case.name, sizes, verdict, matches, notes=notes))
         self._look_inside(case, feeds, results, [item.output for item in found if not item.passed])
         return self.results[-1], found
-
-    def _repeated(
-        self,
-        judgement: Judgement,
-        feeds: Mapping[str, np.ndarray],
-        results: dict[str, np.ndarray],
-        found: list[Comparison],
-        repeats: int,
-    ) -> tuple[dict[str, np.ndarray], list[Comparison]]:
-        """Run the engine again, so many times; the first results that do not fit, if there are any."""
-        for _ in range(repeats):
-            others = self.run_engine(feeds)
-            if any(results[name].tobytes() != others[name].tobytes() for name in results):
-                again = judgement.compare(self.names, others, lambda: self.run_engine(feeds))
-                if not all(comparison.passed for comparison in again):
-                    return others, again
-        return results, found
 
     def _look_inside(
         self, case: Case, feeds: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray], failing: Sequence[str]

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from opbridge.errors import OpbridgeError
@@ -86,13 +87,14 @@ class _Worker:
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
+        self._scratch = tempfile.TemporaryDirectory(prefix="opbridge-", ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "opbridge.conformance.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={"OMP_NUM_THREADS": "1", **child_environment()},
+            env={"OMP_NUM_THREADS": "1", **child_environment(Path(self._scratch.name))},
         )
         self.entries = 0
 
@@ -134,6 +136,7 @@ class _Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()
         self._log.close()
+        self._scratch.cleanup()
 
 
 def check_entries(

@@ -9,6 +9,7 @@ opbridge's dependencies only NumPy and ml_dtypes are installed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import sys
@@ -94,12 +95,21 @@ def _set_limits(limits: dict[str, Any]) -> None:
 
 def _load(message: dict[str, Any]) -> Session:
     engine = engines.get(message["engine"])
-    return engine.load(
+    session = engine.load(
         Path(message["path"]),
         threads=message["threads"],
         providers=message["providers"],
         libraries=[Path(library) for library in message["libraries"]],
     )
+    _return_freed_memory()
+    return session
+
+
+def _return_freed_memory() -> None:
+    """Give the system what loading has freed: C's allocator would keep it, and that is more than the weights."""
+    # Only glibc has the function; on Windows there is no library of that name.
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _profile(message: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:

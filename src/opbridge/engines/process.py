@@ -60,16 +60,18 @@ class EngineProcess:
         self._limits = current_limits() if limits is None else limits
         self._lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
+        # A child that crashes or is killed leaves its temporary files behind.
+        scratch = tempfile.TemporaryDirectory(prefix="opbridge-", ignore_cleanup_errors=True)
         process = subprocess.Popen(
             _command(python),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             bufsize=0,
-            env=child_environment(),
+            env=child_environment(Path(scratch.name)),
         )
         self._process: subprocess.Popen[bytes] | None = process
-        self._end = weakref.finalize(self, _close, process, self._log)
+        self._end = weakref.finalize(self, _close, process, self._log, scratch)
 
     @property
     def alive(self) -> bool:
@@ -215,7 +217,7 @@ def _end(process: subprocess.Popen[bytes], timed_out: threading.Event) -> None:
     process.kill()
 
 
-def _close(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+def _close(process: subprocess.Popen[bytes], log: IO[bytes], scratch: tempfile.TemporaryDirectory[str]) -> None:
     # A child that waits for a request ends by itself when its pipe closes; one that computes does not.
     _close_pipes(process)
     try:
@@ -224,6 +226,7 @@ def _close(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         process.kill()
         process.wait()
     log.close()
+    scratch.cleanup()
 
 
 def _close_pipes(process: subprocess.Popen[bytes]) -> None:
@@ -233,9 +236,15 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def child_environment() -> dict[str, str]:
-    """The environment in which a child process finds this very opbridge."""
+def child_environment(scratch: Path | None = None) -> dict[str, str]:
+    """The environment in which a child process finds this very opbridge.
+
+    Args:
+        scratch: Where it shall put temporary files; whoever starts it deletes the folder when it has ended.
+    """
     environment = dict(os.environ)
+    if scratch is not None:
+        environment |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
     folder = str(Path(opbridge.errors.__file__).parent.parent)
     # site-packages must not come before the standard library, and the child finds it anyway.
     if Path(folder).name not in ("site-packages", "dist-packages"):

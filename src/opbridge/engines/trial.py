@@ -1,18 +1,19 @@
 """A node on trial: a model of that node alone, inputs for it, and whether an engine's results are the standard's.
 
-For engines that list nothing of what they take, and that misread some of what they do take without a word.
+For engines that list nothing of what they take, and that misread some of what they do take without a word. They run in
+a child process, where a crash is a refusal.
 """
 
 from __future__ import annotations
 
 import abc
-import tempfile
+import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opbridge.engines.asked import AskedEngine
 from opbridge.engines.base import IR_VERSION, Refusal
 from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
@@ -38,10 +39,12 @@ class TrialSupport(abc.ABC):
 
     Args:
         engine: The engine's name and version, as its reasons say it: "TVM 0.27.0".
+        name: The engine, as in :func:`opbridge.engines.get`.
     """
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, engine: str, name: str) -> None:
         self.engine = engine
+        self._asked = AskedEngine(engine, name)
         self._answers: dict[bytes, str | None] = {}
 
     def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
@@ -64,10 +67,6 @@ class TrialSupport(abc.ABC):
     def known_reason(self, node: ir.Node, opset: int) -> str | None:
         """Why the engine does not take the node, where that needs no trial."""
 
-    @abc.abstractmethod
-    def results(self, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """What the engine makes of a model of one node. Raises EngineError or InputError where it takes it not."""
-
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
         """The node's own model; None for what shows only when the whole model is converted."""
         return lone_model(node, opset_imports, IR_VERSION)
@@ -79,7 +78,7 @@ class TrialSupport(abc.ABC):
             # Made-up sizes fit no standard operator of these attributes; the whole model's will.
             return None
         try:
-            found = self.results(model, feeds)
+            found = self._asked.results(model.SerializeToString(), feeds)
         except EngineNotInstalledError:
             raise
         except (EngineError, InputError) as error:
@@ -200,15 +199,8 @@ def standard_results(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) ->
 
     The shapes are written on the model's outputs.
     """
-    from opbridge import engines
-
-    judge = engines.get("onnxruntime")
-    judge = judge if judge.is_installed() else engines.get("reference")
     try:
-        with tempfile.TemporaryDirectory(prefix="opbridge-trial-") as name:
-            path = Path(name) / "model.onnx"
-            path.write_bytes(model.SerializeToString())
-            results = judge.load(path, threads=1).run(feeds)
+        results = _judge().results(model.SerializeToString(), feeds)
     except (EngineError, InputError):
         return None
     for value in model.graph.output:
@@ -216,6 +208,14 @@ def standard_results(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) ->
         for size in results[value.name].shape:
             value.type.tensor_type.shape.dim.add().dim_value = size
     return results
+
+
+@functools.cache
+def _judge() -> AskedEngine:
+    from opbridge import engines
+
+    name = "onnxruntime" if engines.get("onnxruntime").is_installed() else "reference"
+    return AskedEngine(name, name)
 
 
 def difference(got: np.ndarray, expected: np.ndarray) -> str | None:

@@ -226,7 +226,8 @@ class EngineModel:
         started = time.perf_counter()
         try:
             with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
-                save_model(part, Path(folder), name="part.onnx")
+                # Weights in a file of their own are mapped by engines that can; from the model's they would be copied.
+                save_model(part, Path(folder), name="part.onnx", external_data=True)
                 session = self._load(Path(folder) / "part.onnx")
                 try:
                     yield session

@@ -32,6 +32,7 @@ def joined(results: Sequence[Verification]) -> Verification:
         crashes=_of_all(results, "crashes"),
         engines=tuple(EngineVerdict(result.engine, result.verdict, result.error) for result in results),
         reference="; ".join(dict.fromkeys(result.reference for result in results)),
+        resumed=sum(result.resumed for result in results),
     )
 
 

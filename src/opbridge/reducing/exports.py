@@ -33,6 +33,9 @@ from opbridge.versions import Versions
 
 __all__ = ["exported_or_reduced"]
 
+_SCRIPT_SECONDS = 300.0
+"""Of a script that exports: loading PyTorch alone takes long on a busy machine, and nothing in it is known to hang."""
+
 
 def exported_or_reduced(
     text: str,
@@ -204,4 +207,4 @@ def _shows(text: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         script = Path(folder) / SCRIPT
         script.write_text(text, encoding="utf-8")
-        return runs_and_fails(Path(sys.executable), script)
+        return runs_and_fails(Path(sys.executable), script, seconds=_SCRIPT_SECONDS)

@@ -89,17 +89,23 @@ def reduce_model(
     standard = tried.expected is not None
     best = [(problem, tried)]
 
-    def fails(candidate: Problem | None) -> bool:
+    def fails(candidate: Problem | None, expected: Feeds | None = None) -> bool:
         if candidate is None or clock.is_over or not candidate.nodes:
             return False
-        result = trials.run(candidate, must_be_standard=standard)
+        result = trials.run(candidate, must_be_standard=standard, expected=expected)
         if failure.is_like(result.failure):
             best[0] = (candidate, result)
             return True
         return False
 
     values = _Recorded(problem, side)
-    minimise(problem.nodes, lambda nodes: fails(part_of(problem, nodes, values)))
+
+    def part_fails(nodes: Sequence[ir.Node]) -> bool:
+        part = part_of(problem, nodes, values)
+        # A part reads the whole's values, so it has the whole's results.
+        return fails(part, None if part is None or not standard else values.outputs(part))
+
+    minimise(problem.nodes, part_fails)
     for candidate in _with_fewer_outputs(*best[0]):
         if fails(candidate):
             break
@@ -133,7 +139,8 @@ class _Recorded(Mapping[str, Any]):
         self._problem = problem
         self._side = side
         names = [value.name for node in problem.nodes for value in node.outputs if value.name]
-        self._known: dict[str, Any] = evaluate(problem.model, problem.feeds, names) or {}
+        self._evaluated: dict[str, Any] = evaluate(problem.model, problem.feeds, names) or {}
+        self._known = dict(self._evaluated)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._known:
@@ -141,6 +148,12 @@ class _Recorded(Mapping[str, Any]):
         if self._known[name] is None:
             raise KeyError(name)
         return self._known[name]
+
+    def outputs(self, part: Problem) -> Feeds | None:
+        """What a part of the model gives, by the evaluator; None where a value is none of its arrays."""
+        found = {str(value.name): self._evaluated.get(str(value.name)) for value in part.model.graph.outputs}
+        arrays = {name: array for name, array in found.items() if isinstance(array, np.ndarray)}
+        return arrays if len(arrays) == len(found) else None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)

@@ -18,6 +18,7 @@ from opbridge.catalog import Catalog
 from opbridge.entry import Entry
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.graph.freeze import frozen
+from opbridge.graph.state import keeping_state
 from opbridge.reducing.output import SCRIPT, runs_and_fails, write_folder
 from opbridge.reducing.result import Reduction
 from opbridge.reducing.torch_script import made
@@ -124,7 +125,7 @@ def _called(whole: _Called, error: CaptureError) -> list[_Called]:
 
     hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in paths]
     try:
-        with frozen(whole.module), torch.no_grad():
+        with keeping_state(whole.module), frozen(whole.module), torch.no_grad():
             whole.module(*whole.args, **whole.kwargs)
     except Exception:
         raise error from None

@@ -71,7 +71,7 @@ def written(
         operators=problem.operators,
         tries=clock.tries,
         seconds=time.monotonic() - started,
-        finished=not clock.is_over,
+        finished=bool(told) or not clock.is_over,
         reproduces=runs_and_fails(python, path / SCRIPT),
         files=files,
     )

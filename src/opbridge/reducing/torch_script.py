@@ -26,8 +26,7 @@ _SCRIPT = '''"""An export that fails: {title}.
 Needs {needs}. The exit code is 0 once the fault is gone.
 """
 
-import operator
-import sys
+{modules}
 
 import torch
 {operators}
@@ -92,6 +91,7 @@ def export_scripts(part: CallPart, message: str, engine: Engine) -> Iterator[str
         engine: The engine that it was to be exported for.
     """
     names = [node.name for node in part.module.graph.nodes if node.op == "placeholder"]
+    body = "\n".join(_lines(part))
     calls = list(dict.fromkeys(_spelled(node.target) for node in part.calls))
 
     def script(attempt: str, needs: str) -> str:
@@ -101,7 +101,8 @@ def export_scripts(part: CallPart, message: str, engine: Engine) -> Iterator[str
             needs=needs,
             operators="".join(_declarations(part)),
             names=", ".join(names),
-            body=textwrap.indent("\n".join(_lines(part)), " " * 8),
+            modules="import operator\nimport sys" if "operator." in body else "import sys",
+            body=textwrap.indent(body, " " * 8),
             args=", ".join(made(arg) for arg in part.args),
             attempt=attempt.strip(),
         )

@@ -56,7 +56,7 @@ const meter = (ratio) => {
 
 // A table whose columns sort and whose rows are searched; of many rows the first ones are in the page, the rest on request.
 const MOST_ROWS = 100;
-const table = (title, given, rows, { search = rows.length > 12, order = null } = {}) => {
+const table = (title, given, rows, { search = rows.length > 12, order = null, first = MOST_ROWS } = {}) => {
   // A column that has nothing to say is left out.
   const columns = given.filter((column) => !column.wide || rows.some((row) => column.value(row)));
   const head = el("tr"), body = el("tbody");
@@ -64,7 +64,7 @@ const table = (title, given, rows, { search = rows.length > 12, order = null } =
   const field = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter: ${title}` });
   const more = el("button", { class: "more", type: "button" });
   const words = search ? rows.map((row) => columns.map((column) => column.text?.(row) ?? String(column.value(row) ?? "")).join(" ").toLowerCase()) : [];
-  let shown = MOST_ROWS, sorted = order ?? { column: -1, down: false };
+  let shown = first, sorted = order ?? { column: -1, down: false };
   const show = () => {
     const wanted = field.value.trim().toLowerCase().split(/\s+/);
     let kept = rows.map((row, index) => index);
@@ -91,12 +91,12 @@ const table = (title, given, rows, { search = rows.length > 12, order = null } =
   columns.forEach((column, index) => {
     const sort = () => {
       sorted = { column: index, down: sorted.column === index ? !sorted.down : Boolean(column.right) };
-      shown = MOST_ROWS;
+      shown = first;
       show();
     };
     head.append(el("th", { scope: "col", class: column.right ? "right" : null }, el("button", { type: "button", onclick: sort }, column.name)));
   });
-  field.addEventListener("input", () => { shown = MOST_ROWS; show(); });
+  field.addEventListener("input", () => { shown = first; show(); });
   more.addEventListener("click", () => { shown += 10 * MOST_ROWS; show(); });
   show();
   const frame = el("div", { class: "frame", tabindex: "0", role: "region", "aria-label": title },
@@ -104,7 +104,7 @@ const table = (title, given, rows, { search = rows.length > 12, order = null } =
   return [search ? el("div", { class: "controls" }, field, count) : null, frame];
 };
 
-const facts = (pairs, kind = "facts") => el("dl", { class: kind }, pairs.filter(([, value]) => value !== "" && value !== null && value !== undefined)
+const facts = (pairs, kind = "facts") => el("dl", { class: kind }, pairs.filter(([, value]) => value !== null && value !== undefined && value.length !== 0)
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 const flow = (pairs) => facts(pairs, "flow");
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opbridge.report.page_words import Summary, badness, passes, sizes, summarise
+from opbridge.verification import tolerance_text
 
 __all__ = ["page_data"]
 
@@ -205,6 +206,7 @@ def _facts(manifest: Mapping[str, Any], verification: Mapping[str, Any]) -> list
         ["dynamic dimensions", ", ".join(ranges)],
         ["opset", manifest.get("opset_reason", "")],
         ["compared with", verification.get("reference", "")],
+        ["tolerance that was given", tolerance_text(verification.get("tolerance") or {})],
         ["seed of the inputs", str(verification.get("seed", ""))],
         ["time of the verification", f"{seconds:.1f} s" if seconds else ""],
         ["weights (hash)", manifest.get("weights") or ""],

@@ -98,12 +98,12 @@ const plotTrace = (trace, departure, label) => {
     parts.push(draw("text", { x: right, y: height - 2, "text-anchor": "end" }, "depth: the node’s place in the graph →"));
     const allowed = values.filter((value) => Number(value[6]) > 0 && Number.isFinite(Number(value[6])));
     if (allowed.length) {
-      const line = lowest(allowed, 240).map((value, index) => `${index ? "L" : "M"}${x(value[2]).toFixed(1)},${y(value[6]).toFixed(1)}`).join("");
+      const line = lowest(allowed, Math.min(240, Math.round(width / 4))).map((value, index) => `${index ? "L" : "M"}${x(value[2]).toFixed(1)},${y(value[6]).toFixed(1)}`).join("");
       const first = allowed[0];
       parts.push(draw("path", { d: allowed.length > 1 ? line : `M${margin.left},${y(first[6])}H${right}`, class: "budget", "data-part": "budget" }),
         draw("text", { x: margin.left + 8, y: y(first[6]) - 8, class: "budgettext" }, "budget"));
     }
-    const many = values.length > 600, faint = many ? 0.4 : null;
+    const many = values.length > 0.6 * width, faint = many ? 0.4 : null;
     const square = many ? 1.6 : 3;
     parts.push(draw("path", { "data-part": "torch", class: "torch", fill: "none", "stroke-width": many ? 1 : 1.4, opacity: faint,
       d: values.map((value) => `M${(x(value[2]) - square).toFixed(1)},${(y(value[5]) - square).toFixed(1)}h${2 * square}v${2 * square}h${-2 * square}z`).join("") }));

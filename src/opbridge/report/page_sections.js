@@ -8,7 +8,7 @@ const overview = () => {
   if (!data.outputs.length && !data.operators.length) return [];
   const worst = data.outputs.find((row) => Number(row.budget) > 0 || !row.passed);
   const passed = data.outputs.filter((row) => row.passed).length;
-  const mended = data.operators.filter((row) => !["native", "opset"].includes(row.rung)).length;
+  const mended = data.operators.filter(bridged).length;
   const cases = data.cases.filter((row) => row.verdict === "passed").length;
   const tile = (name, value, note, ...rest) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note), ...rest));
   const tiles = [
@@ -119,7 +119,11 @@ const cases = () => table("Sets of inputs", withEngine([
   { name: "notes", value: (row) => [row.error, ...row.notes].filter(Boolean).join(" "), wide },
 ]), data.cases);
 
+// Of many operators the bridged ones come first: the others are as every exporter has them.
+const FEW_OPERATORS = 25;
+const bridged = (row) => !["native", "opset"].includes(row.rung);
 const operators = () => {
+  const rows = data.operators.length > FEW_OPERATORS ? [...data.operators].sort((a, b) => bridged(b) - bridged(a)) : data.operators;
   const link = (row, index) => el("span", {}, el("span", { class: "status good" }, "✓ "), row.links[index]);
   return table("Operators and their links", [
     { name: "operator", value: (row) => row.target, cell: (row) => el("span", { class: "mono" }, row.target) },
@@ -130,7 +134,7 @@ const operators = () => {
     { name: "3 kernel", value: (row) => row.links[2], cell: (row) => link(row, 2) },
     { name: "where", value: (row) => row.sources[0] ?? "", cell: (row) => el("span", { class: "mono", title: row.sources.join("\n") }, (row.sources[0] ?? "") + (row.sources.length > 1 ? ` (+${row.sources.length - 1})` : "")) },
     { name: "what there is to say", value: (row) => row.detail, wide },
-  ], data.operators, { search: data.operators.length > 5 });
+  ], rows, { search: rows.length > 5, first: FEW_OPERATORS });
 };
 
 const timings = () => {

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from opbridge.report.tables import plural
-from opbridge.verification import NOT_RUN, NOT_VERIFIED, PASSING, PYTORCH
+from opbridge.verification import NOT_RUN, NOT_VERIFIED, PASSING, PYTORCH, tolerance_text
 
 __all__ = ["EngineResult", "Summary", "badness", "engine_results", "passes", "sizes", "summarise", "times"]
 
@@ -67,17 +67,25 @@ def summarise(data: Mapping[str, Any]) -> Summary:
     engines = engine_results(verification)
     reference = "PyTorch" if verification.get("reference", PYTORCH) == PYTORCH else "the original model"
     verdict = verification["verdict"]
+    tolerance = verification.get("tolerance")
+    equal = "Equal to"
+    judged: tuple[str, ...] = ()
+    if tolerance:
+        equal = "Within the given tolerance of"
+        limits = f"{tolerance_text(tolerance)} against {reference}’s own result"
+        judged = (f"The limit is a tolerance that was given, {limits}, not the error budget that opbridge works out.",)
     if verdict == "passed":
-        return Summary("good", f"Equal to {reference}", (exported, *_sound(verification, engines, reference)), engines)
+        sentences = (exported, *_sound(verification, engines, reference), *judged)
+        return Summary("good", f"{equal} {reference}", sentences, engines)
     if verdict == "failed":
         found = _unsound(verification, engines, reference)
-        return Summary("bad", f"Not equal to {reference}", (exported, *found), engines)
+        return Summary("bad", f"Not {equal.lower()} {reference}", (exported, *found, *judged), engines)
     if verdict == "error":
         return Summary("bad", "Not proved: the engine failed", (exported, *_errors(engines)), engines)
     ran = [result for result in engines if result.verdict == "passed"]
-    title = f"Equal to {reference} where it ran" if ran else "Not verified" if verdict == NOT_VERIFIED else "Not run"
+    title = f"{equal} {reference} where it ran" if ran else "Not verified" if verdict == NOT_VERIFIED else "Not run"
     sound = _sound(verification, ran, reference) if ran else ()
-    return Summary("open", title, (exported, *sound, *_errors(engines)), engines)
+    return Summary("open", title, (exported, *sound, *judged, *_errors(engines)), engines)
 
 
 def engine_results(verification: Mapping[str, Any]) -> tuple[EngineResult, ...]:
@@ -141,7 +149,8 @@ def _sound(verification: Mapping[str, Any], engines: Sequence[EngineResult], ref
     # With its kernels and without is one engine.
     count = len({result.engine.partition(" with ")[0] for result in engines})
     who = "the engine" if count == 1 else "every engine" if count > 2 else "both engines"
-    compared = f"On {plural(cases, 'set')} of inputs {who} computed what {reference} computes."
+    near = " to within the tolerance" if verification.get("tolerance") else ""
+    compared = f"On {plural(cases, 'set')} of inputs {who} computed what {reference} computes{near}."
     worst = max((result.worst for result in engines if result.worst is not None), key=badness, default=None)
     if worst is None or not worst["budget"]:
         return (compared, "All results are equal, bit for bit.") if _all_equal(verification) else (compared,)

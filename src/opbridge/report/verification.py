@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from opbridge.report.tables import number, paragraph, plural, table
 from opbridge.special_values import SpecialValues
 from opbridge.trace import Departure
+from opbridge.verification import tolerance_text
 
 __all__ = ["verification_view"]
 
@@ -36,6 +37,11 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     yield from _special_values(data.get("special_values", ()))
     if outputs and reference != "PyTorch":
         yield paragraph(f"compared with {reference}", "dim")
+    if data.get("tolerance"):
+        given = tolerance_text(data["tolerance"])
+        yield paragraph(f"judged by the tolerance that was given, {given}, not by the budget", "dim")
+    if data.get("resumed"):
+        yield paragraph(f"{plural(data['resumed'], 'case')} had passed before the verification was interrupted", "dim")
     yield paragraph(
         f"{data['engine']}: {data['verdict']} ({plural(len(data['cases']), 'case')}, seed {data['seed']}, "
         f"{sum(float(value) for value in data['seconds'].values()):.1f} s)",

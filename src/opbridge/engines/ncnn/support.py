@@ -7,18 +7,13 @@ up in ncnn, and it is run; its results must be those of the standard.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opbridge.engines.ncnn.carried import CARRIED
-from opbridge.engines.ncnn.conversion import convert_model, write_files
-from opbridge.engines.ncnn.session import load_session
 from opbridge.engines.trial import TrialSupport, has_subgraph, unavailable
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
     import onnx_ir as ir
 
@@ -37,7 +32,7 @@ class NodeSupport(TrialSupport):
     """
 
     def __init__(self, version: str, newest_opset: int) -> None:
-        super().__init__(f"ncnn {version}")
+        super().__init__(f"ncnn {version}", "ncnn")
         self._newest_opset = newest_opset
 
     def known_reason(self, node: ir.Node, opset: int) -> str | None:
@@ -63,9 +58,3 @@ class NodeSupport(TrialSupport):
         """See the base class. pnnx folds what has no input, and leaves Identity out."""
         model = super().question(node, opset_imports)
         return None if model is None or not model.graph.input or node.op_type == "Identity" else model
-
-    def results(self, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """See the base class."""
-        with tempfile.TemporaryDirectory(prefix="opbridge-ncnn-") as name:
-            main = write_files(convert_model(model), Path(name) / "model")[0]
-            return load_session(main, threads=1).run(feeds)

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from opbridge.engines.limits import Limits
+from opbridge.engines.asked import AskedEngine
 from opbridge.engines.onnxruntime import native
-from opbridge.engines.process import EngineProcess
 from opbridge.errors import EngineError
 
 if TYPE_CHECKING:
     from opbridge.engines.environments import EngineEnvironment
 
-__all__ = ["Build", "InstalledBuild", "OtherBuild"]
+__all__ = ["Build", "InstalledBuild", "IsolatedBuild", "OtherBuild"]
 
 
 class Build(Protocol):
@@ -63,7 +62,7 @@ class InstalledBuild:
         return None
 
     def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """What :class:`OtherBuild` asks from the other side."""
+        """What the builds below ask, from the other side."""
         if question["about"] == "model":
             return {"refusal": self.refusal_of(arrays["model"].tobytes())}
         lists = self.lists()
@@ -95,12 +94,24 @@ class InstalledBuild:
         }
 
 
+class IsolatedBuild(InstalledBuild):
+    """That package too, but models of nodes are judged in a child process, where a crash is a refusal."""
+
+    def __init__(self) -> None:
+        self._engine = AskedEngine("onnxruntime", "onnxruntime")
+
+    def refusal_of(self, model: bytes) -> str | None:
+        """See :class:`Build`."""
+        native.runtime()  # Where it is not installed, that is no refusal.
+        return _refusal(self._engine, model)
+
+
 class OtherBuild:
     """A build in an environment of its own, asked through a child process there, which lives as long as this."""
 
     def __init__(self, environment: EngineEnvironment) -> None:
         self._environment = environment
-        self._process: EngineProcess | None = None
+        self._engine = AskedEngine(f"onnxruntime=={self.version}", "onnxruntime", environment.python)
 
     @property
     def version(self) -> str:
@@ -110,7 +121,7 @@ class OtherBuild:
     @functools.cache  # noqa: B019 - an engine lives as long as its process
     def lists(self) -> tuple[list[Any], list[Any]] | None:
         """See :class:`Build`."""
-        said = self._ask({"about": "lists"})
+        said = self._engine.answer("listing its kernels", {"about": "lists"})
         if "schemas" not in said:
             return None
         schemas = [SimpleNamespace(**{**item, **_formals(item)}) for item in said["schemas"]]
@@ -118,18 +129,15 @@ class OtherBuild:
 
     def refusal_of(self, model: bytes) -> str | None:
         """See :class:`Build`; a crash is a refusal too."""
-        try:
-            return self._ask({"about": "model"}, model)["refusal"]  # type: ignore[no-any-return]
-        except EngineError as error:
-            self._process = None
-            return error.message
+        return _refusal(self._engine, model)
 
-    def _ask(self, question: Mapping[str, Any], model: bytes = b"") -> dict[str, Any]:
-        if self._process is None:
-            self._process = EngineProcess(f"onnxruntime=={self.version}", self._environment.python, Limits())
-        request = {"verb": "ask", "engine": "onnxruntime", "question": question}
-        answer, _ = self._process.ask("judging a node", request, {"model": np.frombuffer(model, np.uint8)})
-        return answer
+
+def _refusal(engine: AskedEngine, model: bytes) -> str | None:
+    try:
+        said = engine.answer("judging a node", {"about": "model"}, {"model": np.frombuffer(model, np.uint8)})
+    except EngineError as error:
+        return error.message
+    return None if said["refusal"] is None else str(said["refusal"])
 
 
 def _formals(schema: Mapping[str, Any]) -> dict[str, list[SimpleNamespace]]:

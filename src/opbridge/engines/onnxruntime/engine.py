@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opbridge.engines.base import Engine, Refusal, Session
-from opbridge.engines.onnxruntime.builds import Build, InstalledBuild, OtherBuild
+from opbridge.engines.onnxruntime.builds import Build, InstalledBuild, IsolatedBuild, OtherBuild
 from opbridge.engines.profiling import NodeTime, profile_isolated
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class OnnxRuntimeEngine(Engine):
     is_reference: ClassVar[bool] = True
 
     def __init__(self, environment: EngineEnvironment | None = None) -> None:
-        self._build: Build = InstalledBuild() if environment is None else OtherBuild(environment)
+        self._build: Build = IsolatedBuild() if environment is None else OtherBuild(environment)
         if environment is not None:
             self.name = f"onnxruntime=={environment.version}"
             self.python = environment.python
@@ -96,7 +96,7 @@ class OnnxRuntimeEngine(Engine):
         return self._support.ask(node, opset_imports)
 
     def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """What the engine of an environment asks in the child process there."""
+        """What is asked in a child process, here or in an environment."""
         return InstalledBuild().answer(question, arrays)
 
     def load(

@@ -1,6 +1,6 @@
 """Link 3: whether a build of ONNX Runtime has a kernel for a node.
 
-The last word is a session of that node alone (0.2 ms, in this process or in that of the build's environment). It knows
+The last word is a session of that node alone (0.2 ms, in a child process, perhaps of the build's environment). It knows
 what the kernel list does not: casts that the engine inserts around float16, operators that it expands into others,
 attributes that a kernel refuses. The list says *why* a node was refused, and answers for nodes that can't stand alone:
 those with subgraphs, and those whose types aren't known. A build that is too old to list its kernels takes these as far

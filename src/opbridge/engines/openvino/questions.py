@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.engines.limits import Limits
+from opbridge.engines.asked import AskedEngine
 from opbridge.engines.openvino import native
-from opbridge.engines.process import EngineProcess
 from opbridge.errors import EngineCrashError
 
 __all__ = ["OpenVinoQuestions", "Said", "answer"]
@@ -34,15 +33,14 @@ class Said:
 
 
 class OpenVinoQuestions:
-    """The installed OpenVINO in a child process, which is started when it is first asked, and again after a crash.
+    """The installed OpenVINO in a child process.
 
     Args:
         name: What it is called in errors.
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._process: EngineProcess | None = None
+        self._engine = AskedEngine(name, "openvino")
 
     def about(self, model: bytes) -> Said:
         """What it says of a serialized ONNX model."""
@@ -58,10 +56,7 @@ class OpenVinoQuestions:
         return str(self._ask({"about": "float64"})["type"])
 
     def _ask(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
-        if self._process is None or not self._process.alive:
-            self._process = EngineProcess(self._name, limits=Limits())
-        request = {"verb": "ask", "engine": "openvino", "question": dict(question)}
-        return self._process.ask("converting a model of one node", request, arrays)[0]
+        return self._engine.answer("converting a model of one node", question, arrays)
 
 
 def answer(question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
