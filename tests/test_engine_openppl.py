@@ -92,6 +92,9 @@ class Missing(torch.nn.Module):
             index % 3,
             (index - 4) % 3,
             functional.softplus(40 * x),
+            torch.maximum(x, y).abs(),
+            torch.minimum(y, x.trunc()),
+            torch.where((x > 0.5) | (y > 1), x, y),
         )
 
 

@@ -94,13 +94,22 @@ def _reciprocal(site: Site, op: Builder) -> ir.Value:
     return result
 
 
+def _abs(site: Site, op: Builder) -> ir.Value:
+    return _magnitude(op, _floating(site))
+
+
+def _magnitude(op: Builder, x: ir.Value) -> ir.Value:
+    result: ir.Value = op.Where(op.Less(x, op.like(0, x)), op.Neg(x), x)
+    return result
+
+
 def _round(site: Site, op: Builder) -> ir.Value:
     """To the nearest integer; of two, to the even one. The difference to the floor is exact where it matters.
 
     It works on the absolute value, so that a zero gets the sign of what was rounded.
     """
     x = _floating(site)
-    size = op.Abs(x)
+    size = _magnitude(op, x)
     floor = op.Floor(size)
     above = op.Add(floor, op.like(1, x))
     rest = op.Sub(size, floor)
@@ -114,7 +123,7 @@ def _round(site: Site, op: Builder) -> ir.Value:
 def _softplus(site: Site, op: Builder) -> ir.Value:
     """max(x, 0) + log1p(exp(-|x|)); log1p by Theorem 4 of Goldberg's "What every computer scientist should know"."""
     x = _floating(site)
-    u = op.Exp(op.Neg(op.Abs(x)))
+    u = op.Exp(op.Neg(_magnitude(op, x)))
     w = op.Add(u, op.like(1, x))
     step = op.Sub(w, op.like(1, x))
     nothing = op.Equal(step, op.like(0, x))
@@ -204,11 +213,32 @@ def _softmax(site: Site, op: Builder) -> ir.Value:
     return result
 
 
+def _extreme(site: Site, op: Builder) -> ir.Value:
+    """The larger or smaller of two after the other; NaN if one is."""
+    result = _floating(site)
+    for position in range(1, len(site.node.inputs)):
+        other = site.input(position)
+        better = (op.Greater if site.node.op_type == "Max" else op.Less)(result, other)
+        stays = op.Not(op.And(op.Not(better), op.Equal(result, result)))
+        result = op.Where(stays, result, other)
+    return result
+
+
+def _or(site: Site, op: Builder) -> ir.Value:
+    a, b = site.input(0), site.input(1)
+    result: ir.Value = op.Not(op.And(op.Not(a), op.Not(b)))
+    return result
+
+
 _WAYS: dict[str, Callable[[Site, Builder], ir.Value]] = {
+    "Abs": _abs,
     "ArgMax": _place_of_extreme,
     "ArgMin": _place_of_extreme,
     "InstanceNormalization": _instance_normalization,
+    "Max": _extreme,
+    "Min": _extreme,
     "Mod": _remainder,
+    "Or": _or,
     "Reciprocal": _reciprocal,
     "ReduceL2": _reduce_l2,
     "Round": _round,

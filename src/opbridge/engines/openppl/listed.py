@@ -28,7 +28,8 @@ _STANDARD = {
     (2, 17): "Split",
     (4, 16): "Concat",
     (5, 16): "Reshape",
-    (6, 16): "Abs Ceil Clip Exp Floor HardSigmoid LeakyRelu Log Max Min PRelu Relu Sigmoid Sqrt Sum Tanh Tile",
+    # Without Abs, Max and Min: those of a build of its master give zeros and other wrong numbers.
+    (6, 16): "Ceil Clip Exp Floor HardSigmoid LeakyRelu Log PRelu Relu Sigmoid Sqrt Sum Tanh Tile",
     (7, 13): "LSTM",
     (7, 16): "Add And Cos Div Equal Greater Less Mul Pow Sin Sub",
     (8, 16): "Expand",
