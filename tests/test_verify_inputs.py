@@ -223,10 +223,12 @@ def test_a_mask_that_is_added_keeps_a_zero_in_every_row(low: float) -> None:
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 4), (3, 1)])
 @pytest.mark.parametrize("boldness", [BOLD, CONSERVATIVE, SHUFFLED])
 def test_every_kind_of_example_can_be_made_empty_or_single(shape: tuple[int, int], boldness: int) -> None:
+    torch.manual_seed(0)
     examples = [
         *(torch.randn(3, 4), torch.rand(3, 4) < 0.5, torch.arange(12).reshape(3, 4), torch.randn(3, 4).bfloat16()),
         *(torch.randn(3, 4).masked_fill(torch.rand(3, 4) < 0.3, -torch.inf), torch.randn(3, 4).softmax(-1)),
-        *(torch.tensor([[0, 0, 1.0, 1], [0, 0, 2, 3]]), torch.where(torch.rand(3, 4) < 0.5, 0.0, -1e9)),
+        *(torch.tensor([[0, 0, 1.0, 1], [0, 0, 2, 3]]), torch.tensor([[5.0, 2, 9, 3], [1, 4, 2, 8]])),
+        *(torch.rand(3, 4).sort(-1).values, torch.where(torch.rand(3, 4) < 0.5, 0.0, -1e9)),
     ]
     for example in examples:
         made = fresh_tensor(example, shape, np.random.default_rng(0), boldness, 20)
