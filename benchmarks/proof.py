@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
     models = [_in_child(name) for name in MODELS if chosen.only in name] if "models" in parts else []
     if chosen.markdown:
-        print("\n".join([*markdown(rows), "", *_model_lines(models)]))
+        print("\n".join([*(markdown(rows) if rows else ()), *_model_lines(models)]))
         return 0 if all(row.holds for row in (*rows, *models)) else 1
     codes = [_show_faults(rows, chosen.json)] if rows else []
     codes += [_show_models(models, None if rows else chosen.json)] if models else []
