@@ -15,6 +15,7 @@ from engine_models import Extremes, SoftSteps, extremes
 import opbridge
 from opbridge import engines
 from opbridge.engines.executorch import libraries
+from opbridge.engines.executorch.out_variants import define_out_variants
 from opbridge.engines.specs import read_specs
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError, UnsupportedOperatorError
 from opbridge.kernels.compiler import build
@@ -153,6 +154,12 @@ def test_a_kernel_is_verified_and_other_element_types_run_the_body(tmp_path):
     results = opbridge.load(bundle.path, "executorch")(x.half().numpy(), x.half().numpy())
     expected = extremes.function(x.half(), x.half(), 3, 0)
     np.testing.assert_array_equal(results[0], expected[0].numpy())
+
+
+def test_operators_of_a_kernel_file_that_torch_has_not_are_passed_over():
+    """A file may declare several operators; the model, and torch, need not have them all."""
+    define_out_variants(["test_engine_executorch::absent", "aten::relu"])
+    assert not hasattr(torch.ops.test_engine_executorch, "absent")
 
 
 @needs_compiler
