@@ -217,7 +217,8 @@ def _structured(source: np.ndarray, values: np.ndarray, random: np.random.Genera
     order = _order(source)
     if order:
         return np.array(_sorted_like(values, order))
-    if source.shape[-1] == values.shape[-1] == 4 and source.ndim >= 2 and bool((source[..., 2:] >= source[..., :2]).all()):
+    of_boxes = source.shape[-1] == values.shape[-1] == 4 and source.ndim >= 2
+    if of_boxes and bool((source[..., 2:] >= source[..., :2]).all()):
         corners = np.sort(values.reshape(*values.shape[:-1], 2, 2), axis=-2)
         return corners.reshape(values.shape)
     total = source.sum(axis=-1)
