@@ -14,7 +14,7 @@ from engine_models import Extremes, SoftSteps, extremes
 
 import opbridge
 from opbridge import engines
-from opbridge.engines.executorch import libraries
+from opbridge.engines.executorch import libraries, native
 from opbridge.engines.executorch.out_variants import define_out_variants
 from opbridge.engines.specs import read_specs
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError, UnsupportedOperatorError
@@ -85,8 +85,6 @@ def test_what_the_runtime_lacks_is_decomposed_or_named(engine, tmp_path):
 
 
 def test_what_only_the_whole_program_shows_is_an_error_with_a_fix(engine, tmp_path, monkeypatch):
-    from opbridge.engines.executorch import native
-
     lacking = native.kernels() - {"aten::sigmoid.out"}
     model, x = torch.nn.Sigmoid(), torch.randn(2)
     engine._support  # noqa: B018, it is asked before the kernel goes
@@ -141,6 +139,16 @@ needs_compiler = pytest.mark.skipif(
 def bundle_of_extremes(folder: Path, *tensors: torch.Tensor) -> opbridge.Bundle:
     with without_kernels():
         return opbridge.export(Extremes(), tensors, path=folder / "bundle", engines=["executorch"], verify=False)
+
+
+@needs_compiler
+def test_a_kernel_that_is_loaded_here_is_none_of_the_runtimes_own(tmp_path):
+    x = torch.randn(3, 4)
+    before = native.kernels()
+    opbridge.load(bundle_of_extremes(tmp_path, x, x).path, "executorch")
+    assert "enginetest::extremes.out" in native.runtime().operator_registry.operator_names
+    assert native.kernels() == before
+    assert "enginetest::extremes.out" not in before
 
 
 @needs_compiler

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opbridge.engines.executorch import native
+from opbridge.engines.executorch.out_variants import kernel_name
 from opbridge.errors import EngineError
 from opbridge.kernels.library import KernelLibrary
 
@@ -65,6 +66,7 @@ def _serve(library: ctypes.CDLL, index: int, target: str) -> None:
         problem = library.opbridge_executorch_register_one(index)
         if problem is None:
             _registered[target] = (library, index)
+            native.added_kernels.add(kernel_name(target))
     else:
         run, data = ctypes.c_void_p(), ctypes.c_void_p()
         problem = library.opbridge_executorch_runner(index, ctypes.byref(run), ctypes.byref(data))

@@ -79,10 +79,13 @@ def runtime() -> Any:
     return _imported("executorch.runtime").Runtime.get()
 
 
-@functools.cache
+# The kernels that this process has added to its runtime, which no other process has.
+added_kernels: set[str] = set()
+
+
 def kernels() -> frozenset[str]:
-    """The names of the runtime's kernels: ``"aten::add.out"``."""
-    return frozenset(runtime().operator_registry.operator_names)
+    """The names of the kernels that every installed runtime has: ``"aten::add.out"``."""
+    return frozenset(runtime().operator_registry.operator_names) - added_kernels
 
 
 @functools.cache
