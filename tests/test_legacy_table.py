@@ -86,6 +86,7 @@ def script_results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, 
     }
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(("name", "dynamic"), STATIC_AND_DYNAMIC)
 def test_run_script_makes_the_same(name: str, dynamic: bool, script_results: dict[tuple[str, bool], Any]) -> None:
     assert_is_right(CASES[name], dynamic, script_results[name, dynamic])
@@ -99,6 +100,7 @@ def without_the_bridge(batch: Batch, folder: Path) -> dict[str, Any]:
     return export_all(with_torch, batch, own)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", CASES)
 def test_it_fails_when_the_bridge_is_off(name: str, folder: Path) -> None:
     trees = without_the_bridge(batch_of(name, False), folder)[name]

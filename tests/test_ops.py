@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,8 @@ def _may_choose(name: str, call: Call) -> bool:
     return name in TIES_ARE_FREE and not call.kwargs.get("stable") and len(values.unique()) < len(values)
 
 
-def _compare(found: Sequence[np.ndarray], calls: list[Call], name: str = "") -> None:
+def _compare(found: Iterable[np.ndarray], calls: list[Call], name: str = "") -> None:
+    """Against float64; of an iterator, as many outputs are taken as the calls have."""
     outputs = iter(found)
     for call in calls:
         expected = call()
@@ -159,8 +160,18 @@ def _empty_samples(name: str) -> list[Call]:
     return _spread([call for call in calls_of(name, dtypes_of(name)[0]) if call.has_empty_tensor], 2)
 
 
-@pytest.mark.parametrize("name", NAMES_IN_DATABASE)
-def test_samples(name: str, tmp_path: Path) -> None:
+def _groups(names: Sequence[str]) -> list[list[str]]:
+    """Operators that share one export: alone, each would cost several times what it takes in company."""
+    short, long = ([name for name in names if (name in LONG) is is_long] for is_long in (False, True))
+    return [each[start : start + size] for each, size in ((short, 8), (long, 3)) for start in range(0, len(each), size)]
+
+
+def _id(names: list[str]) -> str:
+    return "-".join(names)
+
+
+def _samples_of(name: str) -> list[Call]:
+    """Some of an operator's samples, in some of its types, empty ones too; of a long formula, one in two types."""
     dtypes = dtypes_of(name)
     samples, further = (1, 1) if name in LONG else (3, 2)
     calls = _spread([call for call in calls_of(name, dtypes[0]) if not call.has_empty_tensor], samples)
@@ -168,8 +179,15 @@ def test_samples(name: str, tmp_path: Path) -> None:
     for dtype in _spread(dtypes[1:], further):
         if (name, dtype) not in PYTORCH_IS_OFF:
             calls += _spread([call for call in calls_of(name, dtype) if not call.has_empty_tensor], 1)
-    calls += _empty_samples(name)
-    _compare(_run(calls, tmp_path / "bundle"), calls, name)
+    return calls if name in LONG else calls + _empty_samples(name)
+
+
+@pytest.mark.parametrize("names", _groups(NAMES_IN_DATABASE), ids=_id)
+def test_samples(names: list[str], tmp_path: Path) -> None:
+    calls = {name: _samples_of(name) for name in names}
+    found = iter(_run([call for each in calls.values() for call in each], tmp_path / "bundle"))
+    for name in names:
+        _compare(found, calls[name], name)
 
 
 @pytest.mark.parametrize("spec", WITH_OWN_SAMPLES, ids=lambda spec: spec.target)
@@ -178,19 +196,25 @@ def test_own_samples(spec: OpSpec, tmp_path: Path) -> None:
     _compare(_run(calls, tmp_path / "bundle"), calls, _name(spec.target))
 
 
-def _at_other_sizes(call: Call, dimensions: Sequence[int] | None, folder: Path, name: str = "") -> None:
+def _at_other_sizes(calls: Mapping[str, Call], dimensions: Sequence[int] | None, folder: Path) -> None:
     """Export with dynamic dimensions (all where None), then run with every one of them twice as long."""
-    tensors = call.tensors
+    tensors = [tensor for call in calls.values() for tensor in call.tensors]
     dynamic = [
         {axis: torch.export.Dim.AUTO for axis in range(tensor.dim()) if dimensions is None or axis in dimensions}
         for tensor in tensors
     ]
-    bundle = opbridge.export(Batch([call]), tensors, path=folder, verify=False, dynamic_shapes=(tuple(dynamic),))
+    batch = Batch(list(calls.values()))
+    bundle = opbridge.export(batch, tuple(tensors), path=folder, verify=False, dynamic_shapes=(tuple(dynamic),))
     session = opbridge.load(bundle.path)
     repeats = [[2 if isinstance(size, str) else 1 for size in spec.shape] for spec in session.inputs]
-    assert any(2 in each for each in repeats), f"no dimension of {session.inputs} is dynamic"
-    larger = tuple(tensor.repeat(each) if each else tensor for tensor, each in zip(tensors, repeats, strict=True))
-    _compare(session(*(tensor.numpy() for tensor in larger)), [call.with_tensors(larger)], name)
+    larger = [tensor.repeat(each) if each else tensor for tensor, each in zip(tensors, repeats, strict=True)]
+    found = iter(session(*(tensor.numpy() for tensor in larger)))
+    place = 0
+    for name, call in calls.items():
+        end = place + len(call.tensors)
+        assert any(2 in each for each in repeats[place:end]), f"no dimension of {name}'s inputs is dynamic"
+        _compare(found, [call.with_tensors(tuple(larger[place:end]))], name)
+        place = end
 
 
 NOT_DOUBLED = {"arange", "full", "split"}
@@ -198,22 +222,24 @@ NOT_DOUBLED = {"arange", "full", "split"}
 DYNAMIC_FAILS = {"histogram": "PyTorch has no shape function for it, so it can't be captured with dynamic sizes"}
 
 
+def _doubled(name: str) -> Call:
+    smallest = 1 if name == "squeeze" else 2
+    samples = calls_of(name, dtypes_of(name)[0])
+    return next(c for c in samples if c.tensors and all(min(t.shape, default=0) >= smallest for t in c.tensors))
+
+
 @pytest.mark.newest
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.xfail(reason=DYNAMIC_FAILS[name], strict=True)] if name in DYNAMIC_FAILS else []
-        )
-        for name in NAMES_IN_DATABASE
-        if name not in NOT_DOUBLED
-    ],
+    "names", _groups([name for name in NAMES_IN_DATABASE if name not in NOT_DOUBLED | DYNAMIC_FAILS.keys()]), ids=_id
 )
-def test_dynamic_dimensions(name: str, tmp_path: Path) -> None:
-    samples = calls_of(name, dtypes_of(name)[0])
-    smallest = 1 if name == "squeeze" else 2
-    call = next(c for c in samples if c.tensors and all(min(t.shape, default=0) >= smallest for t in c.tensors))
-    _at_other_sizes(call, None, tmp_path / "bundle", name)
+def test_dynamic_dimensions(names: list[str], tmp_path: Path) -> None:
+    _at_other_sizes({name: _doubled(name) for name in names}, None, tmp_path / "bundle")
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xfail(strict=True)) for n in DYNAMIC_FAILS])
+def test_dynamic_dimensions_that_torch_can_not_capture(name: str, tmp_path: Path) -> None:
+    _at_other_sizes({name: _doubled(name)}, None, tmp_path / "bundle")
 
 
 @pytest.mark.newest
@@ -225,7 +251,7 @@ def test_dynamic_dimensions(name: str, tmp_path: Path) -> None:
 )
 def test_dynamic_batch(spec: OpSpec, tmp_path: Path) -> None:
     # The other sizes of a convolution's inputs follow from one another, so that they can't simply be doubled.
-    _at_other_sizes(_own_calls(spec)[0], [0], tmp_path / "bundle")
+    _at_other_sizes({_name(spec.target): _own_calls(spec)[0]}, [0], tmp_path / "bundle")
 
 
 INF, NAN = math.inf, math.nan
@@ -241,10 +267,12 @@ ROWS = torch.tensor(
 GAMMA = torch.tensor(
     [1 - 2**-24, 1.0, 1 + 2**-23, 2 - 2**-23, 2.0, 2 + 2**-22, -0.5, -1e-8, 1e-30, 3.0, 1e10, -(2**-126), 4.0]
 )
+POWERS = torch.cat([2.0 ** torch.arange(-149, 128), (2 - 2**-23) * 2.0 ** torch.arange(-126, 128)])
+WIDE = torch.tensor([1e300, -1e300, INF, -INF, NAN, 0.0, 1.0], dtype=torch.float64)
 TAILS = torch.tensor([1e-30, 1e-7, 0.02, 0.5, 1 - 2**-24, 1.0])
 TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
 EXACT = {
-    *("nextafter", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "argmax", "mode", "nonzero", "histc"),
+    *("nextafter", "isinf", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "argmax", "mode", "nonzero", "histc"),
     *("repeat_interleave", "tensor_split"),
 }
 SPECIAL = {
@@ -289,7 +317,13 @@ SPECIAL = {
         (torch.special.hermite_polynomial_h, (torch.tensor([0.5, 2, NAN, 1]), torch.tensor([-1.0, NAN, 0, 129])))
     ],
     "frexp": [(torch.frexp, (torch.cat([ODD, GAMMA]),))],
-    "nextafter": [(torch.nextafter, PAIRS), (torch.nextafter, (GAMMA, GAMMA.flip(0)))],
+    "nextafter": [
+        (torch.nextafter, PAIRS),
+        (torch.nextafter, (GAMMA, GAMMA.flip(0))),
+        (torch.nextafter, (POWERS, torch.full_like(POWERS, INF))),
+        (torch.nextafter, (-POWERS, torch.zeros_like(POWERS))),
+    ],
+    "isinf": [(torch.isinf, (WIDE,)), (torch.isposinf, (WIDE,)), (torch.isneginf, (WIDE,)), (torch.frexp, (WIDE,))],
     "gcd": [(torch.gcd, (torch.tensor([0, 0, -12, 2**62]), torch.tensor([0, -5, 18, 3 * 2**61])))],
     "amax": [(torch.amax, (ROWS, 1)), (torch.amin, (ROWS, 0)), (torch.amax, (ROWS,))],
     "argmax": [
@@ -332,11 +366,11 @@ SPECIAL = {
 
 
 @pytest.mark.newest
-@pytest.mark.parametrize("name", SPECIAL)
-def test_special_values(name: str, tmp_path: Path) -> None:
-    calls = [Call(function, args, {}) for function, args in SPECIAL[name]]
-    found = iter(_run(calls, tmp_path / "bundle"))
-    for call in calls:
+@pytest.mark.parametrize("names", _groups(list(SPECIAL)), ids=_id)
+def test_special_values(names: list[str], tmp_path: Path) -> None:
+    calls = [(name, Call(function, args, {})) for name in names for function, args in SPECIAL[name]]
+    found = iter(_run([call for _, call in calls], tmp_path / "bundle"))
+    for name, call in calls:
         for expected in call():
             rtol = 0 if name in EXACT else 3e-6
             np.testing.assert_allclose(

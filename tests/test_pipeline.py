@@ -90,6 +90,7 @@ opbridge.export(Largest(), (torch.arange(6.0).reshape(2, 3),), path="loop", veri
 """
 
 
+@pytest.mark.newest
 def test_bundles_are_byte_identical_wherever_they_are_made(tmp_path: Path) -> None:
     """Two folders, two processes, two seeds of Python's hashes, and twice in one process.
 

@@ -13,6 +13,7 @@ from opbridge import torch_internals
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
 from opbridge.plan import plan
+from opbridge.torch_reuse import reusing_operator_list, reusing_registry
 from opbridge.translate import translate
 
 
@@ -49,7 +50,7 @@ def test_sizes_made_in_the_old_way_begin_at_zero_while_capturing():
 @pytest.mark.parametrize("opset", [18, 23])
 def test_the_registry_is_read_once_and_is_that_of_torch(opset):
     own = ONNXRegistry().from_torchlib(opset_version=opset)
-    with torch_internals.reusing_registry():
+    with reusing_registry():
         first = ONNXRegistry().from_torchlib(opset_version=opset)
         second = ONNXRegistry.from_torchlib(opset_version=opset)
     assert first.opset_version == own.opset_version == opset
@@ -66,7 +67,7 @@ def _functions(registry):
 
 
 def test_what_one_export_adds_to_the_registry_no_other_sees():
-    with torch_internals.reusing_registry():
+    with reusing_registry():
         changed = ONNXRegistry.from_torchlib(opset_version=18)
         changed.register_op(torch.ops.aten.relu.default, lambda x: x)
         changed.register_op(torch.ops.aten.cummax.default, lambda x: x)
@@ -78,24 +79,46 @@ def test_what_one_export_adds_to_the_registry_no_other_sees():
 
 def test_torch_has_its_own_reader_back_after_an_error_and_after_two_threads_at_once():
     own = vars(ONNXRegistry)["from_torchlib"]
-    with pytest.raises(ValueError, match="inside"), torch_internals.reusing_registry():
+    with pytest.raises(ValueError, match="inside"), reusing_registry():
         raise ValueError("inside")
     assert vars(ONNXRegistry)["from_torchlib"] is own
 
     entered, leave = threading.Event(), threading.Event()
 
     def other():
-        with torch_internals.reusing_registry():
+        with reusing_registry():
             entered.set()
             leave.wait(30)
 
     thread = threading.Thread(target=other)
-    with torch_internals.reusing_registry():
+    with reusing_registry():
         thread.start()
         entered.wait(30)
     leave.set()
     thread.join(30)
     assert vars(ONNXRegistry)["from_torchlib"] is own
+
+
+def test_the_list_of_operators_is_asked_for_once_and_is_complete(monkeypatch):
+    from torch._export import utils
+
+    own, asked = utils._materialize_cpp_cia_ops, []
+    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: asked.append(own()))
+    expected = set(torch.export.default_decompositions().items())
+    assert len(asked) > 1
+    asked.clear()
+    with reusing_operator_list(), reusing_operator_list():
+        library = torch.library.Library("test_torch_internals_late", "DEF")
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: 2 * x, "CompositeImplicitAutograd")
+        found = dict(torch.export.default_decompositions().items())
+    assert len(asked) == 1
+    assert torch.ops.test_torch_internals_late.twice.default in found
+    assert {key for key, _ in expected} <= found.keys()
+    with pytest.raises(ValueError, match="inside"), reusing_operator_list():
+        raise ValueError("inside")
+    torch.export.default_decompositions().items()
+    assert len(asked) > 2, "torch has its own back"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +127,7 @@ def test_torch_has_its_own_reader_back_after_an_error_and_after_two_threads_at_o
         ("torch.onnx._internal._lazy_import", "onnxscript_apis"),
         ("torch.onnx._internal.exporter._torchlib._torchlib_registry", "get_torchlib_ops"),
         ("torch._decomp", "decomposition_table"),
+        ("torch._export.utils", "_materialize_cpp_cia_ops"),
         ("torch.fx.experimental._config", "patch"),
         ("torch._library.fake_impl", "FakeImplCtx.create_unbacked_symint"),
         ("torch._subclasses.fake_tensor", "FakeTensorMode"),

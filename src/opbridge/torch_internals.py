@@ -1,4 +1,4 @@
-"""The internals of torch that opbridge reads, all in this file, each with the reason and a guard.
+"""The internals of torch that opbridge reads, each with the reason and a guard; ``torch_reuse.py`` has the other two.
 
 ``tests/test_torch_internals.py`` names every one, so that a torch release that moves one fails there first.
 
@@ -14,8 +14,6 @@
   least two boxes survive.
 * ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors that are sizes only. (Its public
   stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
-* ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
-  export, 0.4 s; it is read once instead.
 * ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before it
   casts it to the type that it is to have, so a float64 graph would lose half of its digits.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
@@ -31,13 +29,11 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import importlib
 import itertools
 import math
 import operator
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -45,7 +41,7 @@ from typing import Any
 import torch
 
 from opbridge.graph.targets import target_key
-from opbridge.spec import LOWEST_OPSET
+from opbridge.torch_reuse import reusing_operator_list
 
 __all__ = [
     "capturing",
@@ -62,7 +58,6 @@ __all__ = [
     "noting_mutations",
     "old_exporter",
     "outside_fake_tensors",
-    "reusing_registry",
     "symbols_of",
     "takes",
     "translating",
@@ -109,9 +104,9 @@ def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
         keep: :func:`target_key` of the operators that stay as they are.
     """
     table: dict[Any, Callable[..., Any]] = {}
-    for overload, function in itertools.chain(
-        torch.export.default_decompositions().items(), torch._decomp.decomposition_table.items()
-    ):
+    with exclusively, reusing_operator_list():
+        default = torch.export.default_decompositions().items()
+    for overload, function in itertools.chain(default, torch._decomp.decomposition_table.items()):
         if isinstance(overload, torch._ops.OpOverload) and overload not in table and target_key(overload) not in keep:
             table[overload] = function
     return table
@@ -166,7 +161,7 @@ def _settings(dynamic: Any) -> Iterator[None]:
     recurrent = getattr(strategies, "patch_dynamic_shape_rnn_decompositions", None)
     recurrent = recurrent or strategies._patch_dynamic_shape_rnn_decompositions
     settings = _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
-    with exclusively, settings, recurrent(dynamic), _sizes_from_zero():
+    with exclusively, settings, recurrent(dynamic), _sizes_from_zero(), reusing_operator_list():
         yield
 
 
@@ -183,52 +178,6 @@ def _sizes_from_zero() -> Iterator[None]:
         FakeImplCtx.create_unbacked_symint = before  # type: ignore[method-assign]
 
 
-@functools.cache
-def _from_torchlib() -> Any:
-    """torch.onnx's own reader of its mappings, a classmethod; None where this torch has none of that name."""
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    return vars(ONNXRegistry).get("from_torchlib")
-
-
-@functools.cache
-def _registry(opset_version: int, libraries: tuple[str, ...]) -> Any:
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    return _from_torchlib().__func__(ONNXRegistry, opset_version=opset_version)
-
-
-_LIBRARIES = ("torchvision", "torch.ao.quantization.fx._decomposed")
-
-
-@contextlib.contextmanager
-def reusing_registry() -> Iterator[None]:
-    """Let torch.onnx read its mappings once per opset instead of at every export.
-
-    Each export gets a table of its own, since it adds the custom translations to it.
-    """
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    own = _from_torchlib()
-    if own is None:
-        yield
-        return
-
-    def copied(opset_version: int = LOWEST_OPSET) -> Any:
-        # The operators of these have mappings from the moment on that they are imported.
-        libraries = tuple(name for name in _LIBRARIES if name in sys.modules)
-        registry = copy.copy(_registry(opset_version, libraries))
-        registry.functions = {target: list(metas) for target, metas in registry.functions.items()}
-        return registry
-
-    ONNXRegistry.from_torchlib = staticmethod(copied)  # type: ignore[method-assign,assignment]
-    try:
-        yield
-    finally:
-        # Whichever of two threads ends first, it is torch's own that comes back.
-        ONNXRegistry.from_torchlib = own  # type: ignore[method-assign]
-
-
 @contextlib.contextmanager
 def translating(program: torch.export.ExportedProgram) -> Iterator[None]:
     """The settings under which torch.onnx may run the shape functions of ``program`` again.
@@ -239,6 +188,7 @@ def translating(program: torch.export.ExportedProgram) -> Iterator[None]:
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
     with (
         exclusively,
+        reusing_operator_list(),
         _all_digits_of_numbers(),
         environment.ignore_fresh_unbacked_symbols() if environment is not None else contextlib.nullcontext(),
     ):

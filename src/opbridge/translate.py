@@ -26,6 +26,7 @@ from opbridge.passes.wide_scatter import WideScatterPass
 from opbridge.plan import Plan
 from opbridge.silence import silenced
 from opbridge.sources import source_of_node, source_of_stack_trace
+from opbridge.torch_reuse import reusing_registry
 
 __all__ = ["Translated", "all_nodes", "translate"]
 
@@ -129,7 +130,7 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
     try:
         with (
             silenced(),
-            torch_internals.reusing_registry(),
+            reusing_registry(),
             torch_internals.translating(plan.program),
             exact_constants(),
             quick_matching(),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "refusal_of"]
 
 OLDEST_OPSET, NEWEST_OPSET = 11, 16
+# By name: onnx_ir is not imported for the question which engines there are.
+_EQUAL_TAKES = ("FLOAT", "INT64")
 
 
 def refusal_of(node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
@@ -43,6 +45,10 @@ def _reason(node: ir.Node, opset: int) -> str | None:
         )
     if node.op_type == "Softmax" and opset >= 13 and not _is_over_the_last_axis(node):
         return "OpenPPL crashes in a Softmax over an inner axis from opset 13 on"
+    if node.op_type == "Equal":
+        types = [value.dtype.name for value in node.inputs if value is not None and value.dtype is not None]
+        other = [name.lower() for name in types if name not in _EQUAL_TAKES]
+        return f"OpenPPL calls Equal of {other[0]} unsupported when it runs" if other else None
     return None
 
 
