@@ -6,9 +6,12 @@ Each operator works on about a million elements, or, of linear algebra, on rando
 ``catalog_cases.py`` says on what. Both sides get the same number of threads and take turns; the shortest of some runs
 counts, for one thread in the processor's time, which other work on the machine hardly changes. Targets: of each family
 the median, the body at most 3 times eager and the kernel at most once; for linear algebra the kernel at most 3 times,
-and the body is for portability. An operator whose time grows by another power of its size than eager's (from a quarter
-of the elements, or half the rows) is listed as such. The exit code is 1 if a family's target does not hold, an operator
-grows too fast or fails, or one of the catalog has no case.
+and the body is for portability. An operator whose time grows by another power of its size than eager's is listed as
+such: one whose power is larger by more than 0.5, which is a factor of 2, from a quarter of the elements (half the rows)
+to all of them, and again from there to four times as many. A fixed cost of eager's at the small size, a cache that is
+full, or other work on the machine shows in one of these steps; another power shows in both. The second is measured
+where the first is conspicuous, and the power is that of the last one measured. The exit code is 1 if a family's target
+does not hold, an operator grows too fast or fails, or one of the catalog has no case.
 """
 
 from __future__ import annotations
@@ -41,8 +44,10 @@ from opbridge.spec import OpSpec
 
 ELEMENTS, SIDE = 2**20, 256
 BODY, KERNEL, LINALG_KERNEL = 3.0, 1.0, 3.0
+STEP = 4
+"""How many times as many elements the next size has."""
 POWER = 0.5
-"""How much larger the power of growth may be than eager's: what noise and caches do stays below."""
+"""How much larger the power of growth may be than eager's, in one of two steps at least."""
 LEAST, LONGEST = 0.05, 0.5
 """Seconds: as long as the runs of one side take at least, and after which no further one is begun; a first run that
 takes longer is the only one."""
@@ -51,7 +56,10 @@ EAGER, BODY_SIDE, KERNEL_SIDE = "eager", "body", "kernel"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One operator. Times in milliseconds; the powers are those by which they grow with the number of elements."""
+    """One operator.
+
+    Times in milliseconds; the powers are those by which they grow with the number of elements, over the last step.
+    """
 
     family: str
     operator: str
@@ -210,27 +218,31 @@ def chosen(options: argparse.Namespace, catalog: Catalog) -> Iterator[tuple[str,
 
 
 def row_of(family: str, case: Case, options: argparse.Namespace, catalog: Catalog) -> Row:
-    """Measure one operator at its size and below."""
-    name = case.targets[0]
-    sizes = (options.side // 2, options.side) if family == "linalg" else (ELEMENTS // 4, ELEMENTS)
-    found, counts, shape = [], [], ""
+    """Measure one operator at its size, below, and above where it seems to grow too fast."""
+    name, shape = case.targets[0], ""
+    size, factor = (options.side, math.isqrt(STEP)) if family == "linalg" else (ELEMENTS, STEP)
     try:
-        for size in sizes:
-            call = _call(case, size, catalog)
-            shape = str(call)
-            found.append(measure(case, call, options, catalog))
-            counts.append(sum(tensor.numel() for tensor in call.tensors))
+        small = measure(case, _call(case, size // factor, catalog), options, catalog)
+        call = _call(case, size, catalog)
+        shape = str(call)
+        found = measure(case, call, options, catalog)
+        row = _row((family, name, shape), small, found, found)
+        if not row.holds:
+            large = measure(case, _call(case, size * factor, catalog), options, catalog)
+            row = _row((family, name, shape), found, large, found)
     except Exception as failure:  # Whatever it is, it is told, and the next operator has its turn.
         return Row(family, name, shape, failure=" ".join(f"{type(failure).__name__}: {failure}".split())[:160])
-    growth = math.log(counts[1] / counts[0])
-    powers = {side: math.log(found[1][side] / found[0][side]) / growth for side in found[1]}
-    large = found[1]
-    slowest = BODY_SIDE if BODY_SIDE in large else KERNEL_SIDE
-    kernel = large.get(KERNEL_SIDE)
-    eager_power = powers[EAGER]
-    return Row(
-        family, name, shape, large[EAGER], large[slowest], kernel, powers[slowest], powers.get(KERNEL_SIDE), eager_power
-    )
+    return row
+
+
+def _row(
+    case: tuple[str, str, str], below: Mapping[str, float], above: Mapping[str, float], shown: Mapping[str, float]
+) -> Row:
+    """The times ``shown``, and the powers between two sizes."""
+    powers = {side: math.log(above[side] / below[side], STEP) for side in above}
+    slowest = BODY_SIDE if BODY_SIDE in shown else KERNEL_SIDE
+    times = shown[EAGER], shown[slowest], shown.get(KERNEL_SIDE)
+    return Row(*case, *times, powers[slowest], powers.get(KERNEL_SIDE), powers[EAGER])
 
 
 def families_of(rows: Sequence[Row]) -> list[Family]:

@@ -88,6 +88,10 @@ def _grid(images: Tensor) -> Tensor:
     return 2 * torch.rand(images.shape[0], *images.shape[2:], images.dim() - 2) - 1
 
 
+def _smaller(images: Tensor) -> list[int]:
+    return [5 * length // 8 for length in images.shape[2:]]
+
+
 def _pads(mode: str, rank: int) -> Any:
     return lambda x: F.pad(x, (2, -1) * rank, mode=mode)
 
@@ -151,11 +155,11 @@ NN: Table = {
         lambda n: (_volume(n), _grid(_volume(n))),
     ),
     "aten::_upsample_bilinear2d_aa.default": (
-        lambda x: F.interpolate(x, (40, 40), mode="bilinear", align_corners=True, antialias=True),
+        lambda x: F.interpolate(x, _smaller(x), mode="bilinear", align_corners=True, antialias=True),
         _images,
     ),
     "aten::_upsample_bicubic2d_aa.default": (
-        lambda x: F.interpolate(x, (40, 40), mode="bicubic", align_corners=True, antialias=True),
+        lambda x: F.interpolate(x, _smaller(x), mode="bicubic", align_corners=True, antialias=True),
         _images,
     ),
     "aten::im2col": (lambda x: F.unfold(x, 3, padding=1), lambda n: (_image(n // 4),)),
@@ -203,7 +207,7 @@ def _boxes(count: int) -> Tensor:
 
 
 def _nms(n: int) -> tuple[Any, ...]:
-    count = side(n)
+    count = n // 1024
     return _boxes(count), torch.rand(count), torch.randint(0, 10, (count,)), 0.5
 
 

@@ -92,6 +92,7 @@ def test_second_sizes_are_those_that_eager_takes() -> None:
     assert larger is not None
     assert [tuple(tensor.shape) for tensor in larger.tensors] == [(4, 6), (6, 8)]
     assert enlarged(call, [frozenset({(0, 1)})]) is None
+    assert moves_of(Call(torch.unbind, (torch.zeros(2, 3),), {})) == [frozenset({(0, 1)})]  # a result for each row
 
 
 # Results that are not unique.
@@ -163,6 +164,11 @@ def test_a_stage_that_fails_is_named() -> None:
 def test_dynamic_dimensions_are_verified_at_a_second_size() -> None:
     calls = [Call(torch.mul, (torch.ones(2, 3), torch.ones(3)), {})]
     assert check.Checker(Way(dynamic=True)).check("mul", calls).status == "pass"
+    partly_frozen = [
+        Call(lambda x: x * x.shape[1].__index__(), (torch.ones(2, 3),), {}),
+        Call(torch.cartesian_prod, (torch.ones(1), torch.ones(2)), {}),  # torch guards the first size: it is 1
+    ]
+    assert check.Checker(Way(dynamic=True)).check("mul", partly_frozen).status == "pass"
     frozen = Call(lambda x: x * len(x.tolist()), (torch.ones(3, dtype=torch.int64),), {})
     assert check.Checker(Way(dynamic=True)).check("mul", [frozen]).status == "capture"
 

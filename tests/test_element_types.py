@@ -88,6 +88,7 @@ def _double_calls() -> list[Call]:
         Call(torch.baddbmm, (batch, batch, batch), {"beta": 0.1, "alpha": 0.3}),
         Call(torch.addbmm, (batch[0], batch, batch), {"beta": 0, "alpha": 0.3}),
         Call(functional.conv2d, (_numbers(1, 2, 5, 6), _numbers(3, 2, 3, 3)), {"stride": 2, "padding": 1}),
+        Call(torch.fft.irfftn, (_numbers(3, 7),), {"s": (3, 10)}),
     ]
 
 
@@ -116,6 +117,8 @@ def test_integers_and_booleans_where_the_standard_has_floating_point_alone() -> 
         [
             *(Call(function, (whole,), {}) for function in rounded),
             Call(functional.conv1d, (whole.int()[None, :1], kernel), {"padding": 1}),
+            Call(torch.einsum, ("ij->i", whole.int()), {}),
+            Call(torch.einsum, ("ij->ji", whole.int()), {}),
         ]
     )
 

@@ -30,7 +30,6 @@ from opbridge.ops.nn import (  # noqa: E402
     im2col,
     layer_norm,
     pad,
-    pdist,
     pixel_unshuffle,
 )
 from opbridge.proof.distribution import compare_runs  # noqa: E402
@@ -96,8 +95,6 @@ def _cases() -> dict[str, Case]:
         cases[f"replicate {amounts}"] = (pad.replication_pad2d, aten.replication_pad2d, (x, amounts))
         cases[f"reflect {amounts}"] = (pad.reflection_pad2d, aten.reflection_pad2d, (x, amounts))
         cases[f"circular {amounts}"] = (pad.pad, aten.pad, (x, amounts, "circular"))
-    for rows, p in itertools.product((0, 1, 2, 40), (0.0, 1.0, 2.0, 3.0, INF)):
-        cases[f"pdist {rows} {p}"] = (pdist.pdist_forward, F.pdist, (drawn(rows, 3), p))
     maximum = fractional_max_pool
     cases["fractional 2d"] = (
         *(maximum.fractional_max_pool2d, aten.fractional_max_pool2d),
@@ -163,8 +160,20 @@ def test_cubic_volumes(padding_mode: int, align: bool) -> None:
     _compare(grid_sampler_3d.grid_sampler(*places), aten.grid_sampler_3d(*places))
 
 
-def test_all_pairs_of_many_rows() -> None:
-    torch.testing.assert_close(torch.stack(pdist._pairs(700)), torch.triu_indices(700, 700, 1))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_all_pairs_of_any_number_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+    def distances(x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(F.pdist(x, p) for p in (0.0, 1.0, 2.0, 3.0, INF))
+
+    shapes = (({0: torch.export.Dim("rows", min=0), 1: torch.export.Dim("columns", min=0)},),)
+    session = _session(distances, (drawn(5, 3).to(dtype),), tmp_path / "bundle", dynamic_shapes=shapes)
+    for rows, columns in itertools.product((0, 1, 2, 3, 40, 41), (0, 1, 20)):
+        x = holed(drawn(rows, columns)).to(dtype)
+        x[rows // 2 :] = x[: rows - rows // 2].clone()
+        for p, result in zip((0.0, 1.0, 2.0, 3.0, INF), session(x.numpy()), strict=True):
+            expected = F.pdist(x, p).numpy()
+            rtol = 1e-12 if dtype == torch.float64 else 1e-5
+            np.testing.assert_allclose(result, expected, rtol, err_msg=f"{p} {x.shape}")
 
 
 @pytest.mark.parametrize(("time", "classes", "longest"), [(20, 6, 8), (5, 4, 4), (2, 3, 3)])

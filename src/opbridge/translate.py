@@ -227,16 +227,18 @@ def _rename(model: ir.Model, captured: Captured) -> None:
         value.name = name
     for value, name in zip(model.graph.outputs, captured.output_names, strict=True):
         value.name = name
-    if captured.dimension_names:
-        for value in _all_values(model):
-            if value.shape is not None:
-                value.shape = ir.Shape([_renamed(size, captured.dimension_names) for size in value.shape])
+    for value in _all_values(model):
+        if value.shape is not None:
+            value.shape = ir.Shape([_renamed(size, captured.dimension_names) for size in value.shape])
 
 
 def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | None:
     if isinstance(size, int):
         return size
     text = size.value
+    if text and text.isdecimal():
+        # A dimension that torch froze while it captured is a symbol of one value to it.
+        return int(text)
     return re.sub(r"[A-Za-z_]\w*", lambda found: names.get(found.group(), found.group()), text) if text else None
 
 

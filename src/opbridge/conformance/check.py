@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ class Checker:
                 for libraries in exported.libraries:
                     with run.stage("load"):
                         session = _Positional(self._load(exported, libraries), captured)
-                    given = _second_sizes(calls, moves, session) if moves else calls
+                    given = _second_sizes(calls, moves, session, captured) if moves else calls
                     with run.stage("run"):
                         wrong |= self._wrong(entry, captured, session, given)
         except Failure as failure:
@@ -209,23 +210,55 @@ def _dynamic_shapes(calls: Sequence[Call], moves: Sequence[Sequence[frozenset[tu
     return (tuple(shapes),)
 
 
-def _second_sizes(calls: Sequence[Call], moves: Sequence[Any], session: _Positional) -> list[Call]:
-    """The calls at their second sizes, as far as their dimensions are symbolic in the model.
+def _second_sizes(calls: Sequence[Call], moves: Sequence[Any], session: _Positional, captured: Captured) -> list[Call]:
+    """The calls at their second sizes, as far as their dimensions are symbolic in the model and hold at that size.
 
     Raises:
         Failure: No dimension of a call is.
     """
     specs = iter(session.session.inputs)
-    larger = []
+    larger: list[Call | None] = []
+    symbolic: list[list[Any]] = []
     for call, own in zip(calls, moves, strict=True):
         shapes = [next(specs).shape for _ in call.tensors]
-        kept = [move for move in own if all(isinstance(shapes[i][axis], str) for i, axis in move)]
-        found = enlarged(call, kept) if kept else None
-        found = found or next(filter(None, (enlarged(call, [move]) for move in kept)), None)
-        if found is None:
-            raise Failure("capture", f"no dimension stayed dynamic of {call}")
-        larger.append(found)
-    return larger
+        symbolic.append([move for move in own if all(isinstance(shapes[i][axis], str) for i, axis in move)])
+        larger.append(enlarged(call, symbolic[-1]))
+    found = [own if own is not None else call for own, call in zip(larger, calls, strict=True)]
+    if None in larger or not all(symbolic) or not _holds(captured, found):
+        found = list(calls)
+        for position, (call, kept) in enumerate(zip(calls, symbolic, strict=True)):
+            found[position] = _largest(call, kept, functools.partial(_holds_with, captured, calls, position))
+    return found
+
+
+def _largest(call: Call, moves: Sequence[Any], holds: Callable[[Call], bool]) -> Call:
+    """The call with as many of the moves, one after the other, as go together."""
+    taken: list[Any] = []
+    largest = None
+    for move in moves:
+        larger = enlarged(call, [*taken, move])
+        if larger is not None and holds(larger):
+            taken.append(move)
+            largest = larger
+    if largest is None:
+        raise Failure("capture", f"no dimension stayed dynamic of {call}")
+    return largest
+
+
+def _holds_with(captured: Captured, calls: Sequence[Call], position: int, larger: Call) -> bool:
+    return _holds(captured, [*calls[:position], larger, *calls[position + 1 :]])
+
+
+def _holds(captured: Captured, calls: Sequence[Call]) -> bool:
+    """Whether the captured program is for these sizes: torch guards what it took for granted."""
+    try:
+        with torch.no_grad(), silenced():
+            captured.program.module()(*(tensor.clone() for call in calls for tensor in call.tensors))
+    except AssertionError:
+        return False
+    except Exception:  # What it computes is verified afterwards.
+        return True
+    return True
 
 
 def one_line(text: str) -> str:

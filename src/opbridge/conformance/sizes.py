@@ -42,7 +42,10 @@ def _candidates(call: Call) -> Iterator[Move]:
 
 
 def enlarged(call: Call, moves: Sequence[Move]) -> Call | None:
-    """The call with these dimensions at twice their size; None if eager PyTorch refuses it."""
+    """The call with these dimensions at twice their size.
+
+    None if eager PyTorch refuses it, or gives another number of results: a model has a fixed number of outputs.
+    """
     tensors = list(call.tensors)
     for i, axis in itertools.chain.from_iterable(moves):
         repeats = [2 if axis == other else 1 for other in range(tensors[i].dim())]
@@ -50,7 +53,7 @@ def enlarged(call: Call, moves: Sequence[Move]) -> Call | None:
     larger = call.with_tensors([tensor.clone() for tensor in tensors])
     try:
         with torch.no_grad():
-            larger.with_tensors([tensor.clone() for tensor in tensors])()
+            same_results = larger.results_count() == call.results_count()
     except Exception:  # An operator refuses sizes with whatever exception it likes.
         return None
-    return larger
+    return larger if same_results else None

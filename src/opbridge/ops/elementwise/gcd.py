@@ -11,7 +11,7 @@ from opbridge.spec import translation
 
 
 @script()
-def _euclid(a: INT64, b: INT64) -> INT64:  # type: ignore[valid-type]
+def _euclid(a: INT64[...], b: INT64[...]) -> INT64[...]:  # type: ignore[valid-type]
     """Every pair (a, b) becomes (b, a mod b) until all b are 0: at most 92 rounds for 64 bits (Lamé)."""
     zero = op.Constant(value_int=0)
     one = op.Constant(value_int=1)

@@ -16,23 +16,23 @@ def nextafter(self: Tensor, other: Tensor) -> Tensor:
 
     nextafter(Tensor self, Tensor other) -> Tensor
 
-    The spacing is a power of two: of the mantissa's last digit, halved just below a power of two, and no smaller than
-    that of the denormal numbers.
+    A step of a little more than half the spacing, rounded to the nearest, is the next number on either side, just below
+    a power of two as well (Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to
+    nearest", BIT 49, 2009, algorithm 2). Small numbers are scaled, for their steps would be rounded; the smallest have
+    the spacing of the denormal ones.
     """
     start, goal = torch.broadcast_tensors(self, other)
     info = torch.finfo(start.dtype)
+    unit = info.eps / 2
     smallest = info.smallest_normal * info.eps
-    mantissa, exponent = torch.frexp(start)
-    is_inward = (start > 0) & (goal < start) | (start < 0) & (goal > start)
-    below_power = is_inward & (mantissa.abs() == 0.5)
-    # frexp's mantissa is below 1, so the last digit of a number with the exponent e weighs eps 2**(e - 1).
-    digit = exponent - 1 - below_power.to(exponent.dtype)
-    lowest = int(math.log2(info.smallest_normal))
-    spacing = torch.exp2(digit.clamp_min(lowest).to(start.dtype)) * info.eps
-    step = torch.where(start == 0, smallest, spacing)
-    moved = torch.where(goal > start, start + step, start - step)
+    size = start.abs()
+    is_scaled = (size < smallest / unit / unit) & (size >= smallest / unit)
+    scaled = torch.where(is_scaled, start / unit, start)
+    step = torch.where(size < smallest / unit, smallest, scaled.abs() * (unit * (1 + info.eps)))
+    moved = torch.where(goal > start, scaled + step, scaled - step)
+    moved = torch.where(is_scaled, moved * unit, moved)
     moved = torch.where(start.isinf(), torch.sign(start) * info.max, moved)
-    # A negative number next to 0 moves to -0.
-    moved = torch.where((moved == 0) & (start < 0), -0.0, moved)
+    # The negative number next to 0 moves to -0, which the half of it is rounded to.
+    moved = torch.where(moved == 0, start / 2, moved)
     result = torch.where(goal == start, goal, moved)
     return torch.where(start.isnan() | goal.isnan(), math.nan, result)

@@ -29,3 +29,16 @@ def chunk(original: Callable[..., Any], input: Tensor, chunks: int, dim: int = 0
     starts = [i * part for i in range(chunks)]
     pieces = [torch.narrow(input, dim, start, part) for start in starts[:-1]]
     return (*pieces, torch.narrow(input, dim, starts[-1], size - starts[-1]))
+
+
+@rewrite("torch.unsafe_chunk")
+@rewrite("torch.Tensor.unsafe_chunk")
+def unsafe_chunk(original: Callable[..., Any], input: Tensor, chunks: int, dim: int = 0) -> Any:
+    """Cut as ``chunk`` does: the two differ in what autograd allows alone.
+
+    unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]
+
+    Captured as it is, it leaves a call whose number of results no translation knows.
+    """
+    pieces = chunk(original, input, chunks, dim)
+    return torch.chunk(input, chunks, dim) if pieces is NotImplemented else pieces

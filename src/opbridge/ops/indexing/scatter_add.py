@@ -5,16 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.spec import decomposition
 
 
-@decomposition("aten::scatter_add", overrides="PyTorch takes rank 0 for a row of one, ScatterElements does not")
+@decomposition(
+    "aten::scatter_add",
+    overrides="PyTorch takes rank 0 for a row of one, and a source larger than the index; ScatterElements does not",
+)
 def scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    """A tensor of rank 0, with every element of ``src`` added that ``index`` has a place for.
+    """A tensor with every element of ``src`` added that ``index`` has a place for.
 
     scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
     """
-    if self.dim() > 0:
+    if self.dim() == 0:
+        return self.reshape(1).scatter_add(0, index.reshape(-1), src.reshape(-1)).reshape(())
+    larger = [
+        axis
+        for axis, (own, other) in enumerate(zip(src.shape, index.shape, strict=True))
+        if not statically_known_true(own == other)
+    ]
+    if not larger:
         return NotImplemented
-    return self.reshape(1).scatter_add(0, index.reshape(-1), src.reshape(-1)).reshape(())
+    for axis in larger:
+        src = src.narrow(axis, 0, index.shape[axis])
+    return self.scatter_add(dim, index, src)

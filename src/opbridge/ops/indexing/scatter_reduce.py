@@ -19,7 +19,7 @@ _FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-def _neutral(reduce: str, dtype: ir.DataType) -> Any:
+def neutral(reduce: str, dtype: ir.DataType) -> Any:
     """What changes nothing when it is combined."""
     if reduce in ("sum", "mean", "prod"):
         value: float = int(reduce == "prod")
@@ -57,11 +57,11 @@ def _scattered(self: Any, axis: int, index: Any, src: Any, reduce: str, include_
     none = op.Expand(op.Constant(value_int=0), op.Shape(base))
     count = op.ScatterElements(none, index, ones, axis=axis, reduction="add")
     touched = op.Greater(count, op.Constant(value_int=0))
-    start = base if include_self else op.Where(touched, _neutral(reduce, working), base)
+    start = base if include_self else op.Where(touched, neutral(reduce, working), base)
     result = op.ScatterElements(start, index, values, axis=axis, reduction=_REDUCTIONS[reduce])
     if reduce == "mean":
         share = op.Max(op.Add(count, op.Constant(value_int=1)) if include_self else count, op.Constant(value_int=1))
-        result = _divided(result, op.Cast(share, to=working), working)
+        result = divided(result, op.Cast(share, to=working), working)
     elif reduce in ("amax", "amin") and given in _FLOATS:
         missing = op.Cast(op.IsNaN(values), to=INT64.dtype)
         missing = op.ScatterElements(none, index, missing, axis=axis, reduction="add")
@@ -76,7 +76,8 @@ def _zeros(index: Any) -> Any:
     return op.Constant(value_ints=[0] * len(index.shape)) if index.shape is not None else op.Constant(value_ints=[0])
 
 
-def _divided(total: Any, count: Any, dtype: Any) -> Any:
+def divided(total: Any, count: Any, dtype: Any) -> Any:
+    """The quotient, of integers rounded down."""
     if dtype in _FLOATS:
         return op.Div(total, count)
     quotient = op.Div(total, count)

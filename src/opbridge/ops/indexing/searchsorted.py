@@ -13,7 +13,7 @@ from opbridge.spec import decomposition, translation
 
 
 @script()
-def _insertion_points(row, values, length, before_equal) -> INT64:  # type: ignore[no-untyped-def, valid-type]
+def _insertion_points(row, values, length, before_equal) -> INT64[...]:  # type: ignore[no-untyped-def, valid-type]
     """Halve the range [first, last) of every value at once until nothing is left of it."""
     one = op.Constant(value_int=1)
     two = op.Constant(value_int=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from opbridge.spec import decomposition
 
 _ZEROS, _BORDER = 0, 1
 _NEAREST, _CUBIC = 1, 2
+_AT_ONCE = 16
+"""So many voxels of each place are held in memory together."""
 
 
 def _reflected(place: Tensor, length: int, align_corners: bool) -> Tensor:
@@ -40,19 +44,6 @@ def _padded(place: Tensor, length: int, padding_mode: int, align_corners: bool) 
     return torch.where(place > 0, place, 0)
 
 
-def _read(input: Tensor, corner: list[Tensor], weight: Tensor | float) -> Tensor:
-    """The voxels (N, C, places) at whole z, y, x (N, places), times a weight; 0 outside, whatever the weight."""
-    inside = torch.ones_like(corner[0], dtype=torch.bool)
-    index = torch.zeros_like(corner[0], dtype=torch.int64)
-    for place, length in zip(corner, input.shape[2:], strict=True):
-        is_in = (place >= 0) & (place <= length - 1)
-        inside = inside & is_in
-        index = index * length + torch.where(is_in, place, 0).to(torch.int64)
-    flat = input.flatten(2)
-    taken = flat.gather(2, index.unsqueeze(1).expand([-1, flat.shape[1], -1]))
-    return torch.where(inside.unsqueeze(1), taken * weight, 0)
-
-
 def _keys(distance: Tensor) -> Tensor:
     """The cubic convolution kernel (Keys, 1981) with a = -0.75, for distances up to 2."""
     x = distance.abs()
@@ -61,38 +52,64 @@ def _keys(distance: Tensor) -> Tensor:
     return torch.where(x <= 1, near, far)
 
 
-def _taps(count: int, axis: int) -> Tensor:
-    """Which of the ``count`` voxels around a place each of all ``count ** 3`` combinations takes on an axis."""
-    return (torch.arange(count**3) // count**axis % count).unsqueeze(-1)
+def _is_inside(place: Tensor, length: int) -> Tensor:
+    return (place >= 0) & (place <= length - 1)
 
 
-def _summed(input: Tensor, corners: list[Tensor], weight: Tensor) -> Tensor:
-    """The voxels (N, taps, places) of each place with their weights, as (N, C, places)."""
-    voxels = _read(input, [corner.flatten(1) for corner in corners], weight.flatten(1).unsqueeze(1))
-    return voxels.reshape([*voxels.shape[:2], corners[0].shape[1], -1]).sum(2)
+def _read(input: Tensor, taps: list[Tensor]) -> Tensor:
+    """The voxels (N, places, z y x, C) at whole z, y, x (N, places, ..), 0 outside.
+
+    A frame of zeros stands for all that is outside, so that each axis has its own index. Voxels are gathered with all
+    their channels.
+    """
+    framed = torch.nn.functional.pad(input, [1] * 6)
+    batch, channels = framed.shape[:2]
+    index = torch.arange(batch).reshape(-1, 1, 1)
+    for tap, length in zip(taps, input.shape[2:], strict=True):
+        place = torch.where(_is_inside(tap, length), tap + 1, 0).to(torch.int64)
+        index = (index.unsqueeze(-1) * (length + 2) + place.unsqueeze(-2)).flatten(-2)
+    rows = framed.movedim(1, -1).flatten(0, 3)
+    return rows.index_select(0, index.flatten()).reshape([*index.shape, channels])
+
+
+def _summed(input: Tensor, taps: list[Tensor], weights: list[Tensor]) -> Tensor:
+    """The voxels of each place (N, places, taps) with their weights, as (N, places, C): some layers after the other.
+
+    A place at infinity has weights that are NaN, which do not count outside.
+    """
+    depth, height, width = (
+        torch.where(_is_inside(tap, length), weight, 0)
+        for tap, length, weight in zip(taps, input.shape[2:], weights, strict=True)
+    )
+    area = (height.unsqueeze(-1) * width.unsqueeze(-2)).flatten(-2)
+    layers = max(1, _AT_ONCE // area.shape[-1])
+    parts = []
+    for share, first in zip(depth.split(layers, -1), taps[0].split(layers, -1), strict=True):
+        weight = (share.unsqueeze(-1) * area.unsqueeze(-2)).flatten(-2)
+        parts.append(torch.matmul(weight.unsqueeze(-2), _read(input, [first, *taps[1:]])).squeeze(-2))
+    return functools.reduce(torch.add, parts)
 
 
 def _linear(input: Tensor, places: list[Tensor]) -> Tensor:
     """The eight voxels around each place, weighted by the volumes opposite to them."""
-    corners, weight = [], torch.ones((), dtype=places[0].dtype)
-    for axis, place in enumerate(places):
-        upper = _taps(2, axis)
-        below = place.floor().unsqueeze(1)
-        share = place.unsqueeze(1) - below
-        corners.append(below + upper)
-        weight = weight * torch.where(upper == 1, share, 1 - share)
-    return _summed(input, corners, weight)
+    taps, weights = [], []
+    for place in places:
+        below = place.floor()
+        share = place - below
+        taps.append(torch.stack([below, below + 1], -1))
+        weights.append(torch.stack([1 - share, share], -1))
+    return _summed(input, taps, weights)
 
 
 def _cubic(input: Tensor, voxels: list[Tensor], padding_mode: int, align_corners: bool) -> Tensor:
     """The 64 voxels around each place, each moved inside by itself as the padding says."""
-    corners, weight = [], torch.ones((), dtype=voxels[0].dtype)
-    for axis, (place, length) in enumerate(zip(voxels, input.shape[2:], strict=True)):
-        offset = _taps(4, axis) - 1
-        below = place.floor().unsqueeze(1)
-        weight = weight * _keys(place.unsqueeze(1) - below - offset)
-        corners.append(_padded(below + offset, length, padding_mode, align_corners))
-    return _summed(input, corners, weight)
+    taps, weights = [], []
+    for place, length in zip(voxels, input.shape[2:], strict=True):
+        offset = torch.arange(-1, 3)
+        below = place.floor().unsqueeze(-1)
+        weights.append(_keys(place.unsqueeze(-1) - below - offset))
+        taps.append(_padded(below + offset, length, padding_mode, align_corners))
+    return _summed(input, taps, weights)
 
 
 @decomposition("aten::grid_sampler_3d")
@@ -117,8 +134,9 @@ def grid_sampler_3d(
             _padded(voxel, length, padding_mode, align_corners) for voxel, length in zip(voxels, lengths, strict=True)
         ]
         is_nearest = interpolation_mode == _NEAREST
-        result = _read(input, [place.round() for place in places], 1.0) if is_nearest else _linear(input, places)
-    return result.reshape([*input.shape[:2], *grid.shape[1:4]])
+        taps = [place.round().unsqueeze(-1) for place in places]
+        result = _read(input, taps).squeeze(-2) if is_nearest else _linear(input, places)
+    return result.mT.reshape([*input.shape[:2], *grid.shape[1:4]])
 
 
 @decomposition("aten::grid_sampler", overrides="torch.onnx maps volumes with cubic interpolation to what ONNX lacks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,13 @@ from torch import Tensor
 from opbridge.spec import decomposition
 
 _WHY = "torch's mapping computes float16 in float16, and has an engine reduce an empty tensor, which some can't"
+
+
+def _mean(x: Tensor, axes: list[int], count: Any) -> Tensor:
+    """The mean, by division where there may be nothing at run time: engines differ about ReduceMean of that."""
+    if not isinstance(count, int):
+        return x.sum(axes, keepdim=True) / count
+    return x.mean(axes, keepdim=True) if axes else x
 
 
 def _moments(self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> tuple[Tensor, Tensor]:
@@ -23,7 +31,7 @@ def _moments(self: Tensor, dim: Sequence[int] | None, correction: float | None, 
         unknown = torch.full(shape, math.nan, dtype=self.dtype)
         return unknown.real if self.is_complex() else unknown, unknown
     x = self.float() if self.dtype.itemsize < 4 else self
-    mean = x.mean(axes, keepdim=True) if axes else x
+    mean = _mean(x, axes, count)
     offset = x - mean
     squares = offset.real.square() + offset.imag.square() if self.is_complex() else offset.square()
     total = squares.sum(axes, keepdim=True) if axes else squares
