@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 import torch
-from one_node import FLOAT, one_node, to_ir
+from one_node import FLOAT, make_model, one_node, to_ir, value_info
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 import opbridge
 from opbridge import engines
+from opbridge.engines.openvino.passes.scan_states import ScanStatesPass
 from opbridge.engines.openvino.questions import OpenVinoQuestions
 from opbridge.engines.question import bare_model
 
@@ -55,3 +61,54 @@ def test_a_loop_whose_body_states_no_ranks_runs(tmp_path: Path) -> None:
 
     bundle = opbridge.export(Net(), (torch.randn(2, 5),), path=tmp_path / "bundle", engines=["openvino"])
     assert bundle.verified, bundle.verification
+
+
+class _Distances(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pdist(x)
+
+
+def test_what_a_scan_reads_from_outside_becomes_a_state(tmp_path: Path) -> None:
+    bundle = opbridge.export(_Distances(), (torch.randn(5, 3),), path=tmp_path / "b", engines=["openvino"])
+    assert bundle.verified, bundle.verification
+    changed = [step["what"] for step in bundle.manifest["adaptations"]["openvino"]]
+    assert "values that the body of a Scan reads become its states" in changed
+
+
+def test_a_scan_that_reads_from_outside_in_a_branch() -> None:
+    double = helper.make_graph(
+        [helper.make_node("Add", ["outer", "outer"], ["twice"])], "then", [], [value_info("twice", (FLOAT, [2]))]
+    )
+    plain = helper.make_graph(
+        [helper.make_node("Sub", ["outer", "row"], ["less"])], "otherwise", [], [value_info("less", (FLOAT, [2]))]
+    )
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["state", "row"], ["next"]),
+            helper.make_node("ReduceSum", ["row"], ["total"], keepdims=0),
+            helper.make_node("Greater", ["total", "limit"], ["is_large"]),
+            helper.make_node("If", ["is_large"], ["chosen"], then_branch=double, else_branch=plain),
+        ],
+        "body",
+        [value_info("state", (FLOAT, [2])), value_info("row", (FLOAT, [2]))],
+        [value_info("next", (FLOAT, [2])), value_info("chosen", (FLOAT, [2]))],
+    )
+    model = make_model(
+        [
+            helper.make_node("Neg", ["start"], ["outer"]),
+            helper.make_node("Scan", ["start", "rows"], ["last", "each"], body=body, num_scan_inputs=1),
+        ],
+        {"start": (FLOAT, [2]), "rows": (FLOAT, ["n", 2]), "limit": (FLOAT, [])},
+        {"last": (FLOAT, [2]), "each": (FLOAT, ["n", 2])},
+    )
+    expected = ReferenceEvaluator(model)
+    changed = to_ir(model)
+    result = ScanStatesPass()(changed)
+    assert result.modified
+    proto = ir.to_proto(changed)
+    onnx.checker.check_model(proto, full_check=True)
+    feeds = {"start": np.array([1, 2], np.float32), "rows": np.array([[1, 2], [-3, 1]], np.float32)}
+    feeds["limit"] = np.array(0, np.float32)
+    for found, wanted in zip(ReferenceEvaluator(proto).run(None, feeds), expected.run(None, feeds), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert not ScanStatesPass()(changed).modified

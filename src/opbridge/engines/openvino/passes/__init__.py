@@ -1,0 +1,1 @@
+"""What a model is changed into for OpenVINO alone."""
