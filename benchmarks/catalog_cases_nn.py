@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -162,6 +163,11 @@ NN: Table = {
         lambda x: F.interpolate(x, _smaller(x), mode="bicubic", align_corners=True, antialias=True),
         _images,
     ),
+    **{
+        f"aten::{name}{rank}d.vec": (functools.partial(F.interpolate, scale_factor=1.7, mode=mode), images)
+        for name, mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact"))
+        for rank, images in ((1, _signals), (2, _images), (3, _volumes))
+    },
     "aten::im2col": (lambda x: F.unfold(x, 3, padding=1), lambda n: (_image(n // 4),)),
     "aten::pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), _images),
     "aten::pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), _images),

@@ -14,6 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
+from torch.nn.functional import interpolate  # noqa: E402
+
 import opbridge  # noqa: E402
 from opbridge.catalog import Catalog  # noqa: E402
 from opbridge.conformance import database  # noqa: E402
@@ -270,10 +272,11 @@ GAMMA = torch.tensor(
 POWERS = torch.cat([2.0 ** torch.arange(-149, 128), (2 - 2**-23) * 2.0 ** torch.arange(-126, 128)])
 WIDE = torch.tensor([1e300, -1e300, INF, -INF, NAN, 0.0, 1.0], dtype=torch.float64)
 TAILS = torch.tensor([1e-30, 1e-7, 0.02, 0.5, 1 - 2**-24, 1.0])
+RAMP = torch.arange(20.0)
 TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
 EXACT = {
     *("nextafter", "isinf", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "argmax", "mode", "nonzero", "histc"),
-    *("repeat_interleave", "tensor_split"),
+    *("repeat_interleave", "tensor_split", "upsample_nearest"),
 }
 SPECIAL = {
     "hypot": [(torch.hypot, PAIRS)],
@@ -357,6 +360,16 @@ SPECIAL = {
         (lambda x: x.tensor_split(sections=3, dim=1), (ROWS,)),
     ],
     "mode": [(lambda x: torch.mode(x)[0], (TIES,))],
+    "upsample_nearest": [
+        (
+            lambda x, mode=mode, rank=rank: interpolate(
+                x.reshape(*[1] * rank, 20), scale_factor=[*[1.0] * (rank - 2), 0.6], mode=mode
+            ),
+            (RAMP,),
+        )
+        for mode in ("nearest", "nearest-exact")
+        for rank in (2, 3, 4)
+    ],
     "nonzero": [(torch.nonzero, (torch.tensor(2.0),)), (torch.nonzero, (torch.tensor(0.0),)), (torch.nonzero, (TIES,))],
     "median": [(lambda x: torch.median(x, 1)[0], (ROWS,)), (lambda x: torch.nanmedian(x, 1)[0], (ROWS,))],
     "cdist": [
