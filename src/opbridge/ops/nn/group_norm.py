@@ -33,6 +33,8 @@ def group_norm(original: Callable[..., Tensor], input: Tensor, *arguments: Any, 
     group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enabled=True) -> Tensor
     """
+    if any(isinstance(size, int) and size == 0 for size in input.shape):
+        return input.clone()
     if isinstance(input.numel(), int):
-        return input.clone() if input.numel() == 0 else NotImplemented
+        return NotImplemented
     return torch.group_norm(input, *arguments, **keywords)
