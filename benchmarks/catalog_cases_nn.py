@@ -168,6 +168,10 @@ NN: Table = {
         for name, mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact"))
         for rank, images in ((1, _signals), (2, _images), (3, _volumes))
     },
+    "aten::embedding_bag aten::embedding_bag.padding_idx aten::_embedding_bag aten::_embedding_bag_forward_only": (
+        lambda weight, indices: F.embedding_bag(indices, weight, mode="sum"),
+        lambda n: (torch.randn(1000, 64), torch.randint(0, 1000, (n // 1024, 16))),
+    ),
     "aten::im2col": (lambda x: F.unfold(x, 3, padding=1), lambda n: (_image(n // 4),)),
     "aten::pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), _images),
     "aten::pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), _images),

@@ -219,8 +219,8 @@ def _at_other_sizes(calls: Mapping[str, Call], dimensions: Sequence[int] | None,
         place = end
 
 
-NOT_DOUBLED = {"arange", "full", "split"}
-"""Without a tensor, or with as many results as a size says."""
+NOT_DOUBLED = {"arange", "full", "hash_tensor", "split"}
+"""Without a tensor, with as many results as a size says, or with sizes that torch freezes (its shape function does)."""
 DYNAMIC_FAILS = {"histogram": "PyTorch has no shape function for it, so it can't be captured with dynamic sizes"}
 
 
