@@ -10,8 +10,8 @@ Each number with the target it must hold; the exit code is 1 if one does not:
 * deform_conv2d: torchvision's time on the CPU over the engine's, the geometric mean over the deformable layers of a
   ResNet-50 (stages 3 to 5, an image of 800 x 1344), with a mask, equal threads: all for engines that compute an
   operator in several, one for the others. Each layer is a row, for comparison. The target is for ONNX Runtime and
-  OpenVINO. The reference evaluator is left out: onnx's own DeformConv is a loop in Python over every place, and had not
-  finished an image of 4 x 6 in minutes.
+  OpenVINO. The reference evaluator is left out: onnx's own DeformConv is a loop in Python over every place, and did not
+  finish 512 channels of 4 x 6 in five minutes.
 * build: seconds in which a kernel that nobody has compiled before is built for all engines together, their adapters
   being in the cache.
 
