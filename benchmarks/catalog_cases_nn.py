@@ -85,6 +85,12 @@ def _scaled_mm_v2(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Ten
     return F.scaled_mm(a, b, [scale_a], [whole], [scale_b], [whole], [no_swizzle], [no_swizzle], None, torch.float32)
 
 
+def _bags(n: int) -> tuple[Any, ...]:
+    """A table, indices, and where every bag of 16 begins."""
+    indices = n // 64
+    return torch.randn(1000, 64), torch.randint(0, 1000, (indices,)), torch.arange(0, indices, 16)
+
+
 def _grid(images: Tensor) -> Tensor:
     return 2 * torch.rand(images.shape[0], *images.shape[2:], images.dim() - 2) - 1
 
@@ -168,9 +174,12 @@ NN: Table = {
         for name, mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact"))
         for rank, images in ((1, _signals), (2, _images), (3, _volumes))
     },
-    "aten::embedding_bag aten::embedding_bag.padding_idx aten::_embedding_bag aten::_embedding_bag_forward_only": (
-        lambda weight, indices: F.embedding_bag(indices, weight, mode="sum"),
-        lambda n: (torch.randn(1000, 64), torch.randint(0, 1000, (n // 1024, 16))),
+    "aten::embedding_bag.padding_idx": (lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), _bags),
+    "aten::embedding_bag": (lambda w, i, o: torch.embedding_bag(w, i, o)[0], _bags),
+    "aten::_embedding_bag": (lambda w, i, o: torch.ops.aten._embedding_bag(w, i, o)[0], _bags),
+    "aten::_embedding_bag_forward_only": (
+        lambda w, i, o: torch.ops.aten._embedding_bag_forward_only(w, i, o)[0],
+        _bags,
     ),
     "aten::im2col": (lambda x: F.unfold(x, 3, padding=1), lambda n: (_image(n // 4),)),
     "aten::pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), _images),

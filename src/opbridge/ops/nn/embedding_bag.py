@@ -38,10 +38,9 @@ def embedding_bag(
     The other three are for a backward pass: the bag of each index, the sizes of the bags (zeros for sums), and of
     maxima the index that gave them.
     """
-    counts = torch.ones_like(indices, dtype=torch.bool)
-    if padding_idx is not None:
-        counts = indices != (padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0])
-    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, counts)
+    if padding_idx is not None and padding_idx < 0:
+        padding_idx += weight.shape[0]
+    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
 
 
 @decomposition("aten::_embedding_bag", overrides=_WHY)
@@ -66,8 +65,8 @@ def embedding_bag_forward(
     int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False,
     int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)
     """
-    counts = indices != padding_idx
-    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, counts)
+    padding = None if padding_idx < 0 else padding_idx
+    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding)
 
 
 def _bags(
@@ -77,18 +76,24 @@ def _bags(
     mode: int,
     factors: Tensor | None,
     include_last_offset: bool,
-    counts: Tensor,
+    padding_idx: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     starts = (offsets[:-1] if include_last_offset else offsets).long()
     bag = torch.searchsorted(starts, torch.arange(indices.shape[0]), right=True) - 1
-    sizes = torch.zeros_like(starts).index_add(0, bag, counts.long())
     rows = weight.index_select(0, indices)
     if factors is not None:
         rows = rows * factors.unsqueeze(1)
+    neutral = -math.inf if mode == _MAX else 0
+    counts = torch.ones_like(bag)
+    if padding_idx is not None:
+        is_padding = indices == padding_idx
+        rows = torch.where(is_padding.unsqueeze(1), neutral, rows)
+        counts = torch.where(is_padding, 0, counts)
+    sizes = torch.zeros_like(starts).index_add(0, bag, counts)
     if mode == _MAX:
-        largest, which = _largest(rows, indices, bag, counts, sizes)
+        largest, which = _largest(rows, indices, bag, counts > 0, sizes)
         return largest, bag, sizes, which
-    total = _nothing(rows, starts).index_add(0, bag, torch.where(counts.unsqueeze(1), rows, 0))
+    total = _nothing(rows, starts).index_add(0, bag, rows)
     if mode == _SUM:
         return total, bag, torch.zeros_like(offsets), torch.zeros_like(offsets)
     return total / sizes.clamp_min(1).unsqueeze(1).to(total.dtype), bag, sizes, sizes.clone()
@@ -102,8 +107,7 @@ def _largest(rows: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, sizes: 
     """Of each bag, column by column; and the first index that gives it."""
     none = _nothing(rows, sizes)
     places = bag.unsqueeze(1).expand_as(rows)
-    candidates = torch.where(counts.unsqueeze(1), rows, -math.inf)
-    largest = (none - math.inf).scatter_reduce(0, places, candidates, "amax")
+    largest = (none - math.inf).scatter_reduce(0, places, rows, "amax")
     is_largest = counts.unsqueeze(1) & (rows == largest.index_select(0, bag))
     position = torch.arange(rows.shape[0]).unsqueeze(1)
     last = rows.shape[0] - 1
