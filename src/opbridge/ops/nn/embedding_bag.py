@@ -35,8 +35,11 @@ def embedding_bag(
     bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor,
     Tensor)
 
-    The other three are for a backward pass: the bag of each index, the sizes of the bags (zeros for sums), and of
-    maxima the index that gave them.
+    Indices behind the last offset, where that is included, are in the last bag, as in PyTorch's kernels of float64 and
+    of maxima; its quick ones of float32 leave them out of sums. Documented are last offsets with nothing behind them.
+
+    The other three results are for a backward pass: the bag of each index, the sizes of the bags (zeros for sums), and
+    of maxima the index that gave them.
     """
     if padding_idx is not None and padding_idx < 0:
         padding_idx += weight.shape[0]

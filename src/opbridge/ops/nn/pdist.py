@@ -16,7 +16,7 @@ Real = TypeVar("Real", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript r
 
 
 @script()
-def _unequal(x: Real, twice: Real, rows: INT64, lags: INT64) -> Real:  # type: ignore[valid-type]
+def _unequal(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
     """How many elements of each row differ from those of the row so many places on."""
 
     @graph()
@@ -30,7 +30,7 @@ def _unequal(x: Real, twice: Real, rows: INT64, lags: INT64) -> Real:  # type: i
 
 
 @script()
-def _sizes(x: Real, twice: Real, rows: INT64, lags: INT64) -> Real:  # type: ignore[valid-type]
+def _sizes(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
     """The sums of the absolute differences."""
 
     @graph()
@@ -41,7 +41,7 @@ def _sizes(x: Real, twice: Real, rows: INT64, lags: INT64) -> Real:  # type: ign
 
 
 @script()
-def _squares(x: Real, twice: Real, rows: INT64, lags: INT64) -> Real:  # type: ignore[valid-type]
+def _squares(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
     """The sums of their squares."""
 
     @graph()
@@ -52,7 +52,7 @@ def _squares(x: Real, twice: Real, rows: INT64, lags: INT64) -> Real:  # type: i
 
 
 @script()
-def _powers(x: Real, twice: Real, rows: INT64, lags: INT64, p: Real) -> Real:  # type: ignore[valid-type]
+def _powers(x: Real, twice: Real, rows: INT64[...], lags: INT64[...], p: Real) -> Real:  # type: ignore[valid-type]
     """The sums of their powers."""
 
     @graph()
@@ -63,7 +63,7 @@ def _powers(x: Real, twice: Real, rows: INT64, lags: INT64, p: Real) -> Real:  #
 
 
 @script()
-def _largest(x: Real, twice: Real, rows: INT64, lags: INT64) -> Real:  # type: ignore[valid-type]
+def _largest(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
     """The largest of them, NaN among them; engines differ in what their maximum does with it."""
 
     @graph()
