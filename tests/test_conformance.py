@@ -86,13 +86,27 @@ def test_a_call_is_described() -> None:
 
 def test_second_sizes_are_those_that_eager_takes() -> None:
     call = Call(torch.mm, (torch.zeros(2, 3), torch.zeros(3, 4)), {})
-    moves = moves_of(call)
+    moves = moves_of("mm", call)
     assert sorted(map(sorted, moves)) == [[(0, 0)], [(0, 1), (1, 0)], [(1, 1)]]
     larger = enlarged(call, moves)
     assert larger is not None
     assert [tuple(tensor.shape) for tensor in larger.tensors] == [(4, 6), (6, 8)]
     assert enlarged(call, [frozenset({(0, 1)})]) is None
-    assert moves_of(Call(torch.unbind, (torch.zeros(2, 3),), {})) == [frozenset({(0, 1)})]  # a result for each row
+    unbind = Call(torch.unbind, (torch.zeros(2, 3),), {})
+    assert moves_of("unbind", unbind) == [frozenset({(0, 1)})]  # a result for each row
+
+
+def test_sizes_that_pytorch_does_not_check_move_as_far_as_they_have_a_meaning() -> None:
+    statistics = [torch.ones(5) for _ in range(4)]
+    norm = Call(torch.native_batch_norm, (torch.zeros(2, 5, 3), *statistics, True, 0.1, 1e-5), {})
+    channels = frozenset({(0, 1), *((i, 0) for i in range(1, 5))})
+    assert set(moves_of("native_batch_norm", norm)) == {frozenset({(0, 0)}), frozenset({(0, 2)}), channels}
+    offsets = {"offsets": torch.tensor([0, 3])}
+    bags = Call(torch.nn.functional.embedding_bag, (torch.tensor([1, 2, 4, 5]), torch.zeros(10, 3)), offsets)
+    entry = "nn.functional.embedding_bag"
+    assert {place for move in moves_of(entry, bags) for place in move} == {(0, 0), (1, 0), (1, 1)}
+    whole = dataclasses.replace(bags, kwargs={"offsets": torch.tensor([0, 3, 4]), "include_last_offset": True})
+    assert {place for move in moves_of(entry, whole) for place in move} == {(1, 0), (1, 1)}
 
 
 # Results that are not unique.

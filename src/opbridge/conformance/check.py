@@ -74,7 +74,7 @@ class Checker:
         wrong: dict[int, str] = {}
         try:
             with run.stage("capture"):
-                moves = [moves_of(call) for call in calls] if self._way.dynamic else []
+                moves = [moves_of(entry, call) for call in calls] if self._way.dynamic else []
                 shapes = _dynamic_shapes(calls, moves) if moves else None
                 captured = self._captured(calls, shapes)
             with tempfile.TemporaryDirectory() as folder:

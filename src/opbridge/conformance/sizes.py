@@ -14,8 +14,10 @@ __all__ = ["Move", "enlarged", "moves_of"]
 Move = frozenset[tuple[int, int]]
 """Dimensions that are doubled together, each as (tensor, axis)."""
 
+_BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"})
 
-def moves_of(call: Call) -> list[Move]:
+
+def moves_of(entry: str, call: Call) -> list[Move]:
     """The moves that eager PyTorch takes, one after the other and all at once.
 
     A dimension is tried by itself; one that is refused is tried together with all others of its size.
@@ -23,7 +25,7 @@ def moves_of(call: Call) -> list[Move]:
     taken: list[Move] = []
     for move in _candidates(call):
         free = move - frozenset(itertools.chain.from_iterable(taken))
-        if len(free) == len(move) and enlarged(call, [*taken, move]) is not None:
+        if len(free) == len(move) and _has_meaning(entry, call, move) and enlarged(call, [*taken, move]) is not None:
             taken.append(move)
     return taken
 
@@ -39,6 +41,19 @@ def _candidates(call: Call) -> Iterator[Move]:
             yield frozenset(group)
         for pair in itertools.islice(itertools.combinations(group, 2), 12):
             yield frozenset(pair)
+
+
+def _has_meaning(entry: str, call: Call, move: Move) -> bool:
+    """False for sizes that PyTorch does not check, though they have no meaning or lead it out of its tensors' memory."""
+    if entry in _BATCH_NORMS:  # The statistics have an element for each channel.
+        channels = {(0, 1), *((i, 0) for i in range(1, len(call.tensors)))}
+        return not move & channels or channels <= move
+    if entry == "nn.functional.embedding_bag":
+        # Offsets that come twice are no longer in ascending order; the last one may be the number of indices.
+        offsets, is_whole = call.kwargs.get("offsets"), call.kwargs.get("include_last_offset")
+        moving = [call.tensors[i] for i, _ in move]
+        return not any(tensor is offsets or (is_whole and not tensor.is_floating_point()) for tensor in moving)
+    return True
 
 
 def enlarged(call: Call, moves: Sequence[Move]) -> Call | None:

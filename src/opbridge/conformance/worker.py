@@ -93,7 +93,8 @@ def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
 
     wanted = way.samples or None
     with silenced():
-        usable = (call for call in calls_of(entry, dtype) if call.runs() and (not way.dynamic or moves_of(call)))
+        runs = (call for call in calls_of(entry, dtype) if call.runs())
+        usable = (call for call in runs if not way.dynamic or moves_of(entry, call))
         yield from enumerate(itertools.islice(usable, wanted))
 
 
