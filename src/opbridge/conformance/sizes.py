@@ -44,7 +44,7 @@ def _candidates(call: Call) -> Iterator[Move]:
 
 
 def _has_meaning(entry: str, call: Call, move: Move) -> bool:
-    """False for sizes that PyTorch does not check, though they have no meaning or lead it out of its tensors' memory."""
+    """False for sizes that PyTorch does not check, though they mean nothing or lead it out of its tensors' memory."""
     if entry in _BATCH_NORMS:  # The statistics have an element for each channel.
         channels = {(0, 1), *((i, 0) for i in range(1, len(call.tensors)))}
         return not move & channels or channels <= move
