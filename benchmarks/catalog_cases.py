@@ -253,6 +253,7 @@ REDUCTION: Table = {
     "aten::min.dim": (lambda x: torch.min(x, -1), one),
     "aten::aminmax": (lambda x: torch.aminmax(x, dim=-1), one),
     "aten::cumprod": (lambda x: torch.cumprod(x, -1), _between(0.9, 1.1)),
+    "aten::logcumsumexp": (lambda x: torch.logcumsumexp(x, -1), one),
     "aten::hash_tensor": (torch.hash_tensor, one),
     "aten::histc": (lambda x: torch.histc(x, 100, -3, 3), lambda n: (torch.randn(n),)),
     "aten::histogram.bin_ct": (lambda x: torch.histogram(x, 100, range=(-3.0, 3.0)), lambda n: (torch.randn(n),)),

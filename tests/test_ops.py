@@ -342,6 +342,10 @@ SPECIAL = {
         (lambda x, i, s: torch.scatter_reduce(x, 0, i, s, "mean"), (TIES[0], torch.tensor([0, 0]), -TIES[0, :2])),
     ],
     "cumprod": [(lambda x: torch.cumprod(x, 0), (torch.tensor([1e30, 1e30, 1e-30, 0.0, INF]),))],
+    "logcumsumexp": [
+        (lambda x: torch.logcumsumexp(x, 0), (torch.tensor([-INF, 0.0, 1000.0, 3.0, -INF, 2000.0, INF, 1.0, NAN, 1]),)),
+        (lambda x: torch.logcumsumexp(x, 1), (torch.linspace(-900, 900, 3000).reshape(3, 1000),)),
+    ],
     "prod": [
         (lambda x: torch.prod(x, 0, keepdim=True), (torch.tensor(3, dtype=torch.int32),)),
         (lambda x: torch.prod(x, 1), (TIES.to(torch.int32),)),

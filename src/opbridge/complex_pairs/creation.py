@@ -53,10 +53,20 @@ def full_like(self: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None
     return joined(*(torch.full(self.shape, part, dtype=real_type(kind)) for part in parts(fill_value)))
 
 
-@complex_rule("aten::zeros", "aten::empty.memory_format", "aten::ones", takes_overload=True)
-def constant(overload: torch._ops.OpOverload, size: Any, *, dtype: torch.dtype | None = None, **unused: Any) -> Tensor:
+@complex_rule("aten::zeros", "aten::empty.memory_format", "aten::empty_strided", "aten::ones", takes_overload=True)
+def constant(
+    overload: torch._ops.OpOverload, size: Any, stride: Any = (), *, dtype: torch.dtype | None = None, **unused: Any
+) -> Tensor:
     """Zeros or ones; memory whose contents are nobody's to ask for is zeros."""
     return torch.full(size, int("ones" in overload.name()), dtype=_type_of(dtype, None))
+
+
+@complex_rule("aten::new_empty_strided")
+def new_empty_strided(
+    self: Tensor, size: Any, stride: Any, *, dtype: torch.dtype | None = None, **unused: Any
+) -> Tensor:
+    """Zeros in the type of another tensor."""
+    return torch.full(size, 0, dtype=_type_of(dtype, self))
 
 
 @complex_rule("aten::zeros_like", "aten::empty_like", "aten::ones_like", takes_overload=True)
