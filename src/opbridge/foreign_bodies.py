@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["attach_bodies"]
 
+_MOST_KEPT = 256
+
 
 def attach_bodies(model: ir.Model, catalog: Catalog) -> dict[str, OpSpec]:
     """Give each custom node that has none the function body that is declared for its operator, in place.
@@ -55,7 +57,9 @@ def attach_bodies(model: ir.Model, catalog: Catalog) -> dict[str, OpSpec]:
         body = next((body for body in made if body.fits(node)), None)
         if body is None:
             number = sum(len(others) for (name, _), others in bodies.items() if name == target)
-            body = _body(node, spec, catalog, model, f"variant_{number + 1}" if number else "")
+            overload = f"variant_{number + 1}" if number else ""
+            exported = _exported(node, spec, catalog, model.opset_imports.get("", 18))
+            body = _Body(_as_function(exported.model.clone(), node, overload), exported.program)
             made.append(body)
             model.functions[body.function.identifier()] = body.function
         node.overload = body.function.overload
@@ -74,7 +78,14 @@ def _kinds(node: ir.Node) -> tuple[Any, ...]:
         None if value is None else (value.dtype, None if value.shape is None else len(value.shape))
         for value in node.inputs
     )
-    return types, repr(sorted((name, repr(attribute.value)) for name, attribute in node.attributes.items()))
+    return types, tuple(sorted((name, _value_key(attribute)) for name, attribute in node.attributes.items()))
+
+
+def _value_key(attribute: ir.Attr) -> str:
+    if attribute.type is ir.AttributeType.TENSOR:
+        tensor = attribute.value
+        return f"{tensor.dtype} {tuple(tensor.shape)} {tensor.tobytes().hex()}"
+    return f"{attribute.type} {attribute.value!r}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +118,38 @@ class _Body:
         return is_open and torch_internals.takes(self.program.module(), _examples(node))
 
 
-def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overload: str) -> _Body:
+@dataclasses.dataclass(frozen=True)
+class _Exported:
+    """A body as a model of its own, and the program it was made from."""
+
+    model: ir.Model
+    program: torch.export.ExportedProgram
+
+
+_kept: dict[Any, _Exported] = {}
+"""The catalog's bodies in this process, for capturing a loop takes seconds. A user's may change between two exports."""
+
+
+def _exported(node: ir.Node, spec: OpSpec, catalog: Catalog, opset: int) -> _Exported:
+    """The body for the node; of the catalog's operators it is made once for all that it depends on."""
+    examples = _examples(node)
+    if catalog.user:
+        return _export(node, spec, catalog, examples, opset)
+    sizes = tuple(
+        None if value is None else tuple(zip(example.shape, map(_is_open, value.shape), strict=True))
+        for value, example in zip(node.inputs, examples, strict=True)
+    )
+    key = (spec, opset, _kinds(node), sizes)
+    exported = _kept.get(key)
+    if exported is None:
+        exported = _export(node, spec, catalog, examples, opset)
+        if len(_kept) >= _MOST_KEPT:
+            _kept.pop(next(iter(_kept)), None)
+        _kept[key] = exported
+    return exported
+
+
+def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, ...], opset: int) -> _Exported:
     from opbridge.capture import capture
     from opbridge.operator import without_kernels
     from opbridge.plan import plan
@@ -115,9 +157,7 @@ def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overlo
 
     function = getattr(spec.function, "body", spec.function)
     attributes = {name: _python(attribute) for name, attribute in node.attributes.items()}
-    examples = _examples(node)
     shapes = [None if value is None else _dynamic(value) for value in node.inputs]
-    opset = model.opset_imports.get("", 18)
     try:
         with without_kernels():
             captured = capture(_module(function, attributes), examples, {}, dynamic_shapes=(tuple(shapes),))
@@ -138,7 +178,7 @@ def _body(node: ir.Node, spec: OpSpec, catalog: Catalog, model: ir.Model, overlo
             f"{lost.operator}: {lost.reason}",
             fix="ask for a newer opset.",
         )
-    return _Body(_as_function(converted.model, node, overload), captured.program)
+    return _Exported(converted.model, captured.program)
 
 
 def _module(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Any:
@@ -166,7 +206,11 @@ def _dynamic(value: ir.Value) -> dict[int, Any]:
     from torch.export import Dim
 
     sizes = enumerate(value.shape or ())
-    return {axis: Dim.AUTO if isinstance(size, int) else Dim.DYNAMIC for axis, size in sizes if size not in (0, 1)}
+    return {axis: Dim.DYNAMIC if _is_open(size) else Dim.AUTO for axis, size in sizes if size not in (0, 1)}
+
+
+def _is_open(size: Any) -> bool:
+    return not isinstance(size, int)
 
 
 def _examples(node: ir.Node) -> tuple[Any, ...]:
