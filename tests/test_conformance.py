@@ -290,6 +290,30 @@ def test_a_crash_and_a_hang_are_results_of_one_sample(monkeypatch: pytest.Monkey
         assert tally.deaths == 2
 
 
+def test_a_run_that_is_stopped_ends_what_it_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    own = pool.subprocess.Popen
+
+    def start(command: list[str], **kw: Any) -> Any:
+        started.append(own([command[0], "-c", _SLOW_WORKER], **kw))
+        return started[-1]
+
+    monkeypatch.setattr(pool.subprocess, "Popen", start)
+    requests = [{"entry": name, "dtype": "float32", "way": {}} for name in ("quick", "slow")]
+    found = pool.check_entries(requests, jobs=1, limit=600)
+    assert next(found)[0]["entry"] == "quick"
+    found.close()  # type: ignore[attr-defined]
+    assert [process.wait(timeout=5) for process in started] == [-signal.SIGKILL]
+
+
+_SLOW_WORKER = """
+import json, sys, time
+for line in sys.stdin:
+    if json.loads(line)["entry"] == "slow":
+        time.sleep(600)
+    print(json.dumps({"end": True}), flush=True)
+"""
+
 _FAKE_WORKER = """
 import json, os, sys, time
 for line in sys.stdin:

@@ -125,11 +125,15 @@ class _Worker:
 
     def _end(self, timed_out: threading.Event) -> None:
         timed_out.set()
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process; who asked it something is told so."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the process."""
-        self._process.kill()
+        """End the process and forget it."""
+        self.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -158,8 +162,9 @@ def check_entries(
     for request in asked:
         waiting.put(request)
     stopped = threading.Event()
+    workers: set[_Worker] = set()
     threads = [
-        threading.Thread(target=_serve, args=(waiting, done, limit, stopped), daemon=True)
+        threading.Thread(target=_serve, args=(waiting, done, limit, stopped, workers), daemon=True)
         for _ in range(min(jobs, len(asked)))
     ]
     for thread in threads:
@@ -172,12 +177,14 @@ def check_entries(
             yield found
     finally:
         stopped.set()
+        for worker in tuple(workers):
+            worker.kill()  # What it is at, nobody waits for any more.
         for thread in threads:
-            thread.join(timeout=limit + 10)
+            thread.join(timeout=10)
 
 
-def _serve(waiting: Any, done: Any, limit: float, stopped: threading.Event) -> None:
-    """Give one worker after the other what is waiting."""
+def _serve(waiting: Any, done: Any, limit: float, stopped: threading.Event, workers: set[_Worker]) -> None:
+    """Give one worker after the other what is waiting; ``workers`` has those that live."""
     worker: _Worker | None = None
     try:
         while not stopped.is_set():
@@ -186,8 +193,9 @@ def _serve(waiting: Any, done: Any, limit: float, stopped: threading.Event) -> N
             except queue.Empty:
                 break
             tally = Tally()
-            while True:
+            while not stopped.is_set():
                 worker = worker or _Worker(limit)
+                workers.add(worker)
                 asked = {
                     **request,
                     "done": sorted(tally.samples),
@@ -197,11 +205,13 @@ def _serve(waiting: Any, done: Any, limit: float, stopped: threading.Event) -> N
                 cause = worker.ask(asked, tally)
                 if not cause:
                     break
+                workers.discard(worker)
                 worker.close()
                 worker = None
                 if not tally.note_death(cause):
                     break
             if worker is not None and worker.entries >= _MOST_ENTRIES:
+                workers.discard(worker)
                 worker.close()
                 worker = None
             done.put((request, tally))
