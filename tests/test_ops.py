@@ -272,9 +272,11 @@ WIDE = torch.tensor([1e300, -1e300, INF, -INF, NAN, 0.0, 1.0], dtype=torch.float
 TAILS = torch.tensor([1e-30, 1e-7, 0.02, 0.5, 1 - 2**-24, 1.0])
 RAMP = torch.arange(20.0)
 TIES = torch.tensor([[1, 3, 3, 2, 3], [5, 5, -(2**63), 2**63 - 1, -(2**63)]])
+HUNDREDS = (torch.tensor([1.0, 6, -6, 100, -100, 89, 1e7, -0.3]), torch.tensor([0.1, 0.3, 0.3, -7, 100, 100, 3, -0.1]))
+QUOTIENTS = (torch.tensor([1.0, -1, INF, -INF, NAN, 0, 5, -5]), torch.tensor([INF, INF, 2, -2, 1, 3, 0, 0]))
 EXACT = {
     *("nextafter", "isinf", "frexp", "gcd", "copysign", "fmax", "fmin", "amax", "argmax", "mode", "nonzero", "histc"),
-    *("repeat_interleave", "tensor_split", "upsample_nearest"),
+    *("repeat_interleave", "tensor_split", "upsample_nearest", "sign", "heaviside", "remainder", "div", "diagonal"),
 }
 SPECIAL = {
     "hypot": [(torch.hypot, PAIRS)],
@@ -326,7 +328,40 @@ SPECIAL = {
     ],
     "isinf": [(torch.isinf, (WIDE,)), (torch.isposinf, (WIDE,)), (torch.isneginf, (WIDE,)), (torch.frexp, (WIDE,))],
     "gcd": [(torch.gcd, (torch.tensor([0, 0, -12, 2**62]), torch.tensor([0, -5, 18, 3 * 2**61])))],
-    "amax": [(torch.amax, (ROWS, 1)), (torch.amin, (ROWS, 0)), (torch.amax, (ROWS,))],
+    "amax": [
+        (torch.amax, (ROWS, 1)),
+        (torch.amin, (ROWS, 0)),
+        (torch.amax, (ROWS,)),
+        (torch.max, (ROWS,)),
+        (torch.min, (ROWS,)),
+    ],
+    "atan": [(torch.atan2, PAIRS), (torch.atan2, (PAIRS[0].double(), PAIRS[1]))],
+    "angle": [(torch.angle, (ODD,))],
+    "sign": [(torch.sign, (ODD,)), (torch.sgn, (ODD,))],
+    "heaviside": [(torch.heaviside, PAIRS)],
+    "xlogy": [(torch.xlogy, PAIRS), (lambda x: torch.xlogy(0, x), (ODD,)), (lambda x: torch.xlogy(x, 2), (ODD,))],
+    "logaddexp": [(torch.logaddexp, PAIRS), (torch.logaddexp, HUNDREDS), (torch.logaddexp2, HUNDREDS)],
+    "remainder": [
+        *((torch.remainder, pair) for pair in (QUOTIENTS, HUNDREDS)),
+        (lambda x: torch.remainder(x, -0.1), (HUNDREDS[0],)),
+        (lambda x: torch.remainder(100, x), (HUNDREDS[0],)),
+    ],
+    "div": [
+        *((lambda a, b: torch.div(a, b, rounding_mode="floor"), pair) for pair in (QUOTIENTS, HUNDREDS)),
+        *((torch.floor_divide, pair) for pair in (QUOTIENTS, HUNDREDS)),
+        (lambda x: x // 0.1, (HUNDREDS[0],)),
+    ],
+    "logsumexp": [
+        (
+            lambda x: torch.logsumexp(x, 1),
+            (torch.tensor([[-INF, -100], [-INF, -INF], [100, 200], [INF, 1], [NAN, 1]]),),
+        ),
+        (lambda x: torch.logsumexp(x, (0, 1), keepdim=True), (torch.linspace(-300, -200, 12).reshape(3, 4),)),
+    ],
+    "diagonal": [
+        *((lambda x, k=k: torch.diagonal(x, k), (ROWS,)) for k in (0, 2, -2)),
+        (lambda x: torch.diagonal(x, -1, 2, 0), (torch.arange(60).reshape(4, 5, 3),)),
+    ],
     "argmax": [
         *((find, (ROWS, dim, True)) for find in (torch.argmax, torch.argmin, torch.max, torch.min) for dim in (0, 1)),
         *((find, (ROWS[1:2],)) for find in (torch.argmax, torch.argmin)),

@@ -8,7 +8,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["limited_to", "only_for"]
+__all__ = ["FLOATING", "limited_to", "only_for"]
+
+FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+"""The real types that are no integers."""
 
 _ATTRIBUTE = "__opbridge_element_types__"
 

@@ -1,4 +1,4 @@
-"""The angle of integers and booleans."""
+"""The angle of real numbers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import math
 import torch
 from torch import Tensor
 
-from opbridge.numerics.by_type import only_for
+from opbridge.numerics.by_type import FLOATING, only_for
 from opbridge.spec import decomposition
 
 
-@decomposition("aten::angle", overrides="torch's mapping gives integers their own type")
-@only_for(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+@decomposition("aten::angle", overrides="torch's mapping gives integers their own type, and 0 for NaN")
+@only_for(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, *FLOATING)
 def angle(self: Tensor) -> Tensor:
-    """The angle of integers and booleans, in the default type: pi for a negative number, 0 for any other.
+    """The angle of real numbers: pi for a negative one, 0 for others, NaN for NaN; of integers in the default type.
 
     angle(Tensor self) -> Tensor
     """
+    if self.is_floating_point():
+        return torch.where(self.isnan(), self, (self < 0).to(self.dtype) * math.pi)
     return (self < 0).to(torch.get_default_dtype()) * math.pi

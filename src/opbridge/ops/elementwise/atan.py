@@ -1,4 +1,4 @@
-"""The inverse trigonometric functions in float64."""
+"""The inverse trigonometric functions in float64, and the angle of a point in all types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from opbridge.numerics.by_type import only_for
+from opbridge.numerics.by_type import FLOATING, only_for
 from opbridge.numerics.series import polynomial
 from opbridge.spec import decomposition
 
@@ -63,22 +63,25 @@ def acos(self: Tensor) -> Tensor:
     return 2 * torch.atan(torch.sqrt((1 - self) / (1 + self)))
 
 
-@decomposition("aten::atan2", overrides=_WHY)
-@only_for(torch.float64)
+@decomposition("aten::atan2", overrides="torch's mapping has -pi for a zero and a negative number, and 0 for NaN")
+@only_for(*FLOATING)
 def atan2(self: Tensor, other: Tensor) -> Tensor:
-    """The angle of the point (``other``, ``self``) in [-pi, pi], for float64.
+    """The angle of the point (``other``, ``self``) in [-pi, pi].
 
     atan2(Tensor self, Tensor other) -> Tensor
 
     Of the two sides the shorter is divided by the longer. The special cases are those of C's Annex F.
     """
-    height, width = self.abs(), other.abs()
+    dtype = torch.result_type(self, other)
+    working = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    y, x = self.to(working), other.to(working)
+    height, width = y.abs(), x.abs()
     is_tall = height > width
     longer, shorter = torch.where(is_tall, height, width), torch.where(is_tall, width, height)
     are_equal = (height == width) & (height != 0)
     slope = torch.where(are_equal, 1, shorter / torch.where((longer == 0) | are_equal, 1, longer))
     angle = torch.atan(slope)
     angle = torch.where(is_tall, math.pi / 2 - angle, angle)
-    angle = torch.where(torch.signbit(other), math.pi - angle, angle)
-    angle = torch.where(torch.signbit(self), -angle, angle)
-    return torch.where(self.isnan() | other.isnan(), math.nan, angle)
+    angle = torch.where(torch.signbit(x), math.pi - angle, angle)
+    angle = torch.where(torch.signbit(y), -angle, angle)
+    return torch.where(y.isnan() | x.isnan(), math.nan, angle).to(dtype)

@@ -52,6 +52,24 @@ def amin(self: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     return _extreme(self, dim, keepdim, is_largest=False)
 
 
+@decomposition("aten::max.default", overrides="torch's mapping may lose NaN")
+def max_of_all(self: Tensor) -> Tensor:
+    """The largest of all elements; NaN if there is one.
+
+    max(Tensor self) -> Tensor
+    """
+    return torch.amax(self, list(range(self.dim())))
+
+
+@decomposition("aten::min.default", overrides="torch's mapping may lose NaN")
+def min_of_all(self: Tensor) -> Tensor:
+    """The smallest of all elements; NaN if there is one.
+
+    min(Tensor self) -> Tensor
+    """
+    return torch.amin(self, list(range(self.dim())))
+
+
 @decomposition("aten::aminmax")
 def aminmax(self: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The smallest and the largest element along ``dim``, or of all.

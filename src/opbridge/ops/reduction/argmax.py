@@ -9,11 +9,10 @@ from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.numerics.by_type import only_for
+from opbridge.numerics.by_type import FLOATING, only_for
 from opbridge.spec import decomposition, translation
 
 _FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
-_FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _REASON = "ONNX Runtime's ArgMax and ArgMin pass over NaN"
 
 
@@ -54,7 +53,7 @@ def argmin(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @decomposition("aten::max.dim", overrides=_REASON)
-@only_for(*_FLOATING)
+@only_for(*FLOATING)
 def max_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The largest element along ``dim`` and its position, NaN and its position if there is one.
 
@@ -64,7 +63,7 @@ def max_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tens
 
 
 @decomposition("aten::min.dim", overrides=_REASON)
-@only_for(*_FLOATING)
+@only_for(*FLOATING)
 def min_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The smallest element along ``dim`` and its position, NaN and its position if there is one.
 
