@@ -58,6 +58,7 @@ NOT_TIMED: Mapping[str, str] = {
     "torchvision.models.detection.transform.GeneralizedRCNNTransform.batch_images": _DYNAMIC,
     "torchvision.models.detection.transform._resize_image_and_masks": _DYNAMIC,
     "torchvision.ops.poolers._infer_scale": "computes one number while a model is captured",
+    "opbridge::francis_sweep": "is a step of opbridge::Eig",
     "transformers.utils.generic.torch_int": "computes one number while a model is captured",
 }
 """Targets without a case, each with the reason."""

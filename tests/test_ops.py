@@ -351,6 +351,11 @@ SPECIAL = {
         *((torch.floor_divide, pair) for pair in (QUOTIENTS, HUNDREDS)),
         (lambda x: x // 0.1, (HUNDREDS[0],)),
     ],
+    "vector_norm": [
+        *((lambda x, k=k: torch.linalg.vector_norm(x, k, keepdim=True), (ROWS[1],)) for k in (1, 2, 3.5, INF)),
+        (lambda x: torch.linalg.vector_norm(x, keepdim=True), (ROWS[1:2],)),
+    ],
+    "hash_tensor": [(lambda x: torch.hash_tensor(x, dim=-1, keepdim=True), (torch.tensor(1.5),))],
     "logsumexp": [
         (
             lambda x: torch.logsumexp(x, 1),

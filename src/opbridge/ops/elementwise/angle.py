@@ -19,5 +19,5 @@ def angle(self: Tensor) -> Tensor:
     angle(Tensor self) -> Tensor
     """
     if self.is_floating_point():
-        return torch.where(self.isnan(), self, (self < 0).to(self.dtype) * math.pi)
+        return torch.where(self >= 0, 0, torch.where(self < 0, math.pi, self))
     return (self < 0).to(torch.get_default_dtype()) * math.pi

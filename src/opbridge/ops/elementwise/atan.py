@@ -70,18 +70,14 @@ def atan2(self: Tensor, other: Tensor) -> Tensor:
 
     atan2(Tensor self, Tensor other) -> Tensor
 
-    Of the two sides the shorter is divided by the longer. The special cases are those of C's Annex F.
+    From the slope, with the special cases of C's Annex F.
     """
     dtype = torch.result_type(self, other)
     working = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     y, x = self.to(working), other.to(working)
     height, width = y.abs(), x.abs()
-    is_tall = height > width
-    longer, shorter = torch.where(is_tall, height, width), torch.where(is_tall, width, height)
-    are_equal = (height == width) & (height != 0)
-    slope = torch.where(are_equal, 1, shorter / torch.where((longer == 0) | are_equal, 1, longer))
+    # Neither 0 / 0 nor inf / inf is a slope.
+    slope = torch.where(height == width, (height != 0).to(working), height / width)
     angle = torch.atan(slope)
-    angle = torch.where(is_tall, math.pi / 2 - angle, angle)
     angle = torch.where(torch.signbit(x), math.pi - angle, angle)
-    angle = torch.where(torch.signbit(y), -angle, angle)
-    return torch.where(y.isnan() | x.isnan(), math.nan, angle).to(dtype)
+    return torch.where(torch.signbit(y), -angle, angle).to(dtype)

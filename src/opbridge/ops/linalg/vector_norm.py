@@ -1,4 +1,4 @@
-"""The norms of infinity of vectors: NaN if there is one."""
+"""The norms of vectors: those of infinity, and those over all axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from opbridge.spec import decomposition
 
 
 @decomposition(
-    "aten::linalg_vector_norm", overrides="torch's mapping loses NaN in the norms of infinity and minus infinity"
+    "aten::linalg_vector_norm",
+    overrides="torch's mapping loses NaN in the norms of infinity and minus infinity, and drops the axes that are kept",
 )
 def vector_norm(
     self: Tensor,
@@ -28,6 +29,8 @@ def vector_norm(
     -> Tensor
     """
     if not math.isinf(ord):
+        if keepdim and dim is None and self.dim() > 0:
+            return torch.linalg.vector_norm(self, ord, list(range(self.dim())), keepdim, dtype=dtype)
         return NotImplemented
     magnitude = self.abs() if dtype is None else self.to(dtype).abs()
     dims = [dim] if isinstance(dim, int) else list(dim or range(self.dim()))

@@ -31,14 +31,15 @@ def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False,
     if mode != 0:
         return NotImplemented
     bits = _bits(self.to(torch.float64)) if self.is_floating_point() else self.to(torch.int64)
+    if self.dim() == 0:
+        return bits.to(torch.uint64)
     axes = list(dim) if len(dim) else list(range(self.dim()))
     if all(isinstance(self.shape[axis], int) and self.shape[axis] > 0 for axis in axes):
         return _folded(bits, axes, keepdim).to(torch.uint64)
     parities = []
     for place in range(32):
         pair = ((bits >> place) & 1) + ((bits >> (place + 32)) & 1) * 2**32
-        sums = pair.sum(axes, keepdim=keepdim) if self.dim() else pair
-        parities.append((sums & _PAIR) << place)
+        parities.append((pair.sum(axes, keepdim=keepdim) & _PAIR) << place)
     return functools.reduce(operator.or_, parities).to(torch.uint64)
 
 
