@@ -42,7 +42,9 @@ _RANK_0 = "takes part at rank 0 only"
 NOT_TIMED: Mapping[str, str] = {
     "aten::cholesky": "is what older versions of PyTorch call aten::linalg_cholesky_ex",
     "aten::gather": _EMPTY,
+    "aten::bmm": _EMPTY,
     "aten::linear": _EMPTY,
+    "aten::matmul": _EMPTY,
     "aten::native_group_norm": _EMPTY,
     "aten::scatter_add": _RANK_0,
     "aten::split.Tensor": _DYNAMIC,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
+from linalg_kernels import kernel, needs_compiler, run  # noqa: E402
+
 import opbridge  # noqa: E402
 from opbridge.capture import capture  # noqa: E402
 from opbridge.errors import EngineError, TranslationError  # noqa: E402
-from opbridge.kernels.compiler import build  # noqa: E402
-from opbridge.kernels.library import KernelLibrary  # noqa: E402
 from opbridge.numerics import householder  # noqa: E402
 from opbridge.numerics.repeat import repeat  # noqa: E402
 from opbridge.ops.linalg import (  # noqa: E402
@@ -34,11 +33,6 @@ from opbridge.ops.linalg import (  # noqa: E402
 
 BATCHES = ((), (2,), (2, 3), (0,))
 SIZES = (0, 1, 2, 5, 50)
-HEADERS = Path(opbridge.__file__).parent / "ops" / "linalg"
-
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"
-)
 
 
 @pytest.fixture
@@ -198,17 +192,6 @@ class TestDecompositions:
             assert_same((solution, coefficient), tuple(expected))
 
 
-def kernel(name: str) -> KernelLibrary:
-    return KernelLibrary(build([HEADERS / f"{name}.h"]))
-
-
-def run(library: KernelLibrary, *tensors: Any, **attributes: int) -> list[Any]:
-    (operator,) = library.operators
-    arrays = [tensor.numpy() for tensor in tensors]
-    numbers = {name: int(value) for name, value in attributes.items()}
-    return [torch.from_numpy(array) for array in library.run(operator.target, arrays, numbers)]
-
-
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 class TestKernels:
@@ -251,6 +234,43 @@ class TestKernels:
         wrong = torch.tensor([1, 9], dtype=torch.int32)
         with pytest.raises(EngineError, match="a pivot is 9, where there are 2 rows"):
             run(library, torch.eye(2, dtype=dtype), wrong, unpack_data=1, unpack_pivots=1)
+
+    @pytest.mark.parametrize("kind", ["random", "zero diagonal", "zero"])
+    def test_ldl(self, dtype: Any, kind: str) -> None:
+        for matrix in squares(dtype):
+            symmetric = matrix + matrix.mT
+            if kind != "random":
+                symmetric = symmetric * (1 - torch.eye(matrix.shape[-1], dtype=dtype)) * (kind != "zero")
+            factors = run(kernel("ldl_factor"), symmetric)
+            assert_same(factors, tuple(torch.linalg.ldl_factor_ex(symmetric)))
+            if kind == "random":
+                right = random(matrix.shape[-1], 70, dtype=dtype)
+                (solved,) = run(kernel("ldl_solve"), *factors[:2], right)
+                # Of a matrix that is nearly singular the residual is as large as the rounding of the sums.
+                size = 1 + symmetric.abs() @ solved.abs()
+                assert_same(symmetric @ solved / size, right / size)
+
+    @pytest.mark.usefixtures("eager_loops")
+    def test_ldl_of_extreme_numbers(self, dtype: Any) -> None:
+        symmetric = random(2, 5, 5, dtype=dtype)
+        symmetric = (symmetric + symmetric.mT) * torch.tensor([2.0**120, 2.0**-100], dtype=dtype).reshape(2, 1, 1)
+        expected = torch.linalg.ldl_factor_ex(symmetric)
+        for found in (run(kernel("ldl_factor"), symmetric), ldl_factor.ldl_factor(symmetric)):
+            torch.testing.assert_close(tuple(found), tuple(expected))
+
+    @pytest.mark.usefixtures("eager_loops")
+    def test_ldl_solve_broadcasts_and_checks(self, dtype: Any) -> None:
+        library = kernel("ldl_solve")
+        matrix, right = random(3, 1, 4, 4, dtype=dtype), random(2, 4, 5, dtype=dtype)
+        factors, pivots = torch.linalg.ldl_factor(matrix + matrix.mT)
+        assert_same(run(library, factors, pivots, right)[0], ldl_solve.ldl_solve(factors, pivots, right))
+        with pytest.raises(EngineError, match=r"sizes \(3, 1, 4, 4\) and \(5, 5\) do not fit"):
+            run(library, factors, pivots, random(5, 5, dtype=dtype))
+        with pytest.raises(EngineError, match=r"sizes \(3, 1, 4, 4\) and pivots \(3, 1, 3\) do not fit"):
+            run(library, factors, pivots[..., :3].contiguous(), right)
+        for wrong, message in (([1, 9, 3, 4], "a pivot is 9, where there are 4"), ([1, 2, 3, -4], "-4 stands alone")):
+            with pytest.raises(EngineError, match=message):
+                run(library, factors[0, 0], torch.tensor(wrong, dtype=torch.int32), right)
 
 
 class Whitening(torch.nn.Module):

@@ -10,12 +10,28 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
 
+from linalg_kernels import kernel, needs_compiler, run  # noqa: E402
+
+from opbridge.errors import EngineError  # noqa: E402
 from opbridge.numerics.householder import factored, reflected  # noqa: E402
 from opbridge.ops.linalg.eigh import eigh, eigvalsh  # noqa: E402
 from opbridge.ops.linalg.linalg_eig import eig  # noqa: E402
 from opbridge.ops.linalg.svd import svd, svdvals  # noqa: E402
 
 DTYPES = (torch.float32, torch.float64)
+FORMS = ("body", pytest.param("kernel", marks=needs_compiler))
+
+
+def _in_form(form: str, body: Callable[..., Any], *attributes: str) -> Callable[..., Any]:
+    """The body itself, or the kernel, which takes what follows the matrices by name."""
+    if form == "body":
+        return body
+
+    def by_kernel(a: Any, *values: Any) -> Any:
+        found = run(kernel(body.__name__), a, **dict(zip(attributes, values, strict=True)))
+        return found if len(found) > 1 else found[0]
+
+    return by_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -99,37 +115,41 @@ def test_a_tiny_element_is_annihilated_as_in_lapack() -> None:
     assert factors[0, 0] == -3
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("a", CASES)
-def test_singular_values_and_vectors(a: Any, is_full: bool) -> None:
-    left, values, right = svd(a, is_full, a.shape[-2] < a.shape[-1])
+def test_singular_values_and_vectors(a: Any, is_full: bool, form: str) -> None:
+    svd_of = _in_form(form, svd, "full_matrices", "is_wide")
+    left, values, right = svd_of(a, is_full, a.shape[-2] < a.shape[-1])
     expected = torch.linalg.svd(a, full_matrices=is_full)
     assert [part.shape for part in (left, values, right)] == [part.shape for part in expected]
     exact = torch.linalg.svdvals(a.double())
     _close(values, exact, _size(a))
-    _close(svdvals(a, a.shape[-2] < a.shape[-1]), exact, _size(a))
+    _close(_in_form(form, svdvals, "is_wide")(a, a.shape[-2] < a.shape[-1]), exact, _size(a))
     _orthonormal(left)
     _orthonormal(right.mT)
     count = values.shape[-1]
     _close((left[..., :count] * values.unsqueeze(-2)) @ right[..., :count, :], a, _size(a))
 
 
-def test_wide_matrices_of_unknown_sizes() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_wide_matrices_of_unknown_sizes(form: str) -> None:
     """Where sizes are symbolic, the shorter side is not known; the result is right either way."""
     a = _random(2, 3, 8)
-    left, values, right = svd(a, False, False)
+    left, values, right = _in_form(form, svd, "full_matrices", "is_wide")(a, False, False)
     _close((left * values.unsqueeze(-2)) @ right, a)
     _close(values, torch.linalg.svdvals(a))
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("a", [case for case in CASES if case.values[0].shape[-1] == case.values[0].shape[-2]])
-def test_symmetric_eigenvalues_and_vectors(a: Any, upper: bool) -> None:
-    values, vectors = eigh(a, upper)
+def test_symmetric_eigenvalues_and_vectors(a: Any, upper: bool, form: str) -> None:
+    values, vectors = _in_form(form, eigh, "upper")(a, upper)
     symmetric = a.triu() + a.triu(1).mT if upper else a.tril() + a.tril(-1).mT
     exact = torch.linalg.eigvalsh(symmetric.double())
     _close(values, exact, _size(a))
-    _close(eigvalsh(a, upper), exact, _size(a))
+    _close(_in_form(form, eigvalsh, "upper")(a, upper), exact, _size(a))
     _orthonormal(vectors)
     _close((vectors * values.unsqueeze(-2)) @ vectors.mT, symmetric, _size(a))
 
@@ -142,14 +162,19 @@ SQUARE = {
     "defective": torch.eye(9, dtype=torch.float64) + torch.diag(torch.ones(8, dtype=torch.float64), 1),
     "triangular": _random(6, 6).triu(),
     "two blocks": torch.block_diag(_random(3, 3), _random(2, 2)),
+    "tiny block": torch.block_diag(torch.ones(1, 1, dtype=torch.float64), _random(4, 4) * 1e-30),
 }
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", SQUARE)
-def test_eigenvalues_and_vectors(name: str, dtype: Any) -> None:
-    a = SQUARE[name].to(dtype)
-    values, vectors = map(torch.view_as_complex, eig(a))
+def test_eigenvalues_and_vectors(name: str, dtype: Any, form: str) -> None:
+    _check_eigenvalues(SQUARE[name].to(dtype), form)
+
+
+def _check_eigenvalues(a: Any, form: str) -> None:
+    values, vectors = (torch.complex(*pairs.unbind(-1)) for pairs in _in_form(form, eig)(a))
     expected = torch.linalg.eig(a)
     assert (values.shape, vectors.shape) == (expected.eigenvalues.shape, expected.eigenvectors.shape)
     product = torch.complex(a / _size(a), torch.zeros_like(a)) @ vectors
@@ -159,9 +184,51 @@ def test_eigenvalues_and_vectors(name: str, dtype: Any) -> None:
     _close(values.sum(-1).real, a.double().diagonal(dim1=-2, dim2=-1).sum(-1), _size(a))
 
 
-def test_real_eigenvalues_have_no_imaginary_part() -> None:
-    values, _ = eig(_random(6, 6).triu())
+@pytest.mark.parametrize("form", FORMS)
+def test_real_eigenvalues_have_no_imaginary_part(form: str) -> None:
+    eig_of = _in_form(form, eig)
+    values, _ = eig_of(_random(6, 6).triu())
     assert (values[..., 1] == 0).all()
-    turned, _ = eig(torch.eye(3, dtype=torch.float64).roll(1, 0))
+    turned, _ = eig_of(torch.eye(3, dtype=torch.float64).roll(1, 0))
     assert (turned[..., 1] == 0).sum() == 1
     assert float(turned[..., 1].sum()) == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_kernels_on_larger_matrices(dtype: Any) -> None:
+    """Their rotations wait in a list that these fill, and go through a few columns at a time."""
+    for a in (_random(150, 110).to(dtype), _random(2, 110, 150).to(dtype)):
+        test_singular_values_and_vectors(a, True, "kernel")
+    square = _random(130, 130).to(dtype)
+    test_symmetric_eigenvalues_and_vectors(square, True, "kernel")
+    _check_eigenvalues(square, "kernel")
+    _check_eigenvalues(torch.eye(100, dtype=dtype).roll(1, 0), "kernel")
+
+
+KERNELS = {
+    "eigh": {"upper": 0},
+    "eigvalsh": {"upper": 1},
+    "svd": {"full_matrices": 1, "is_wide": 0},
+    "svdvals": {"is_wide": 0},
+    "eig": {},
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_give_nan_for_a_matrix_that_is_not_finite_and_end(name: str, number: float) -> None:
+    a = _random(2, 5, 5)
+    a[0, 3, 3] = number
+    for found, whole in zip(*(run(kernel(name), each, **KERNELS[name]) for each in (a, a[1:])), strict=True):
+        assert found[0].isnan().all()
+        assert torch.equal(found[1], whole[0])
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_check_sizes(name: str) -> None:
+    sizes = (5,) if name.startswith("svd") else (2, 3)
+    with pytest.raises(EngineError, match=r"expected (square )?matrices, got sizes"):
+        run(kernel(name), _random(*sizes), **KERNELS[name])

@@ -36,10 +36,13 @@ def orthogonalized(rows: Tensor) -> tuple[Tensor, Tensor]:
         others = rows.index_select(-2, partners)
         own = rows.square().sum(-1, keepdim=True)
         other = own.index_select(-2, partners)
+        comes_first = (places < partners).unsqueeze(-1)
         product = torch.where((partners == places).unsqueeze(-1), 0, (rows * others).sum(-1, keepdim=True))
+        # Both rows of a pair must take one value, or their rotations would not fit; engines add up rows differently.
+        product = torch.where(comes_first, product, product.index_select(-2, partners))
         # Relative to the largest: what is smaller than the rounding of the largest needs no direction.
         limit = torch.maximum(own, other).sqrt() * own.amax(-2, keepdim=True).sqrt()
-        sine, ratio, _ = _rotation(own, other, product, (places < partners).unsqueeze(-1))
+        sine, ratio, _ = _rotation(own, other, product, comes_first)
         return (
             _counts(product, limit),
             rows - sine * (others + ratio * rows),

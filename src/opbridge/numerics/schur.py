@@ -1,7 +1,7 @@
 """Eigenvalues and eigenvectors of real matrices without symmetry, by the real Schur form.
 
-Reduction to Hessenberg form, Francis's double-shift QR steps, and back substitution (Golub & Van Loan, "Matrix
-Computations", 4th edition, 7.4 to 7.6), where a step works on whole matrices and on all matrices of a batch.
+Reduction to Hessenberg form, sweeps of Francis's double-shift QR steps, and back substitution (Golub & Van Loan,
+"Matrix Computations", 4th edition, 7.4 to 7.6), of all matrices of a batch at once.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from opbridge.numerics.francis import francis_sweep
 from opbridge.numerics.householder import reflection
 from opbridge.numerics.repeat import repeat, repeat_while
 
 __all__ = ["quasi_triangular", "triangular_eigenvectors", "triangular_pairs"]
 
-_MOST_STEPS = 30
-"""Per eigenvalue and row; usually 2 or 3 are taken."""
+_MOST_SWEEPS = 30
+"""Per eigenvalue; usually 2 are taken."""
 
 
 def quasi_triangular(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,29 +25,22 @@ def quasi_triangular(a: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         a: Of shape (..., n, n), their elements about 1 in size. What is below a block is zero.
     """
-    hessenberg, q = _hessenberg(a)
-    size = torch.full((), a.shape[-1], dtype=torch.int64)
-    rows = torch.arange(a.shape[-1]).unsqueeze(-1)
-    nowhere = torch.full_like(a[..., :1, :1], -1, dtype=torch.int64)
+    size = a.shape[-1]
+    h, q = _hessenberg(a.reshape(-1, size, size))
+    rows = torch.arange(size).unsqueeze(-1)
+    limit = torch.full((), size, dtype=torch.int64) * _MOST_SWEEPS
 
-    def step(number: Tensor, place: Tensor, last: Tensor, count: Tensor, h: Tensor, q: Tensor) -> tuple[Tensor, ...]:
-        is_new = place < 0
-        h, begin, end = _block(h, rows, is_new)
-        count = torch.where(is_new, torch.where(end == last, count + 1, 0), count)
-        last = torch.where(is_new, end, last)
-        place = torch.where(is_new, begin, place)
-        is_inside = (rows >= place) & (rows <= torch.minimum(place + 2, last))
-        bulge = torch.where(rows.mT == place - 1, h, 0).sum(-1, keepdim=True)
-        column = torch.where(is_inside, torch.where(is_new, _first_column(h, rows, place, last, count), bulge), 0)
-        vector, tau, _ = reflection(column, rows == place)
-        is_gone = ~is_new & is_inside & (rows > place) & (rows.mT == place - 1)
-        h = torch.where(is_gone, 0, _similar(h, vector, tau))
-        place = torch.where(place >= last - 1, -1, place + 1)
-        goes_on = (last >= 0).any() & (number < _MOST_STEPS * size * size)
-        return goes_on, place, last, count, h, _from_the_right(q, vector, tau)
+    def sweep(number: Tensor, counts: Tensor, h: Tensor, q: Tensor) -> tuple[Tensor, ...]:
+        h, begin, last = _blocks(h, rows)
+        is_whole = last - begin > 1
+        counts = torch.where(is_whole & (rows == last), counts + 1, 0)
+        is_active = is_whole & (rows < last)
+        first = torch.where(is_active & (rows == begin), _first_columns(h, rows, last, counts), 0)
+        h, q = francis_sweep(h, q, first, is_active.squeeze(-1))
+        return is_active.any() & (number < limit), counts, h, q
 
-    *_, h, q = repeat_while(step, nowhere, nowhere, torch.zeros_like(nowhere), hessenberg, q)
-    return h, q
+    _, h, q = repeat_while(sweep, torch.zeros_like(h[..., :1], dtype=torch.int64), h, q)
+    return h.reshape(a.shape), q.reshape(a.shape)
 
 
 def _hessenberg(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,38 +77,45 @@ def _diagonals(h: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _at(values: Tensor, rows: Tensor, place: Tensor) -> Tensor:
-    return torch.where(rows == place, values, 0).sum(-2, keepdim=True)
+def _neighbours(values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """What stands in the row before and in the one after; at the edge, in that row itself."""
+    earlier, later = (rows - 1).clamp(min=0), torch.minimum(rows + 1, rows.amax())
+    return values.index_select(-2, earlier.squeeze(-1)), values.index_select(-2, later.squeeze(-1))
 
 
-def _block(h: Tensor, rows: Tensor, is_new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The last block of more than two rows, -1 where there is none; negligible elements beside the diagonal are cut."""
+def _blocks(h: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """H without the negligible elements below its diagonal, and the first and the last row of each row's block."""
     diagonal, below, _ = _diagonals(h, rows)
-    earlier = (rows.squeeze(-1) - 1).clamp(min=0)
-    sizes = diagonal.abs() + diagonal.abs().index_select(-2, earlier)
-    is_small = is_new & (below.abs() * (1 / torch.finfo(h.dtype).eps) <= sizes)
-    h = torch.where(is_small & (rows == rows.mT + 1), 0, h)
-    is_linked = (below != 0) & ~is_small
-    end = torch.where(is_linked & is_linked.index_select(-2, earlier), rows, -1).amax(-2, keepdim=True)
-    begin = torch.where((rows <= end) & ~is_linked, rows, 0).amax(-2, keepdim=True)
-    return h, begin, end
+    sizes = diagonal.abs() + _neighbours(diagonal, rows)[0].abs()
+    # NaN is in no block, and so has no sweeps.
+    is_linked = below.abs() * (1 / torch.finfo(h.dtype).eps) > sizes
+    h = torch.where(~is_linked & (rows == rows.mT + 1), 0, h)
+    is_last = ~_neighbours(is_linked, rows)[1]
+    begin = torch.where((rows.mT <= rows) & ~is_linked.mT, rows.mT, 0).amax(-1, keepdim=True)
+    last = torch.where((rows.mT >= rows) & is_last.mT, rows.mT, rows.amax()).amin(-1, keepdim=True)
+    return h, begin, last
 
 
-def _first_column(h: Tensor, rows: Tensor, begin: Tensor, last: Tensor, count: Tensor) -> Tensor:
-    """The first column of (H - s)(H - t), s and t the eigenvalues of the last two rows; others at times (Wilkinson)."""
+def _first_columns(h: Tensor, rows: Tensor, last: Tensor, count: Tensor) -> Tensor:
+    """Of blocks that begin in a row, the first column of (H - s)(H - t), of any length, of shape (..., n, 3).
+
+    s and t are the eigenvalues of the block's last two rows; others at times (Wilkinson).
+    """
     diagonal, below, above = _diagonals(h, rows)
-    low, high = _at(diagonal, rows, last), _at(diagonal, rows, last - 1)
-    product = _at(below, rows, last) * _at(above, rows, last)
-    size = _at(below, rows, last).abs() + _at(below, rows, last - 1).abs()
-    is_stuck = count % 10 == 9
+    before_last = (last - 1).clamp(min=0)
+    low, high = diagonal.gather(-2, last), diagonal.gather(-2, before_last)
+    product = below.gather(-2, last) * above.gather(-2, last)
+    size = below.gather(-2, last).abs() + below.gather(-2, before_last).abs()
+    is_stuck = count.gather(-2, last) % 10 == 9
     product = torch.where(is_stuck, -0.4375 * size * size, product)
     high = torch.where(is_stuck, low + 0.75 * size, high)
     low = torch.where(is_stuck, low + 0.75 * size, low)
-    head, following = _at(diagonal, rows, begin), _at(diagonal, rows, begin + 1)
-    link = _at(below, rows, begin + 1)
-    first = ((head - low) * (head - high) - product) / torch.where(link == 0, 1, link) + _at(above, rows, begin + 1)
-    column = torch.where(rows == begin + 1, head + following - low - high, _at(below, rows, begin + 2))
-    return torch.where(rows == begin, first, column)
+    (_, following), (_, link), (_, beside) = (_neighbours(part, rows) for part in (diagonal, below, above))
+    scale = (diagonal - low).abs() + (diagonal - high).abs() + product.abs().sqrt() + link.abs()
+    scale = torch.where(scale == 0, 1, scale)
+    first = (diagonal - low) * ((diagonal - high) / scale) - product / scale + link / scale * beside
+    second = link / scale * (diagonal + following - low - high)
+    return torch.cat([first, second, link / scale * _neighbours(link, rows)[1]], -1)
 
 
 def triangular_pairs(
@@ -126,12 +127,10 @@ def triangular_pairs(
     """
     rows = torch.arange(h.shape[-1]).unsqueeze(-1)
     diagonal, below, above = _diagonals(h, rows)
-    earlier = (rows.squeeze(-1) - 1).clamp(min=0)
-    later = torch.minimum(rows.squeeze(-1) + 1, rows.amax())
     is_second = below != 0
-    is_first = is_second.index_select(-2, later) & (rows < rows.amax())
-    a = torch.where(is_second, diagonal.index_select(-2, earlier), diagonal)
-    b, c, d = (torch.where(is_first, part.index_select(-2, later), part) for part in (above, below, diagonal))
+    is_first = _neighbours(is_second, rows)[1] & (rows < rows.amax())
+    a = torch.where(is_second, _neighbours(diagonal, rows)[0], diagonal)
+    b, c, d = (torch.where(is_first, _neighbours(part, rows)[1], part) for part in (above, below, diagonal))
     half = (a - d) / 2
     square = half * half + b * c
     is_real, root = square >= 0, square.abs().sqrt()
@@ -139,7 +138,10 @@ def triangular_pairs(
     real = torch.where(is_real, half + torch.copysign(root, half), half)
     imaginary = torch.where(is_real, 0, root)
     is_single = ~is_first & ~is_second
-    length = (real.square() + imaginary.square() + c.square()).sqrt()
+    # The squares of a tiny block are zero.
+    size = torch.maximum(torch.maximum(real.abs(), imaginary.abs()), c.abs())
+    size = torch.where(is_single | (size == 0), 1, size)
+    length = ((real / size).square() + (imaginary / size).square() + (c / size).square()).sqrt() * size
     length = torch.where(is_single | (length == 0), 1, length)
     sign = torch.where(is_second, -1, 1).to(h.dtype)
     own = torch.where(is_single, 1, real / length), torch.where(is_single, 0, sign * imaginary / length)

@@ -53,6 +53,34 @@ struct Vector {
   typedef T type __attribute__((vector_size(32)));
 };
 
+// The scalar product, added up in as many sums as two vectors of the processor have elements.
+template <class T>
+T dot(const T* x, const T* y, int64_t count) {
+  using Lane = typename Vector<T>::type;
+  constexpr int64_t width = vector_size<T>;
+  Lane sums[2] = {};
+  int64_t i = 0;
+  for (; i + 2 * width <= count; i += 2 * width)
+    for (int part = 0; part < 2; ++part) {
+      Lane left, right;
+      std::memcpy(&left, x + i + part * width, sizeof(Lane));
+      std::memcpy(&right, y + i + part * width, sizeof(Lane));
+      sums[part] += left * right;
+    }
+  T values[width], sum = 0;
+  sums[0] += sums[1];
+  std::memcpy(values, sums, sizeof(values));
+  for (int64_t k = 0; k < width; ++k) sum += values[k];
+  for (; i < count; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+// x += factor y.
+template <class T>
+void add_multiple(T* __restrict x, T factor, const T* __restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) x[i] += factor * y[i];
+}
+
 inline int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // How many elements the packed form of a depth x columns matrix has.
@@ -163,6 +191,20 @@ inline opbridge::Sizes batch_of(opbridge::SizeSpan sizes) {
   opbridge::Sizes batch;
   for (int64_t axis = 0; axis + 2 < sizes.size(); ++axis) batch.push_back(sizes[axis]);
   return batch;
+}
+
+// The number of a matrix in a tensor that is broadcast to these batch sizes.
+inline int64_t broadcast_number(int64_t number, opbridge::SizeSpan sizes, opbridge::SizeSpan own) {
+  int64_t result = 0, stride = 1;
+  for (int64_t axis = sizes.size() - 3; axis >= 0; --axis) {
+    const int64_t own_axis = axis - (sizes.size() - own.size());
+    const int64_t index = number % sizes[axis];
+    number /= sizes[axis];
+    if (own_axis < 0) continue;
+    if (own[own_axis] != 1) result += index * stride;
+    stride *= own[own_axis];
+  }
+  return result;
 }
 
 }  // namespace opbridge_linalg

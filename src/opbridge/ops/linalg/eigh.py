@@ -9,9 +9,13 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.custom_node import custom_node
+from opbridge.kernels.declared import kernel_for
 from opbridge.numerics.jacobi import diagonalized
 from opbridge.numerics.repeat import is_empty
-from opbridge.spec import body_for, translation
+from opbridge.spec import body_for, decomposition, translation
+
+kernel_for("opbridge::Eigh", "eigh.h")
+kernel_for("opbridge::Eigvalsh", "eigvalsh.h")
 
 
 @translation("aten::_linalg_eigh")
@@ -26,6 +30,15 @@ def _linalg_eigh(self: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
     if compute_v:
         return custom_node("opbridge::Eigh", self, num_outputs=2, upper=upper)
     return custom_node("opbridge::Eigvalsh", self, upper=upper), op.Cast(op.Constant(value_floats=[]), to=self.dtype)
+
+
+@decomposition("aten::linalg_eigvalsh")
+def linalg_eigvalsh(self: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues in ascending order, without the vectors that PyTorch's own decomposition asks for.
+
+    linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor
+    """
+    return torch.ops.aten._linalg_eigh.default(self, UPLO, False)[0]
 
 
 @body_for("opbridge::Eigh")

@@ -1,4 +1,4 @@
-"""The factorization L D L^T of symmetric matrices that need not be definite: a node of our own, with a body."""
+"""The factorization L D L^T of symmetric matrices, definite or not: a node of our own, with a kernel and a body."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from opbridge.custom_node import custom_node
+from opbridge.kernels.declared import kernel_for
 from opbridge.numerics.repeat import repeat
 from opbridge.spec import body_for, translation
+
+kernel_for("opbridge::LdlFactor", "ldl_factor.h")
 
 _GROWTH = (1 + math.sqrt(17)) / 8
 """Bunch and Kaufman's bound for a pivot: it balances the growth of the elements over steps of one and two columns."""
@@ -85,7 +88,9 @@ def _pivot(rest: Tensor, rows: Tensor, here: Tensor) -> tuple[Tensor, Tensor, Te
     other = torch.take_along_dim(rest, largest, -1).abs()
     row_size = torch.where((rows >= here) & (rows != largest), other, 0.0).amax(-2, keepdim=True)
     is_zero = (torch.maximum(diagonal, column_size) == 0) | diagonal.isnan()
-    stays = (diagonal >= _GROWTH * column_size) | (diagonal * row_size >= _GROWTH * column_size * column_size)
+    # In this order nothing overflows or underflows; where the ratio is 0 / 0, the first condition holds.
+    ratio = column_size / row_size
+    stays = (diagonal >= _GROWTH * column_size) | (diagonal >= _GROWTH * column_size * ratio)
     stays = stays | is_zero
     is_single = torch.take_along_dim(other, largest, -2) >= _GROWTH * row_size
     return torch.where(stays, here, largest), ~stays & ~is_single, is_zero

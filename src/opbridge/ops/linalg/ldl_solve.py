@@ -1,4 +1,4 @@
-"""Systems of equations, solved by a factorization L D L^T: a node of our own, with a body."""
+"""Systems of equations, solved by a factorization L D L^T: a node of our own, with a kernel and a body."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import torch
 from torch import Tensor
 
 from opbridge.custom_node import custom_node
+from opbridge.kernels.declared import kernel_for
 from opbridge.numerics.repeat import is_empty, repeat
 from opbridge.spec import body_for, translation
+
+kernel_for("opbridge::LdlSolve", "ldl_solve.h")
 
 
 @translation("aten::linalg_ldl_solve")

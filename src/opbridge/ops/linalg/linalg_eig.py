@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 from opbridge.custom_node import custom_node
+from opbridge.kernels.declared import kernel_for
 from opbridge.numerics.repeat import is_empty
 from opbridge.numerics.schur import quasi_triangular, triangular_eigenvectors, triangular_pairs
 from opbridge.spec import body_for, translation
+
+kernel_for("opbridge::Eig", "eig.h")
 
 
 @translation("aten::linalg_eig")
@@ -26,7 +29,7 @@ def linalg_eig(self: Any) -> Any:
 
 @body_for("opbridge::Eig")
 def eig(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The real Schur form, so that a real eigenvalue has no imaginary part; a Loop of about n² steps."""
+    """The real Schur form, so that a real eigenvalue has no imaginary part; a Loop of about 2 n sweeps."""
     if is_empty(a):
         return a.new_zeros(*a.shape[:-1], 2), a.new_zeros(*a.shape, 2)
     largest = a.abs().amax(-2, keepdim=True).amax(-1, keepdim=True)

@@ -31,20 +31,6 @@ void solve_left(const Loop& loop, const T* a, T* x, int64_t n, int64_t columns, 
   }
 }
 
-// The number of a matrix in a tensor that is broadcast to these batch sizes.
-inline int64_t broadcast_number(int64_t number, opbridge::SizeSpan sizes, opbridge::SizeSpan own) {
-  int64_t result = 0, stride = 1;
-  for (int64_t axis = sizes.size() - 3; axis >= 0; --axis) {
-    const int64_t own_axis = axis - (sizes.size() - own.size());
-    const int64_t index = number % sizes[axis];
-    number /= sizes[axis];
-    if (own_axis < 0) continue;
-    if (own[own_axis] != 1) result += index * stride;
-    stride *= own[own_axis];
-  }
-  return result;
-}
-
 template <class T>
 void solve_triangular(Call& call) {
   const auto a = call.input<T>(0);

@@ -9,10 +9,14 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.custom_node import custom_node
+from opbridge.kernels.declared import kernel_for
 from opbridge.numerics.householder import factored, reflected
 from opbridge.numerics.jacobi import orthogonalized
 from opbridge.numerics.repeat import is_empty
-from opbridge.spec import body_for, translation
+from opbridge.spec import body_for, decomposition, translation
+
+kernel_for("opbridge::Svd", "svd.h")
+kernel_for("opbridge::Svdvals", "svdvals.h")
 
 
 @translation("aten::_linalg_svd")
@@ -28,6 +32,15 @@ def _linalg_svd(self: Any, full_matrices: bool = False, compute_uv: bool = True,
         empty = op.Cast(op.Constant(value_floats=[]), to=self.dtype)
         return empty, custom_node("opbridge::Svdvals", self, is_wide=_is_wide(self)), empty
     return custom_node("opbridge::Svd", self, num_outputs=3, full_matrices=full_matrices, is_wide=_is_wide(self))
+
+
+@decomposition("aten::linalg_svdvals")
+def linalg_svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """The singular values in descending order, without the vectors that PyTorch's own decomposition asks for.
+
+    linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor
+    """
+    return torch.ops.aten._linalg_svd.default(A, False, False)[1]
 
 
 def _is_wide(matrices: Any) -> bool:
