@@ -312,14 +312,13 @@ def test_the_operator_of_the_guide(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from opbridge.spec import specs_of
 
-    heaviside = example("ops", tmp_path).heaviside
-    (spec,) = specs_of(heaviside)
-    assert (spec.target, spec.rung) == ("aten::heaviside", "decompose")
-    assert spec.summary.startswith("0 for a negative element")
-    x = torch.tensor([-2.0, -0.0, 0.0, 3.0, torch.nan, torch.inf])
-    torch.testing.assert_close(
-        heaviside(x, torch.tensor(0.5)), torch.heaviside(x, torch.tensor(0.5)).where(~x.isnan(), x), equal_nan=True
-    )
+    lerp = example("ops", tmp_path).lerp
+    (spec,) = specs_of(lerp)
+    assert (spec.target, spec.rung) == ("aten::lerp.Tensor", "decompose")
+    assert spec.summary.startswith("``self`` for a weight of 0")
+    start, end = torch.tensor([-2.0, 0.0, 3.0, torch.nan]), torch.tensor([5.0, 1e30, 0.1, 1.0])
+    for weight in torch.tensor([0.0, 0.3, 0.5, 1.0, -2.0]):
+        torch.testing.assert_close(lerp(start, end, weight), torch.lerp(start, end, weight), equal_nan=True)
 
 
 def test_the_engine_of_the_guide(tmp_path: Path) -> None:
