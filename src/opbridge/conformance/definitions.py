@@ -44,8 +44,14 @@ def _svd_by_columns(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _low_rank(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
+    """A = U S V^H where its rank allows; else U^H A V = S with orthonormal U and V, which are drawn at random."""
     left, values, right = results
-    return values, (left * values.unsqueeze(-2)) @ right.mH
+    if call.kwargs.get("M") is None:
+        return values, (left * values.unsqueeze(-2)) @ right.mH
+    a = call.args[0] @ call.args[1].mT - call.kwargs["M"]
+    size = values.amax(-1, keepdim=True).unsqueeze(-1)
+    unit = torch.eye(values.shape[-1], dtype=a.dtype)
+    return _gram(left), _gram(right), (left.mH @ a @ right - torch.diag_embed(values)) / size + unit
 
 
 def _eigh(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -131,8 +137,11 @@ def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) 
         definition(wide_call, values)
         for values in (result, [_wide(value) for value in own], [_wide(value) for value in wide_call()])
     ]
+    # Positions have no rounding; what they select has.
+    with_rounding = (value for value in (*own, *call.tensors) if value.dtype != torch.int64)
+    type_ = to_numpy(next(with_rounding, own[0])).dtype
     for number, (found, expected, wide) in enumerate(zip(*quantities, strict=True)):
-        reason = _differs(to_numpy(found), to_numpy(expected), to_numpy(wide), to_numpy(own[0]).dtype)
+        reason = _differs(to_numpy(found), to_numpy(expected), to_numpy(wide), type_)
         if reason:
             return f"what defines the result (quantity {number} of {definition.__name__[1:]}): {reason}"
     return None
@@ -140,7 +149,7 @@ def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) 
 
 def _as_wide(array: np.ndarray, like: Tensor) -> Tensor:
     if like.is_complex():
-        return torch.view_as_complex(torch.from_numpy(array.astype(np.float64)))
+        return torch.complex(*torch.from_numpy(array.astype(np.float64)).unbind(-1))
     return _wide(torch.from_numpy(array.astype(np.float64))) if like.is_floating_point() else torch.from_numpy(array)
 
 
