@@ -40,9 +40,9 @@ _EMPTY = "takes part where a tensor is empty only"
 _RANK_0 = "takes part at rank 0 only"
 
 NOT_TIMED: Mapping[str, str] = {
+    "aten::bmm": _EMPTY,
     "aten::cholesky": "is what older versions of PyTorch call aten::linalg_cholesky_ex",
     "aten::gather": _EMPTY,
-    "aten::bmm": _EMPTY,
     "aten::linear": _EMPTY,
     "aten::matmul": _EMPTY,
     "aten::native_group_norm": _EMPTY,
@@ -60,7 +60,9 @@ NOT_TIMED: Mapping[str, str] = {
     "torchvision.models.detection.transform.GeneralizedRCNNTransform.batch_images": _DYNAMIC,
     "torchvision.models.detection.transform._resize_image_and_masks": _DYNAMIC,
     "torchvision.ops.poolers._infer_scale": "computes one number while a model is captured",
+    "opbridge::LuFactorPairs": "is for complex matrices; the cases are real",
     "opbridge::francis_sweep": "is a step of opbridge::Eig",
+    "opbridge::lu_factor_pairs": "is for complex matrices; the cases are real",
     "transformers.utils.generic.torch_int": "computes one number while a model is captured",
 }
 """Targets without a case, each with the reason."""

@@ -17,8 +17,15 @@ _TOGETHER = (
 
 _LEGACY = ("test_legacy_", "test_migrate", "test_rewriters", "test_run_script")
 _NEWEST = (
-    *("test_bisection", "test_cli", "test_compare", "test_complex_pairs", "test_conformance"),
-    *("test_conformance_page", "test_crash_site", "test_diagnose", "test_docs", "test_element_types"),
+    *("test_bisection", "test_cli", "test_compare", "test_complex_linalg", "test_complex_pairs"),
+    *(
+        "test_conformance",
+        "test_conformance_page",
+        "test_crash_site",
+        "test_diagnose",
+        "test_docs",
+        "test_element_types",
+    ),
     *("test_engine_abilities", "test_engine_executorch", "test_engine_ncnn", "test_engine_openppl"),
     *("test_engine_tensorrt_rtx", "test_engine_tvm", "test_engines_together", "test_entry"),
     *("test_environments", "test_examples", "test_findings", "test_fuse", "test_install", "test_isolation"),

@@ -26,6 +26,7 @@ def simplify(program: torch.export.ExportedProgram) -> None:
     torch.onnx has no such type.
     """
     for module in graph_modules(program):
+        _size_pairs(module.graph)
         nodes = module.graph.find_nodes(op="call_function", target=_APART)
         if not nodes and not module.graph.find_nodes(op="call_function", target=_JOIN):
             continue
@@ -43,6 +44,19 @@ def simplify(program: torch.export.ExportedProgram) -> None:
         _free_views(module.graph)
         _without_halves(module.graph)
         module.recompile()
+
+
+def _size_pairs(graph: torch.fx.Graph) -> None:
+    """The sizes of complex tensors are those of their pairs."""
+    for node in graph.find_nodes(op="call_function", target=_aten.sym_size.int):
+        tensor, dim = node.args
+        value = tensor.meta["val"]  # type: ignore[union-attr]
+        if value.is_complex():
+            with graph.inserting_before(node):
+                pairs = graph.call_function(_APART, (tensor,))
+            with value.fake_mode:
+                pairs.meta["val"] = torch.view_as_real(value)
+            node.args = (pairs, dim % value.dim())
 
 
 def _calls(value: Any, target: Any) -> bool:

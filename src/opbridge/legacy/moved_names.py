@@ -157,8 +157,22 @@ def _modules(name: str) -> list[types.ModuleType]:
     if not name:
         return [torch.onnx]
     shown = vars(torch.onnx).get(name)
-    found = [shown, sys.modules.get(f"torch.onnx.{name}"), torch_internals.old_exporter(name)]
+    found = [shown, _imported(f"torch.onnx.{name}"), torch_internals.old_exporter(name)]
     return list({id(module): module for module in found if isinstance(module, types.ModuleType)}.values())
+
+
+def _imported(name: str) -> types.ModuleType | None:
+    """The module, which may not have been imported yet; the attribute of its package stays what it was."""
+    parent, _, last = name.rpartition(".")
+    package = sys.modules[parent]
+    shown = vars(package).get(last)
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+    finally:
+        if shown is not None:
+            setattr(package, last, shown)
 
 
 @contextlib.contextmanager

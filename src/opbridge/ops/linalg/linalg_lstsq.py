@@ -29,16 +29,23 @@ def linalg_lstsq(
     chosen = driver or "gelsy"
     is_vector = B.dim() == 1 or (input.dim() - 1 == B.dim() and B.shape == input.shape[:-1])
     right = B.unsqueeze(-1) if is_vector else B
-    left, values, adjoint = torch.linalg.svd(input, full_matrices=False)
+    if input.is_complex():
+        values = torch.linalg.svdvals(input)
+    else:
+        left, values, adjoint = torch.linalg.svd(input, full_matrices=False)
     if rows == 0 or columns == 0:
         is_kept = torch.zeros_like(values, dtype=torch.bool)
     elif chosen == "gels":
         is_kept = torch.ones_like(values, dtype=torch.bool)
     else:
-        rtol = None if rcond is None else torch.full((), rcond, dtype=input.dtype)
+        rtol = None if rcond is None else torch.full((), rcond, dtype=values.dtype)
         is_kept = values > limit_of(values, torch.sym_max(rows, columns), None, rtol)
-    inverses = torch.where(is_kept, 1 / torch.where(is_kept, values, 1), 0)
-    solution = adjoint.mH @ (inverses.unsqueeze(-1) * (left.mH @ right))
+    if input.is_complex():
+        # There is a rule for singular vectors of real matrices only.
+        solution = torch.linalg.pinv(input, rtol=0.0 if chosen == "gels" else rcond) @ right
+    else:
+        inverses = torch.where(is_kept, 1 / torch.where(is_kept, values, 1), 0)
+        solution = adjoint.mH @ (inverses.unsqueeze(-1) * (left.mH @ right))
     residuals = input.real.new_empty(0)
     if rows > columns and chosen != "gelsy":
         residuals = (input @ solution - right).abs().square().sum(-2)

@@ -15,6 +15,7 @@ def _permuted(matrix: Tensor, permutation: Tensor, inverse: bool) -> Tensor:
     They are gathered: the product of the two would make NaN of an infinite element. So are their numbers summed, for
     ONNX Runtime's product of a transposed matrix refuses a batch of none.
     """
+    permutation = permutation.real if permutation.is_complex() else permutation
     numbers = torch.arange(permutation.shape[-1], dtype=permutation.dtype)
     order = (permutation * numbers.unsqueeze(-1)).sum(-2) if inverse else (permutation * numbers).sum(-1)
     batch = torch.broadcast_shapes(matrix.shape[:-2], permutation.shape[:-2])
