@@ -17,25 +17,18 @@ _TOGETHER = (
 
 _LEGACY = ("test_legacy_", "test_migrate", "test_rewriters", "test_run_script")
 _NEWEST = (
-    *("test_bisection", "test_cli", "test_compare", "test_complex_linalg", "test_complex_pairs"),
-    *(
-        "test_conformance",
-        "test_conformance_page",
-        "test_crash_site",
-        "test_diagnose",
-        "test_docs",
-        "test_element_types",
-    ),
+    *("test_bisection", "test_cli", "test_compare", "test_complex_linalg", "test_complex_pairs", "test_conformance"),
+    *("test_conformance_page", "test_crash_site", "test_diagnose", "test_docs", "test_element_types"),
     *("test_engine_abilities", "test_engine_executorch", "test_engine_ncnn", "test_engine_openppl"),
-    *("test_engine_tensorrt_rtx", "test_engine_tvm", "test_engines_together", "test_entry"),
-    *("test_environments", "test_examples", "test_findings", "test_fuse", "test_install", "test_isolation"),
-    *("test_journal", "test_kernel_rung", "test_kernels_compiler", "test_kernels_python"),
-    *("test_kernels_sanitizers", "test_layout", "test_legacy_own_graph", "test_linalg"),
-    *("test_linalg_eig", "test_linalg_iterations", "test_migrate", "test_models", "test_new_op", "test_old_opsets"),
-    *("test_onnx_file", "test_onnx_flow", "test_onnx_input", "test_op_db", "test_ops_nn", "test_opsets"),
-    *("test_planted_faults", "test_public_api", "test_reduce", "test_report_files", "test_report_page"),
-    *("test_rewriters", "test_robustness", "test_sources", "test_surgery", "test_test_op", "test_timings"),
-    *("test_verify_budget", "test_verify_bundles", "test_verify_faults", "test_verify_modes", "test_view"),
+    *("test_engine_tensorrt_rtx", "test_engine_tvm", "test_engines_together", "test_entry", "test_environments"),
+    *("test_examples", "test_findings", "test_fuse", "test_install", "test_isolation", "test_journal"),
+    *("test_kernel_rung", "test_kernels_compiler", "test_kernels_python", "test_kernels_sanitizers", "test_layout"),
+    *("test_legacy_own_graph", "test_linalg", "test_linalg_eig", "test_linalg_iterations", "test_migrate"),
+    *("test_models", "test_new_op", "test_old_opsets", "test_onnx_file", "test_onnx_flow", "test_onnx_input"),
+    *("test_op_db", "test_ops_nn", "test_opsets", "test_planted_faults", "test_public_api", "test_reduce"),
+    *("test_report_files", "test_report_page", "test_rewriters", "test_robustness", "test_sources", "test_surgery"),
+    *("test_test_op", "test_timings", "test_verify_budget", "test_verify_bundles", "test_verify_faults"),
+    *("test_verify_modes", "test_view"),
 )
 """Files about opbridge alone, or long: one set of versions is enough for them."""
 
