@@ -15,6 +15,7 @@ from torch import Tensor
 
 from opbridge.complex_pairs.pairs import joined, parts
 from opbridge.complex_pairs.rules import complex_rule
+from opbridge.numerics.repeat import is_empty
 
 __all__ = ["blocks_of", "from_blocks"]
 
@@ -22,6 +23,8 @@ __all__ = ["blocks_of", "from_blocks"]
 def blocks_of(a: Tensor) -> Tensor:
     """The real matrices (.., 2 m, 2 n) of complex ones (.., m, n)."""
     real, imaginary = parts(a)
+    if is_empty(a):
+        return real.new_zeros((*a.shape[:-2], 2 * a.shape[-2], 2 * a.shape[-1]))
     both = torch.stack([torch.stack([real, -imaginary], -1), torch.stack([imaginary, real], -1)], -3)
     return both.flatten(-2).flatten(-3, -2)
 
