@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["FLOATING", "limited_to", "only_for"]
+__all__ = ["FLOATING", "limited_to", "only_for", "working_type"]
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """The real types that are no integers."""
@@ -41,3 +41,8 @@ def only_for(*dtypes: torch.dtype) -> Callable[[Callable[..., Any]], Callable[..
 def limited_to(function: Callable[..., Any]) -> tuple[torch.dtype, ...]:
     """The element types that a decomposition is for; none where it is for all."""
     return tuple(getattr(function, _ATTRIBUTE, ()))
+
+
+def working_type(dtype: torch.dtype) -> torch.dtype:
+    """The type that PyTorch's kernels compute in for results of this one: float32 for those of half its size."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from opbridge.numerics.by_type import FLOATING, only_for
+from opbridge.numerics.by_type import FLOATING, only_for, working_type
 from opbridge.numerics.series import polynomial
 from opbridge.spec import decomposition
 
@@ -73,7 +73,7 @@ def atan2(self: Tensor, other: Tensor) -> Tensor:
     From the slope, with the special cases of C's Annex F.
     """
     dtype = torch.result_type(self, other)
-    working = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    working = working_type(dtype)
     y, x = self.to(working), other.to(working)
     height, width = y.abs(), x.abs()
     # Neither 0 / 0 nor inf / inf is a slope.

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from opbridge.numerics.by_type import FLOATING, only_for
+from opbridge.numerics.by_type import FLOATING, only_for, working_type
 from opbridge.spec import decomposition
 
 _WHY = "torch's mapping adds the exponentials themselves, which overflow above 88"
@@ -38,6 +38,6 @@ def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
 def _apart(self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """The larger of both, and how far the other one is below it: 0 also for two infinities."""
     dtype = torch.result_type(self, other)
-    working = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    working = working_type(dtype)
     a, b = self.to(working), other.to(working)
     return torch.maximum(a, b), torch.where(a == b, 0, -(a - b).abs())
