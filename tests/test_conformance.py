@@ -88,12 +88,37 @@ def test_second_sizes_are_those_that_eager_takes() -> None:
     call = Call(torch.mm, (torch.zeros(2, 3), torch.zeros(3, 4)), {})
     moves = moves_of("mm", call)
     assert sorted(map(sorted, moves)) == [[(0, 0)], [(0, 1), (1, 0)], [(1, 1)]]
-    larger = enlarged(call, moves)
+    larger = enlarged("mm", call, moves)
     assert larger is not None
     assert [tuple(tensor.shape) for tensor in larger.tensors] == [(4, 6), (6, 8)]
-    assert enlarged(call, [frozenset({(0, 1)})]) is None
+    assert enlarged("mm", call, [frozenset({(0, 1)})]) is None
     unbind = Call(torch.unbind, (torch.zeros(2, 3),), {})
     assert moves_of("unbind", unbind) == [frozenset({(0, 1)})]  # a result for each row
+
+
+def test_larger_matrices_keep_their_rank() -> None:
+    torch.manual_seed(0)
+    tall = torch.randn(3, 5, 2)
+    definite = tall[:, :2].mT @ tall[:, :2] + torch.eye(2)
+    call = Call(torch.linalg.inv, (definite,), {})
+    moves = moves_of("linalg.inv", call)
+    assert moves == [frozenset({(0, 0)}), frozenset({(0, 1), (0, 2)})]
+    larger = enlarged("linalg.inv", call, moves)
+    assert larger is not None
+    assert torch.linalg.eigvalsh(larger.tensors[0]).amin() > 0.4  # 1/2 of the smallest
+    for axis, shape in ((1, (3, 10, 2)), (2, (3, 5, 4))):
+        wide = enlarged("linalg.qr", Call(torch.linalg.qr, (tall,), {}), [frozenset({(0, axis)})])
+        assert wide is not None
+        assert wide.tensors[0].shape == shape
+        assert torch.linalg.matrix_rank(wide.tensors[0]).tolist() == [min(shape[1:])] * 3
+
+
+def test_a_number_of_results_in_a_tensor_is_a_constant() -> None:
+    calls = [call for call in database.calls_of("tensor_split", "float32") if call.runs()]
+    assert [str(call) for call in calls[:3]] == [
+        *("(f32[5, 5, 5], i64[3])", "(f32[5, 5, 5], constant 1)", "(f32[5, 5, 5], i64[3], 1)"),
+    ]
+    assert [len(call.tensors) for call in calls[:3]] == [2, 1, 2]
 
 
 def test_sizes_that_pytorch_does_not_check_move_as_far_as_they_have_a_meaning() -> None:

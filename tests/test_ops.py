@@ -400,6 +400,7 @@ SPECIAL = {
     "tensor_split": [
         (lambda x, i: torch.tensor_split(x, i, 1), (ROWS, torch.tensor([-20, 3, -2, 2, 9]))),
         (lambda x: x.tensor_split(sections=3, dim=1), (ROWS,)),
+        (lambda x: torch.tensor_split(x, torch.tensor(3), 1), (ROWS,)),
     ],
     "mode": [(lambda x: torch.mode(x)[0], (TIES,))],
     "upsample_nearest": [

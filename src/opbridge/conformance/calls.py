@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Batch", "Call"]
+__all__ = ["Batch", "Call", "Constant"]
 
 _ABBREVIATIONS = {
     "bfloat": "bf",
@@ -19,6 +19,13 @@ _ABBREVIATIONS = {
     "uint": "u",
     "int": "i",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A tensor among the arguments that is no input of the model: the number of results depends on its value."""
+
+    tensor: torch.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +63,8 @@ class Call:
 
     def __call__(self) -> list[torch.Tensor]:
         """The results, flattened; a number among them (``item``, ``allclose``) is wrapped in a tensor."""
-        leaves = pytree.tree_leaves(self.function(*self.args, **self.kwargs))
+        args, kwargs = pytree.tree_map_only(Constant, lambda constant: constant.tensor, (self.args, self.kwargs))
+        leaves = pytree.tree_leaves(self.function(*args, **kwargs))
         return [_wrapped(leaf) for leaf in leaves if leaf is not None]
 
     def runs(self) -> bool:
@@ -107,6 +115,8 @@ def _described(value: Any) -> str:
         name = str(value.dtype).removeprefix("torch.")
         short = next((name.replace(long, brief) for long, brief in _ABBREVIATIONS.items() if long in name), name)
         return f"{short}{list(value.shape)}"
+    if isinstance(value, Constant):
+        return f"constant {value.tensor.tolist()}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_described, value))}]"
     text = repr(value)

@@ -85,7 +85,7 @@ class Checker:
                 for libraries in exported.libraries:
                     with run.stage("load"):
                         session = _Positional(self._load(exported, libraries), captured)
-                    given = _second_sizes(calls, moves, session, captured) if moves else calls
+                    given = _second_sizes(entry, calls, moves, session, captured) if moves else calls
                     with run.stage("run"):
                         wrong |= self._wrong(entry, captured, session, given)
         except Failure as failure:
@@ -212,7 +212,9 @@ def _dynamic_shapes(calls: Sequence[Call], moves: Sequence[Sequence[frozenset[tu
     return (tuple(shapes),)
 
 
-def _second_sizes(calls: Sequence[Call], moves: Sequence[Any], session: _Positional, captured: Captured) -> list[Call]:
+def _second_sizes(
+    entry: str, calls: Sequence[Call], moves: Sequence[Any], session: _Positional, captured: Captured
+) -> list[Call]:
     """The calls at their second sizes, as far as their dimensions are symbolic in the model and hold at that size.
 
     Raises:
@@ -224,21 +226,21 @@ def _second_sizes(calls: Sequence[Call], moves: Sequence[Any], session: _Positio
     for call, own in zip(calls, moves, strict=True):
         shapes = [next(specs).shape for _ in call.tensors]
         symbolic.append([move for move in own if all(isinstance(shapes[i][axis], str) for i, axis in move)])
-        larger.append(enlarged(call, symbolic[-1]))
+        larger.append(enlarged(entry, call, symbolic[-1]))
     found = [own if own is not None else call for own, call in zip(larger, calls, strict=True)]
     if None in larger or not all(symbolic) or not _holds(captured, found):
         found = list(calls)
         for position, (call, kept) in enumerate(zip(calls, symbolic, strict=True)):
-            found[position] = _largest(call, kept, functools.partial(_holds_with, captured, calls, position))
+            found[position] = _largest(entry, call, kept, functools.partial(_holds_with, captured, calls, position))
     return found
 
 
-def _largest(call: Call, moves: Sequence[Any], holds: Callable[[Call], bool]) -> Call:
+def _largest(entry: str, call: Call, moves: Sequence[Any], holds: Callable[[Call], bool]) -> Call:
     """The call with as many of the moves, one after the other, as go together."""
     taken: list[Any] = []
     largest = None
     for move in moves:
-        larger = enlarged(call, [*taken, move])
+        larger = enlarged(entry, call, [*taken, move])
         if larger is not None and holds(larger):
             taken.append(move)
             largest = larger

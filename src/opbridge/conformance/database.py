@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from opbridge.conformance.calls import Call
+from opbridge.conformance.calls import Call, Constant
 from opbridge.errors import InputError
 
 __all__ = ["DTYPES", "calls_of", "dtypes_of", "entries", "named"]
@@ -79,5 +79,11 @@ def calls_of(entry: str, dtype: str) -> tuple[Call, ...]:
         args, kwargs = pytree.tree_map_only(
             torch.Tensor, lambda tensor: tensor.detach().clone(), ((sample.input, *sample.args), sample.kwargs)
         )
+        if entry == "tensor_split":  # A tensor of rank 0 says how many pieces there are.
+            args = (args[0], *pytree.tree_map_only(torch.Tensor, _constant_number, args[1:]))
         calls.append(Call(info.op, args, kwargs))
     return tuple(calls)
+
+
+def _constant_number(tensor: torch.Tensor) -> torch.Tensor | Constant:
+    return tensor if tensor.dim() else Constant(tensor)

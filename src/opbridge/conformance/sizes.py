@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import torch
 
@@ -13,6 +13,24 @@ __all__ = ["Move", "enlarged", "moves_of"]
 
 Move = frozenset[tuple[int, int]]
 """Dimensions that are doubled together, each as (tensor, axis)."""
+
+_OF_MATRICES = (
+    *(
+        "cholesky",
+        "geqrf",
+        "linalg",
+        "logdet",
+        "lu",
+        "matrix_exp",
+        "norm.nuc",
+        "ormqr",
+        "pca_lowrank",
+        "pinverse",
+        "qr",
+    ),
+    *("svd", "triangular_solve"),
+)
+"""How the names of linear algebra begin."""
 
 _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"})
 
@@ -25,7 +43,7 @@ def moves_of(entry: str, call: Call) -> list[Move]:
     taken: list[Move] = []
     for move in _candidates(call):
         free = move - frozenset(itertools.chain.from_iterable(taken))
-        if len(free) == len(move) and _has_meaning(entry, call, move) and enlarged(call, [*taken, move]) is not None:
+        if len(free) == len(move) and _has_meaning(entry, call, move) and enlarged(entry, call, [*taken, move]):
             taken.append(move)
     return taken
 
@@ -56,15 +74,14 @@ def _has_meaning(entry: str, call: Call, move: Move) -> bool:
     return True
 
 
-def enlarged(call: Call, moves: Sequence[Move]) -> Call | None:
+def enlarged(entry: str, call: Call, moves: Sequence[Move]) -> Call | None:
     """The call with these dimensions at twice their size.
 
     None if eager PyTorch refuses it, or gives another number of results: a model has a fixed number of outputs.
     """
-    tensors = list(call.tensors)
-    for i, axis in itertools.chain.from_iterable(moves):
-        repeats = [2 if axis == other else 1 for other in range(tensors[i].dim())]
-        tensors[i] = tensors[i].repeat(repeats)
+    moving = frozenset(itertools.chain.from_iterable(moves))
+    repeated = _repeated_matrix if entry.startswith(_OF_MATRICES) else _repeated
+    tensors = [repeated(tensor, [axis for j, axis in moving if j == i]) for i, tensor in enumerate(call.tensors)]
     larger = call.with_tensors([tensor.clone() for tensor in tensors])
     try:
         with torch.no_grad():
@@ -72,3 +89,25 @@ def enlarged(call: Call, moves: Sequence[Move]) -> Call | None:
     except Exception:  # An operator refuses sizes with whatever exception it likes.
         return None
     return larger if same_results else None
+
+
+def _repeated(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
+    return tensor.repeat([2 if axis in axes else 1 for axis in range(tensor.dim())])
+
+
+def _repeated_matrix(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
+    """Matrices that keep their rank, and stay positive definite: a tile of equal blocks is singular.
+
+    Along both axes it is the Kronecker product of ((1, 1/2), (1/2, 1)) and the matrix; along one, the matrix and its
+    mirror image.
+    """
+    larger = _repeated(tensor, axes)
+    own = [axis for axis in range(max(tensor.dim() - 2, 0), tensor.dim()) if axis in axes]
+    if tensor.dim() < 2 or not own or not (tensor.is_floating_point() or tensor.is_complex()):
+        return larger
+    if len(own) == 2:
+        weight = torch.tensor([[1, 0.5], [0.5, 1]], dtype=tensor.dtype)
+        return larger * torch.kron(weight, torch.ones(tensor.shape[-2:], dtype=tensor.dtype))
+    second = larger.narrow(own[0], tensor.shape[own[0]], tensor.shape[own[0]])
+    second.copy_(second.flip(-1 if own[0] == tensor.dim() - 2 else -2))
+    return larger

@@ -22,10 +22,13 @@ def tensor_split(
     tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections,
     int dim=0) -> Tensor(a)[]
 
-    Numbers stay with torch. A tensor of rank 0 says how many pieces there are; a graph has a fixed number of results.
+    Numbers stay with torch. A tensor of rank 0 says how many pieces there are: a graph has a fixed number of results,
+    so it has to be a constant of the model.
     """
-    if not isinstance(indices_or_sections, Tensor) or indices_or_sections.dim() != 1:
+    if not isinstance(indices_or_sections, Tensor):
         return NotImplemented
+    if indices_or_sections.dim() == 0:
+        return original(input, int(indices_or_sections), dim)
     length = input.shape[dim]
     bounds = torch.where(indices_or_sections < 0, indices_or_sections + length, indices_or_sections)
     places = torch.arange(length)
