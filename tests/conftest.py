@@ -11,7 +11,7 @@ from browser import chromium, page  # noqa: F401 - fixtures, one browser for all
 
 _TOGETHER = (
     *("test_environments", "test_kernels_library", "test_kernels_onnxruntime", "test_legacy_functions"),
-    *("test_legacy_table", "test_migrate", "test_opsets", "test_torch_kernel"),
+    *("test_legacy_table", "test_linalg_eig", "test_migrate", "test_opsets", "test_random", "test_torch_kernel"),
 )
 """Files whose tests share something that takes long to make: each runs in one worker of pytest-xdist."""
 

@@ -232,8 +232,7 @@ FAULTS = (
         "integer division truncates instead of flooring",
         fault_models.counts,
         _replaced(
-            *("node_Less_1", "node_Equal_4", "node_Mod_5", "node_Cast_6", "node_And_7", "node_Cast_8", "node_Div_9"),
-            "node_floor_divide",
+            *("node_Div_2", "node_Mul_3", "node_Less_4", "node_Cast_5", "node_floor_divide"),
             by=_truncated,
         ),
     ),

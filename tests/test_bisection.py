@@ -111,6 +111,7 @@ def exported(name: str) -> Exported:
         "attention": lambda: (Attention().eval(), (torch.randn(2, 6, 8),), tokens),
         "recurrent": lambda: (Recurrent().eval(), (torch.randn(3, 4, 8),), None),
         "chain": lambda: (Chain(24).eval(), (torch.randn(3, 16),), None),
+        "numbers": lambda: (lambda x: x.to(torch.int64), (torch.randn(3),), None),
     }
     module, args, shapes = make[name]()
     captured = capture(module, args, dynamic_shapes=shapes)
@@ -272,6 +273,17 @@ def test_a_departure_that_vanishes_when_observed(tmp_path: Path) -> None:
     assert departure.verdict == "vanishes when observed"
     assert departure.first is not None
     assert departure.first.value == "output"
+
+
+def test_a_model_whose_values_are_all_of_another_type(tmp_path: Path) -> None:
+    model = exported("numbers").model
+    node_of(model, "Cast").attributes["to"] = ir.AttrInt64("to", ir.DataType.FLOAT)
+    model.graph.outputs[0].dtype = ir.DataType.FLOAT
+    found = verified("numbers", model, tmp_path)
+    assert [comparison.status for comparison in found.comparisons] == ["dtype"]
+    (departure,) = found.departures
+    assert departure.verdict == "not found"
+    assert departure.detail == "no value between the inputs and the outputs has a counterpart in the reference"
 
 
 def test_an_engine_that_is_not_deterministic(tmp_path: Path) -> None:

@@ -202,16 +202,20 @@ def test_transforms_keep_their_digits(tmp_path: Path) -> None:
         assert np.abs(found - form.numpy()).max() < 1e-6 * expected.abs().max()
 
 
-def test_a_half_of_a_complex_type_is_pairs_at_the_border(tmp_path: Path) -> None:
-    class Half(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.chalf()
+def test_halves_and_parts_at_the_border(tmp_path: Path) -> None:
+    class Border(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            half = x.half()
+            parts = torch.view_as_real(torch.stft(x.cfloat(), 4, window=torch.ones(4), return_complex=True))
+            return x.chalf(), torch.complex(half, half[:1]), parts
 
-    x = torch.randn(3)
-    bundle = opbridge.export(Half(), (x,), path=tmp_path / "bundle", verify=False)
-    (found,) = opbridge.load(bundle.path)(x.numpy())
-    assert found.dtype == np.float16
-    np.testing.assert_array_equal(found, torch.view_as_real(x.chalf()).numpy())
+    x = torch.randn(8)
+    bundle = opbridge.export(Border(), (x,), path=tmp_path / "bundle", verify=False)
+    found = opbridge.load(bundle.path)(x.numpy())
+    assert [result.dtype for result in found] == [np.float16, np.float16, np.float32]
+    for result, expected in zip(found, Border()(x), strict=True):
+        form = torch.view_as_real(expected) if expected.is_complex() else expected
+        np.testing.assert_allclose(result, form.numpy(), 1e-5, 1e-5)
 
 
 def test_the_plan_says_which_rung_complex_tensors_take() -> None:

@@ -80,6 +80,7 @@ def _double_calls() -> list[Call]:
         Call(torch.full, ((3, 4), 0.1), {"dtype": DOUBLES}),
         Call(torch.arange, (0.1, 2.3, 0.1), {"dtype": DOUBLES}),
         Call(torch.atan2, (x, y), {}),
+        Call(torch.floor_divide, (x, y), {}),
         Call(torch.add, (x, y), {"alpha": 0.1}),
         Call(torch.addcmul, (x, y, y), {"value": 0.1}),
         Call(torch.addcdiv, (x, y, y), {"value": 0.1}),

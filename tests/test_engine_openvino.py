@@ -112,3 +112,16 @@ def test_a_scan_that_reads_from_outside_in_a_branch() -> None:
     for found, wanted in zip(ReferenceEvaluator(proto).run(None, feeds), expected.run(None, feeds), strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert not ScanStatesPass()(changed).modified
+
+
+def test_a_division_in_float64_has_another_way(tmp_path: Path) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x // y, x // 4
+
+    inputs = torch.tensor([7.5, -7.5, 0.0, 1e9]), torch.tensor([2.0, 2.0, -3.0, 0.25])
+    bundle = opbridge.export(Net(), inputs, path=tmp_path / "bundle", engines=["openvino"])
+    assert bundle.verified, bundle.verification
+    session = opbridge.load(bundle.path, "openvino")
+    for found, expected in zip(session(*(x.numpy() for x in inputs)), Net()(*inputs), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -188,6 +188,19 @@ def test_two_attributes_make_two_bodies(tmp_path: Path, declarations: None) -> N
     assert opbridge.load(tmp_path / "b")(x)[0].tolist() == [[-1.5, 0, 1.5, 3]]
 
 
+def test_an_open_size_is_not_taken_for_a_fixed_one(tmp_path: Path, declarations: None) -> None:
+    @opbridge.body_for("acme::Rank")
+    def rank(x: torch.Tensor) -> torch.Tensor:
+        rows, columns = x.shape
+        return x * (rows if rows == columns else torch.sym_min(rows, columns))
+
+    text = """<ir_version: 8, opset_import: ["": 18, "acme": 1]>
+        net (float[n, 3] x) => (float[n, 3] y) { y = acme.Rank(x) }"""
+    opbridge.export(written(text, tmp_path / "m.onnx"), path=tmp_path / "b")
+    for rows in (2, 3, 6):
+        assert opbridge.load(tmp_path / "b")(np.ones((rows, 3), np.float32))[0].max() == min(rows, 3)
+
+
 def test_a_kernel_alone_is_not_verified(tmp_path: Path, declarations: None) -> None:
     """The original runs nowhere: that is said, and is no proof."""
     declared_specs[:] = [spec for spec in declared_specs if spec.target != "mylib::my_add"]

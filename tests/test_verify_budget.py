@@ -11,6 +11,7 @@ import pytest
 import torch
 from verify_models import Captured, Function, captured
 
+from opbridge.proof.compare import error_units
 from opbridge.proof.figures import histograms, relative_error, ulps
 from opbridge.proof.inputs import to_numpy, to_torch
 from opbridge.verification import Comparison, Verification
@@ -169,3 +170,14 @@ def test_operators_without_float64_are_named() -> None:
     item = captured(Function(quantized), (torch.randn(3, 5),))
     found = verify_captured(item, Recomputed(item, quantized), engine="recomputed")
     assert any("has no float64 implementation: it ran in its own dtype" in note for note in found.cases[0].notes)
+
+
+def test_an_engine_that_is_right_where_pytorch_overflows_is_held_to_the_reference() -> None:
+    half = np.dtype(np.float16)
+    own, wide = np.array([np.inf, np.nan, np.nan, 2.0]), np.array([30.5, -2.0, 1e6, 2.0])
+    right = error_units(np.array([30.5, -2.0, np.inf, 2.0]), own, wide, half)
+    assert right.tolist() == [0, 0, 0, 0]
+    wrong = error_units(np.array([31.5, 2.0, -np.inf, np.nan]), own, wide, half)
+    assert wrong[0] == pytest.approx(1 / (30.5 * 2**-10))
+    assert wrong[1] > 1000
+    assert wrong[2:].tolist() == [np.inf, np.inf]

@@ -7,7 +7,8 @@ PyTorch, as the declarations do.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -214,11 +215,14 @@ def _is_open(size: Any) -> bool:
 
 
 def _examples(node: ir.Node) -> tuple[Any, ...]:
+    # A number that is also a fixed size would make torch take the two for one.
+    fixed = {size for value in node.inputs if value is not None for size in value.shape or () if not _is_open(size)}
+    unused = (number for number in itertools.count(3) if number not in fixed)
     numbers: dict[str, int] = {}
-    return tuple(_example(node, value, numbers) for value in node.inputs)
+    return tuple(_example(node, value, numbers, unused) for value in node.inputs)
 
 
-def _example(node: ir.Node, value: ir.Value | None, numbers: dict[str, int]) -> Any:
+def _example(node: ir.Node, value: ir.Value | None, numbers: dict[str, int], unused: Iterator[int]) -> Any:
     """A tensor like the value; ``numbers`` remembers a number for each size that has but a name."""
     import torch
 
@@ -230,10 +234,14 @@ def _example(node: ir.Node, value: ir.Value | None, numbers: dict[str, int]) -> 
             f"{value.name!r} is not known.",
             fix="write the types into the model (onnx.shape_inference.infer_shapes, or value_info).",
         )
-    sizes = [
-        size if isinstance(size, int) else numbers.setdefault(size.value or f"{value.name} {axis}", 3 + len(numbers))
-        for axis, size in enumerate(value.shape)
-    ]
+    sizes = []
+    for axis, size in enumerate(value.shape):
+        if _is_open(size):
+            name = size.value or f"{value.name} {axis}"
+            if name not in numbers:
+                numbers[name] = next(unused)
+            size = numbers[name]
+        sizes.append(size)
     return torch.zeros(sizes, dtype=_torch_dtype(value.dtype))
 
 

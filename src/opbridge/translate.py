@@ -21,6 +21,7 @@ from opbridge.legacy.symbolic_call import splicing
 from opbridge.onnxscript_internals import exact_constants, quick_matching
 from opbridge.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.passes.counted_axes import CountedAxesPass
+from opbridge.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.passes.vector_scales import VectorScalesPass
 from opbridge.passes.wide_scatter import WideScatterPass
 from opbridge.plan import Plan
@@ -87,6 +88,7 @@ def translate(
     VectorScalesPass()(model)
     WideScatterPass()(model)
     CountedAxesPass()(model)
+    TransposedVectorsPass()(model)
     common_passes.NameFixPass()(model)
     for function in model.functions.values():
         for node in function.all_nodes():

@@ -20,7 +20,7 @@ _MOVING = (
     *("unsafe_split_with_sizes", "diagonal", "diag_embed", "tril", "triu", "index.Tensor", "index_select", "gather"),
     *("take", "masked_select", "as_strided", "lift_fresh_copy", "lift", "_unsafe_index.Tensor", "trace"),
     *("constant_pad_nd", "cat", "stack", "where.self", "masked_fill.Scalar", "masked_fill.Tensor", "masked_scatter"),
-    *("fill.Scalar", "fill.Tensor", "index_put", "_unsafe_index_put", "index_fill.int_Scalar", "put"),
+    *("fill.Scalar", "fill.Tensor", "index_put", "_unsafe_index_put", "put"),
     *("index_copy", "scatter.src", "scatter.value", "select_scatter", "slice_scatter"),
     *("diagonal_scatter", "as_strided_scatter", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
     *("replication_pad1d", "replication_pad2d", "replication_pad3d", "pixel_shuffle", "pixel_unshuffle", "resize"),
@@ -52,9 +52,10 @@ def _part(number: int, name: str, value: Any) -> Any:
     return parts(value)[number] if is_element and value is not None else value
 
 
-@complex_rule("aten::index_fill.int_Tensor")
-def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+@complex_rule("aten::index_fill.int_Tensor", "aten::index_fill.int_Scalar")
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | complex) -> Tensor:
     """One number at the places of an axis that the index names."""
+    value = value if isinstance(value, Tensor) else torch.full((), value, dtype=self.dtype)
     if self.dim() == 0:
         return value.to(self.dtype).expand(self.shape)
     axis = dim % self.dim()

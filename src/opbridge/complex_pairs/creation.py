@@ -86,6 +86,14 @@ def drawn(overload: torch._ops.OpOverload, shape: Any, *, dtype: torch.dtype | N
     return joined(*(draw(size, dtype=kind) * scale for _ in range(2)))
 
 
+@complex_rule("aten::complex", of_real=True)
+def complex_(real: Tensor, imag: Tensor) -> Tensor:
+    """From both parts. Of halves, torch's own decomposition writes into the parts of a new tensor."""
+    if real.dtype != torch.float16:
+        return NotImplemented
+    return joined(*torch.broadcast_tensors(real, imag))
+
+
 @complex_rule("aten::polar", of_real=True)
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """From polar coordinates. torch's own decomposition writes into the parts of a new tensor."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.export.graph_signature import TensorArgument
 
 from opbridge.graph.targets import graph_modules
 
@@ -44,6 +45,15 @@ def simplify(program: torch.export.ExportedProgram) -> None:
         _free_views(module.graph)
         _without_halves(module.graph)
         module.recompile()
+    _name_results(program)
+
+
+def _name_results(program: torch.export.ExportedProgram) -> None:
+    """A result of the program that was taken apart is another node now."""
+    results = program.graph.output_node().args[0]
+    for node, spec in zip(results, program.graph_signature.output_specs, strict=True):  # type: ignore[arg-type]
+        if isinstance(node, torch.fx.Node) and isinstance(spec.arg, TensorArgument):
+            spec.arg.name = node.name
 
 
 def _size_pairs(graph: torch.fx.Graph) -> None:

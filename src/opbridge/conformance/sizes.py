@@ -66,6 +66,8 @@ def _has_meaning(entry: str, call: Call, move: Move) -> bool:
     if entry in _BATCH_NORMS:  # The statistics have an element for each channel.
         channels = {(0, 1), *((i, 0) for i in range(1, len(call.tensors)))}
         return not move & channels or channels <= move
+    if entry == "native_group_norm":  # Its sizes are numbers of the call, of which PyTorch checks none for no images.
+        return False
     if entry == "nn.functional.embedding_bag":
         # Offsets that come twice are no longer in ascending order; the last one may be the number of indices.
         offsets, is_whole = call.kwargs.get("offsets"), call.kwargs.get("include_last_offset")
@@ -98,16 +100,19 @@ def _repeated(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
 def _repeated_matrix(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
     """Matrices that keep their rank, and stay positive definite: a tile of equal blocks is singular.
 
-    Along both axes it is the Kronecker product of ((1, 1/2), (1/2, 1)) and the matrix; along one, the matrix and its
-    mirror image.
+    A square one is the Kronecker product of ((1, 1/2), (1/2, 1)) and the matrix; another has the matrix and its mirror
+    image along an axis.
     """
     larger = _repeated(tensor, axes)
-    own = [axis for axis in range(max(tensor.dim() - 2, 0), tensor.dim()) if axis in axes]
-    if tensor.dim() < 2 or not own or not (tensor.is_floating_point() or tensor.is_complex()):
+    own = [axis for axis in range(tensor.dim() - 2, tensor.dim()) if axis in axes]
+    if tensor.dim() < 2 or not (tensor.is_floating_point() or tensor.is_complex()):
         return larger
-    if len(own) == 2:
+    rows, columns = tensor.shape[-2:]
+    if len(own) == 2 and rows == columns:
         weight = torch.tensor([[1, 0.5], [0.5, 1]], dtype=tensor.dtype)
-        return larger * torch.kron(weight, torch.ones(tensor.shape[-2:], dtype=tensor.dtype))
-    second = larger.narrow(own[0], tensor.shape[own[0]], tensor.shape[own[0]])
-    second.copy_(second.flip(-1 if own[0] == tensor.dim() - 2 else -2))
+        return larger * torch.kron(weight, torch.ones(rows, columns, dtype=tensor.dtype))
+    for axis in own:
+        length = tensor.shape[axis]
+        second = larger.narrow(axis, length, length)
+        second.copy_(second.flip(-1 if axis == tensor.dim() - 2 else -2))
     return larger

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["is_empty", "repeat", "repeat_while"]
+__all__ = ["is_empty", "repeat", "repeat_while", "taken_along"]
 
 
 def repeat(
@@ -67,3 +67,8 @@ def is_empty(value: Tensor) -> bool:
 def _laid_out(value: Tensor) -> Tensor:
     # torch.while_loop wants new tensors each time, with the same strides.
     return value.clone(memory_format=torch.contiguous_format)
+
+
+def taken_along(x: Tensor, index: Tensor, dim: int) -> Tensor:
+    """``torch.take_along_dim`` for a loop's step: torch's own takes sizes as numbers and so freezes them."""
+    return x.gather(dim, index + torch.zeros_like(x.narrow(dim, 0, 1), dtype=torch.int64))

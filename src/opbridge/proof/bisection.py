@@ -103,9 +103,10 @@ class _Search:
         changed = self._repeated()
         if changed:
             return self._not_deterministic(changed)
+        if self.known:
+            self._measure()
         if not self.known:
             return self._nothing("no value between the inputs and the outputs has a counterpart in the reference")
-        self._measure()
         portions = list(self._portions(self.known, both=True))
         # A search takes about so many runs; fewer are needed where much fits at a time.
         searches = len(portions) > 2 + math.log2(len(self.known) or 1)

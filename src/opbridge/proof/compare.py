@@ -98,26 +98,33 @@ def error_units(result: np.ndarray, own: np.ndarray, wide: np.ndarray, dtype: np
     Returns:
         Finite errors. Where both are the same infinity or both NaN the error is 0; where ``own`` and ``result``
         disagree about being finite it is infinite. Where only the reference is finite (it has no overflow), ``own``
-        and ``result`` agreeing is no error.
+        and ``result`` agreeing is no error. Where PyTorch's own type overflows on the way and ``result`` is right (an
+        engine may compute in a wider one), it is held to the reference alone.
     """
     with np.errstate(all="ignore"):
-        finite = np.isfinite(own) & np.isfinite(result) & np.isfinite(wide)
-        unit = _unit(dtype, np.where(finite, own, 0.0), np.where(finite, wide, 0.0))
-        errors = np.where(finite, np.abs(result - wide) / unit, 0.0)
+        referred = np.isfinite(result) & np.isfinite(wide)
+        unit = _unit(dtype, *(np.where(referred & np.isfinite(own), value, 0.0) for value in (own, wide)))
+        unit = np.maximum(unit, float(ml_dtypes.finfo(dtype).eps) * np.where(referred, np.abs(wide), 0.0))
+        errors = np.where(referred, np.abs(result - wide) / unit, 0.0)
         same = (own == result) | (np.isnan(own) & np.isnan(result)) | _at_overflow(result, own, wide, dtype)
         undefined = np.isfinite(own) & np.isfinite(result)  # only the reference is not: it can't judge
-        errors = np.where(finite | same, errors, np.where(undefined, np.abs(result - own) / unit, np.inf))
+        errors = np.where(referred | same, errors, np.where(undefined, np.abs(result - own) / unit, np.inf))
     return errors
 
 
 def _at_overflow(result: np.ndarray, own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Where the reference is so close to the largest number that either may overflow, to the right side."""
+    """Where the reference is so close to the largest number that either may overflow, to the right side.
+
+    Where it is beyond that number, PyTorch may have NaN for what overflowed on the way.
+    """
     info = ml_dtypes.finfo(dtype)
     largest = float(info.max)
     close = np.isfinite(wide) & (np.abs(np.abs(wide) / largest - 1) < 64 * float(info.eps))
     agree = (np.sign(result) == np.sign(wide)) & (np.sign(own) == np.sign(wide))
+    beyond = np.isfinite(wide) & (np.abs(wide) > largest) & ~np.isfinite(own)
+    right = beyond & np.isinf(result) & (np.sign(result) == np.sign(wide))
     big: np.ndarray = close & agree & (np.abs(result) > 0.9 * largest)
-    return big
+    return big | right
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from opbridge.numerics.by_type import FLOATING, only_for
+from opbridge.numerics.by_type import FLOATING, only_for, working_type
 from opbridge.spec import decomposition
 
 
@@ -19,5 +19,8 @@ def angle(self: Tensor) -> Tensor:
     angle(Tensor self) -> Tensor
     """
     if self.is_floating_point():
-        return torch.where(self >= 0, 0, torch.where(self < 0, math.pi, self))
+        x = self.to(working_type(self.dtype))
+        # A NaN is not below 0. OpenVINO's smallest of two numbers is NaN where the second is.
+        rest = torch.minimum(torch.zeros((), dtype=x.dtype), x)
+        return torch.where(x < 0, math.pi, rest).to(self.dtype)
     return (self < 0).to(torch.get_default_dtype()) * math.pi

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from opbridge.numerics.by_type import FLOATING, only_for, working_type
+from opbridge.numerics.by_type import only_for, working_type
 from opbridge.numerics.series import polynomial
 from opbridge.spec import decomposition
 
@@ -64,20 +64,21 @@ def acos(self: Tensor) -> Tensor:
 
 
 @decomposition("aten::atan2", overrides="torch's mapping has -pi for a zero and a negative number, and 0 for NaN")
-@only_for(*FLOATING)
 def atan2(self: Tensor, other: Tensor) -> Tensor:
     """The angle of the point (``other``, ``self``) in [-pi, pi].
 
     atan2(Tensor self, Tensor other) -> Tensor
 
-    From the slope, with the special cases of C's Annex F.
+    The angle of the slope, and half a turn more on the left, with the special cases of C's Annex F.
     """
-    dtype = torch.result_type(self, other)
+    given = torch.result_type(self, other)
+    dtype = given if given.is_floating_point else torch.get_default_dtype()
     working = working_type(dtype)
     y, x = self.to(working), other.to(working)
-    height, width = y.abs(), x.abs()
-    # Neither 0 / 0 nor inf / inf is a slope.
-    slope = torch.where(height == width, (height != 0).to(working), height / width)
-    angle = torch.atan(slope)
-    angle = torch.where(torch.signbit(x), math.pi - angle, angle)
-    return torch.where(torch.signbit(y), -angle, angle).to(dtype)
+    # 1 or -1, also for zeros and infinities: the reciprocal of a number in [-1, 1] is at least 1, with the same sign.
+    sign_y, sign_x = ((1 / number.clamp(-1, 1)).clamp(-1, 1) for number in (y, x))
+    slope = y / x
+    # 0 / 0 and inf / inf are no slopes; theirs are 0 and 1. This is NaN for NaN, which engines clamp to this or that.
+    slope = torch.where(slope.isnan(), torch.tanh(y * x), slope)
+    half_turn = sign_y * (math.pi / 2 - sign_x * (math.pi / 2))
+    return (torch.atan(slope) + half_turn).to(dtype)

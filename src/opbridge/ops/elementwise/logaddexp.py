@@ -21,7 +21,7 @@ def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     logaddexp(Tensor self, Tensor other) -> Tensor
     """
     largest, distance = _apart(self, other)
-    return (largest + torch.log1p(torch.exp(distance))).to(torch.result_type(self, other))
+    return (largest + _log1p(torch.exp(distance))).to(torch.result_type(self, other))
 
 
 @decomposition("aten::logaddexp2", overrides=_WHY)
@@ -32,12 +32,23 @@ def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
     logaddexp2(Tensor self, Tensor other) -> Tensor
     """
     largest, distance = _apart(self, other)
-    return (largest + torch.log1p(torch.exp2(distance)) * (1 / math.log(2))).to(torch.result_type(self, other))
+    # The product is off by no more than ``distance`` itself is rounded by; ONNX's Pow takes many times as long.
+    exponential = torch.exp(distance * math.log(2))
+    return (largest + _log1p(exponential) * (1 / math.log(2))).to(torch.result_type(self, other))
 
 
 def _apart(self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """The larger of both, and how far the other one is below it: 0 also for two infinities."""
-    dtype = torch.result_type(self, other)
-    working = working_type(dtype)
+    """The larger of both, and how far the other one is below it: 0 also for two infinities.
+
+    Where one is NaN, so is the first result, whatever the second is.
+    """
+    working = working_type(torch.result_type(self, other))
     a, b = self.to(working), other.to(working)
-    return torch.maximum(a, b), torch.where(a == b, 0, -(a - b).abs())
+    limit = torch.finfo(working).max
+    return torch.maximum(a, b), -(a.clamp(-limit, limit) - b.clamp(-limit, limit)).abs()
+
+
+def _log1p(x: Tensor) -> Tensor:
+    """log(1 + x) for x in [0, 1]: what the sum is rounded by is added afterwards, for the slope is 1 near 0."""
+    raised = 1 + x
+    return torch.log(raised) + (x - (raised - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from opbridge.numerics.by_type import FLOATING, only_for
@@ -17,4 +18,6 @@ def sign(self: Tensor) -> Tensor:
     sign(Tensor self) -> Tensor
     sgn(Tensor self) -> Tensor
     """
-    return (self > 0).to(self.dtype) - (self < 0).to(self.dtype)
+    # Bytes are the fastest to subtract, but slow to convert to 16 bits.
+    narrow = torch.int8 if self.dtype.itemsize >= 4 else self.dtype
+    return ((self > 0).to(narrow) - (self < 0).to(narrow)).to(self.dtype)

@@ -5,16 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from opbridge.ops.linalg.addmv import scaled_sum
 from opbridge.spec import decomposition
 
 _WHY = "torch's mapping keeps alpha and beta in float32, and reads self where beta is 0: NaN stays"
-
-
-def _added(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    scaled = product if alpha == 1 else product * alpha
-    if beta == 0:
-        return scaled
-    return (self if beta == 1 else self * beta) + scaled
 
 
 @decomposition("aten::addbmm", overrides=_WHY)
@@ -23,7 +17,7 @@ def addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alp
 
     addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    return _added(self, torch.bmm(batch1, batch2).sum(0, dtype=batch1.dtype), beta, alpha)
+    return scaled_sum(self, torch.bmm(batch1, batch2).sum(0, dtype=batch1.dtype), beta, alpha)
 
 
 @decomposition("aten::baddbmm", overrides=_WHY)
@@ -32,4 +26,4 @@ def baddbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 
     baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    return _added(self, torch.bmm(batch1, batch2), beta, alpha)
+    return scaled_sum(self, torch.bmm(batch1, batch2), beta, alpha)

@@ -10,8 +10,10 @@ from opbridge.spec import decomposition
 _WHY = "torch's mapping keeps alpha and beta in float32, and multiplies by a beta of 0"
 
 
-def _sum(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """Without ``self`` where beta is 0, whatever it holds."""
+def scaled_sum(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    """Without ``self`` where beta is 0, whatever it holds. PyTorch takes both factors in the tensors' type."""
+    if not product.is_floating_point() and not product.is_complex():
+        beta, alpha = int(beta), int(alpha)
     scaled = product if alpha == 1 else product * alpha
     if beta == 0:
         return scaled
@@ -24,7 +26,7 @@ def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: flo
 
     addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
-    return _sum(self, torch.mv(mat, vec), beta, alpha)
+    return scaled_sum(self, torch.mv(mat, vec), beta, alpha)
 
 
 @decomposition("aten::addmm", overrides="engines ignore Gemm's beta where the products have no terms; see addmv too")
@@ -37,4 +39,4 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: f
     has_terms = isinstance(terms, int) and terms > 0
     if self.dtype != torch.float64 and (beta == 1 or has_terms):
         return NotImplemented
-    return _sum(self, torch.mm(mat1, mat2), beta, alpha)
+    return scaled_sum(self, torch.mm(mat1, mat2), beta, alpha)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opbridge.custom_node import custom_node
 from opbridge.kernels.declared import kernel_for
-from opbridge.numerics.repeat import repeat
+from opbridge.numerics.repeat import repeat, taken_along
 from opbridge.spec import body_for, translation
 
 kernel_for("opbridge::LdlFactor", "ldl_factor.h")
@@ -49,12 +49,12 @@ def ldl_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         chosen, is_pair, is_zero = _pivot(rest, rows, here)
         moved = here + is_pair
         source = torch.where(rows == moved, chosen, torch.where(rows == chosen, moved, rows))
-        rest = torch.take_along_dim(torch.take_along_dim(rest, source, -2), source.mT, -1)
+        rest = taken_along(taken_along(rest, source, -2), source.mT, -1)
         after = torch.minimum(here + 1, last)
         first, second, steps = _multipliers(rest, rows, here, after, is_pair, is_zero)
         block = rows <= moved
-        left = torch.where(block, torch.take_along_dim(rest, here, -1), first)
-        right = torch.where(block, torch.take_along_dim(rest, after, -1), second)
+        left = torch.where(block, taken_along(rest, here, -1), first)
+        right = torch.where(block, taken_along(rest, after, -1), second)
         lower = torch.where(columns == here, left, torch.where(is_pair & (columns == after), right, done))
         sign = torch.where(is_pair, -1, 1)
         is_here = (columns == here) | (is_pair & (columns == after))
@@ -80,19 +80,19 @@ def ldl_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _pivot(rest: Tensor, rows: Tensor, here: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The row to be interchanged, whether two columns are eliminated, and whether there is nothing to eliminate."""
-    column = torch.take_along_dim(rest, here, -1).abs()
-    diagonal = torch.take_along_dim(column, here, -2)
+    column = taken_along(rest, here, -1).abs()
+    diagonal = taken_along(column, here, -2)
     below = torch.where(rows > here, column, -1.0)
     largest = below.argmax(-2, keepdim=True)
     column_size = below.amax(-2, keepdim=True).clamp(min=0)
-    other = torch.take_along_dim(rest, largest, -1).abs()
+    other = taken_along(rest, largest, -1).abs()
     row_size = torch.where((rows >= here) & (rows != largest), other, 0.0).amax(-2, keepdim=True)
     is_zero = (torch.maximum(diagonal, column_size) == 0) | diagonal.isnan()
     # In this order nothing overflows or underflows; where the ratio is 0 / 0, the first condition holds.
     ratio = column_size / row_size
     stays = (diagonal >= _GROWTH * column_size) | (diagonal >= _GROWTH * column_size * ratio)
     stays = stays | is_zero
-    is_single = torch.take_along_dim(other, largest, -2) >= _GROWTH * row_size
+    is_single = taken_along(other, largest, -2) >= _GROWTH * row_size
     return torch.where(stays, here, largest), ~stays & ~is_single, is_zero
 
 
@@ -101,11 +101,11 @@ def _multipliers(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The columns of L below the block of D, and what is subtracted from the rest of the matrix."""
     open_rows = rows > here + is_pair
-    left = torch.where(open_rows, torch.take_along_dim(rest, here, -1), 0.0)
-    right = torch.where(open_rows, torch.take_along_dim(rest, after, -1), 0.0)
-    block = torch.take_along_dim(rest, here, -1)
-    corner, beside = torch.take_along_dim(block, here, -2), torch.take_along_dim(block, after, -2)
-    opposite = torch.take_along_dim(torch.take_along_dim(rest, after, -1), after, -2)
+    left = torch.where(open_rows, taken_along(rest, here, -1), 0.0)
+    right = torch.where(open_rows, taken_along(rest, after, -1), 0.0)
+    block = taken_along(rest, here, -1)
+    corner, beside = taken_along(block, here, -2), taken_along(block, after, -2)
+    opposite = taken_along(taken_along(rest, after, -1), after, -2)
     single = torch.where(is_zero, left, left / torch.where(is_zero, 1.0, corner))
     scale = torch.where(is_pair, beside, 1.0)
     ratio, other_ratio = opposite / scale, corner / scale

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from opbridge.custom_node import custom_node
 from opbridge.kernels.declared import kernel_for
-from opbridge.numerics.repeat import is_empty, repeat
+from opbridge.numerics.repeat import is_empty, repeat, taken_along
 from opbridge.spec import body_for, translation
 
 kernel_for("opbridge::LdlSolve", "ldl_solve.h")
@@ -42,7 +42,7 @@ def ldl_solve(factor: Tensor, pivots: Tensor, b: Tensor) -> Tensor:
     def interchanged(x: Tensor, index: Tensor) -> Tensor:
         one, other = moved.index_select(-2, index), targets.index_select(-2, index)
         source = torch.where(rows == one, other, torch.where(rows == other, one, rows))
-        return torch.take_along_dim(x, source, -2)
+        return taken_along(x, source, -2)
 
     def multipliers(index: Tensor) -> Tensor:
         return torch.where(rows > moved.index_select(-2, index), factor.index_select(-1, index), 0.0)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from opbridge.custom_node import custom_node
+from opbridge.numerics.by_type import working_type
 from opbridge.numerics.repeat import is_empty, repeat
 from opbridge.spec import body_for, translation
 
@@ -31,6 +32,8 @@ def matrix_exp(a: Tensor) -> Tensor:
     """
     if is_empty(a):
         return a.clone()
+    dtype = a.dtype
+    a = a.to(working_type(dtype))
     reach = 0.5 if a.dtype == torch.float64 else 2.0
     norm = a.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
     doublings = torch.log2(norm / reach).ceil().clamp(min=0)
@@ -41,7 +44,7 @@ def matrix_exp(a: Tensor) -> Tensor:
         return (torch.where(number < doublings, power @ power, power),)
 
     (result,) = repeat(doublings.amax().long(), square, _taylor(a * torch.exp2(-doublings)))
-    return result
+    return result.to(dtype)
 
 
 def _taylor(a: Tensor) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from opbridge.numerics.pooling import first_largest
-from opbridge.spec import decomposition
+from opbridge.spec import decomposition, rewrite
 
 
 def _starts(samples: Tensor, length: int, outputs: int, kernel: int) -> Tensor:
@@ -37,6 +38,10 @@ def _pooled(
 ) -> tuple[Tensor, Tensor]:
     """The last axis first, so that among equal elements the first in reading order is found."""
     rank = len(output_size)
+    if any(isinstance(size, int) and size == 0 for size in self.shape):
+        # Engines refuse to reshape an empty tensor of dynamic sizes.
+        empty = self.new_zeros([*self.shape[:-rank], *output_size])
+        return empty, empty.to(torch.int64)
     x = self if self.dim() == rank + 2 else self.unsqueeze(0)
     sizes, step = x.shape[2:], 1
     place = torch.zeros_like(x, dtype=torch.int64)
@@ -77,3 +82,28 @@ def fractional_max_pool3d(
     ``random_samples`` (N, C, 3) are numbers in [0, 1) for D, H and W.
     """
     return _pooled(self, kernel_size, output_size, random_samples, (0, 1, 2))
+
+
+@rewrite("torch.nn.functional.fractional_max_pool3d_with_indices")
+def pooled_volumes_of_dynamic_sizes(
+    original: Callable[..., Any],
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = None,
+    output_ratio: float | Sequence[float] | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Keep a dynamic size dynamic, which the shape function of torch's operator freezes."""
+    if all(isinstance(size, int) for size in input.shape) or (output_size is None and output_ratio is None):
+        return NotImplemented
+    if output_size is None:
+        output_size = [int(size * ratio) for size, ratio in zip(input.shape[-3:], _three(output_ratio), strict=True)]
+    if _random_samples is None:
+        images = 1 if input.dim() == 4 else input.shape[0]
+        _random_samples = torch.rand(images, input.shape[-4], 3, dtype=input.dtype)
+    return fractional_max_pool3d(input, _three(kernel_size), _three(output_size), _random_samples)
+
+
+def _three(numbers: Any) -> Sequence[Any]:
+    return [numbers] * 3 if isinstance(numbers, int | float) else numbers

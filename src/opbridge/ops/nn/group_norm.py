@@ -20,7 +20,7 @@ def native_group_norm(
     native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group,
     float eps) -> (Tensor, Tensor, Tensor)
     """
-    if not isinstance(input.numel(), int) or input.numel() != 0:
+    if not _is_empty(input):
         return NotImplemented
     none = input.new_zeros(N, group)
     return input.clone(), none, none.clone()
@@ -33,8 +33,13 @@ def group_norm(original: Callable[..., Tensor], input: Tensor, *arguments: Any, 
     group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enabled=True) -> Tensor
     """
-    if any(isinstance(size, int) and size == 0 for size in input.shape):
+    if _is_empty(input):
         return input.clone()
     if isinstance(input.numel(), int):
         return NotImplemented
     return torch.group_norm(input, *arguments, **keywords)
+
+
+def _is_empty(x: Tensor) -> bool:
+    """Whether a size is 0 for all inputs; another one may be dynamic."""
+    return any(isinstance(size, int) and size == 0 for size in x.shape)

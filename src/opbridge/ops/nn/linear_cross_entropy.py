@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from opbridge.spec import decomposition
+from opbridge.spec import decomposition, rewrite
 
 
 def _loss(
@@ -87,3 +90,30 @@ def linear_cross_entropy_by_sample(
     ScalarType acc_dtype) -> Tensor
     """
     return _loss(input, linear_weight, target, linear_bias, weight, "none", ignore_index, 0.0, acc_dtype)
+
+
+@rewrite("torch.nn.functional.linear_cross_entropy")
+def linear_cross_entropy_of_dynamic_sizes(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    options: Any = None,
+    **arguments: Any,
+) -> Any:
+    """The loss in one piece, in the type that the chunks have: torch asks dynamic sizes how large a chunk is."""
+    tensors = (input, linear_weight, target)
+    is_fixed = all(isinstance(size, int) for tensor in tensors for size in tensor.shape)
+    if options is None or is_fixed or linear_weight.dim() != 2:
+        return NotImplemented
+    dtype = options.acc_dtype or input.dtype
+    if options.acc_dtype is None and options.acc_policy == "auto" and dtype.itemsize < 4:
+        dtype = torch.float32
+    given = {name: _as(value, dtype) for name, value in arguments.items()}
+    return original(input.to(dtype), linear_weight.to(dtype), _as(target, dtype), **given).to(input.dtype)
+
+
+def _as(value: Any, dtype: torch.dtype) -> Any:
+    """A tensor of floating-point numbers in ``dtype``; anything else as it is."""
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.spec import decomposition
+from opbridge.spec import decomposition, rewrite
 
 _WHY = "engines refuse to pad by what is left when a negative padding cuts, and to pad an empty batch"
 
@@ -26,7 +26,12 @@ def _by_places(x: Tensor, padding: Sequence[int], place: Callable[[Tensor, int],
 
 
 def _gone_round(x: Tensor, padding: Sequence[int]) -> Tensor:
-    """Axis by axis, what is at its other end; PyTorch goes round no more than once."""
+    """Axis by axis, what is at its other end; PyTorch goes round no more than once.
+
+    What is left after a negative padding has cut goes round, not what was there before.
+    """
+    x = torch.ops.aten.constant_pad_nd(x, [min(amount, 0) for amount in padding], 0.0)
+    padding = [max(amount, 0) for amount in padding]
     for number in range(len(padding) // 2):
         before, after = padding[2 * number], padding[2 * number + 1]
         axis = x.dim() - 1 - number
@@ -113,10 +118,23 @@ def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float |
     pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor
     """
     if mode == "circular":
-        # What is left after a negative padding has cut goes round, not what was there before.
-        kept = torch.ops.aten.constant_pad_nd(self, [min(amount, 0) for amount in pad], 0.0)
-        return _gone_round(kept, [max(amount, 0) for amount in pad])
+        return _gone_round(self, pad)
     if mode == "constant":
         return torch.ops.aten.constant_pad_nd(self, pad, 0.0 if value is None else value)
     kind = {"reflect": "reflection", "replicate": "replication"}[mode]
     return getattr(torch.ops.aten, f"{kind}_pad{len(pad) // 2}d")(self, pad)
+
+
+@rewrite("torch.nn.functional.pad")
+def circular_pad_of_dynamic_sizes(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    pad: Sequence[int],
+    mode: str = "constant",
+    value: float | None = None,
+) -> Any:
+    """Go round what a negative padding has cut, where torch loses a dynamic size on the way."""
+    is_fixed = all(isinstance(size, int) for size in input.shape)
+    if mode != "circular" or is_fixed or all(isinstance(amount, int) and amount >= 0 for amount in pad):
+        return NotImplemented
+    return _gone_round(input, pad)

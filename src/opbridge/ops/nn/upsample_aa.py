@@ -23,7 +23,7 @@ def upsample_bilinear2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """Linear interpolation with antialias, where the step is not that of the sizes; the rest is torch's.
+    """Linear interpolation with antialias, in float64 or with a step not that of the sizes; the rest is torch's.
 
     _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor
@@ -40,7 +40,7 @@ def upsample_bicubic2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """Cubic interpolation with antialias, where the step is not that of the sizes; the rest is torch's.
+    """Cubic interpolation with antialias, in float64 or with a step not that of the sizes; the rest is torch's.
 
     _upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor
@@ -66,8 +66,9 @@ def _resized(
     scales: Sequence[float | None],
     kernel: Callable[[Tensor], Tensor],
 ) -> Any:
-    """One matrix product for each of the last two axes."""
-    if not align_corners and all(_is_of_sizes(*axis) for axis in zip(image.shape[-2:], sizes, scales, strict=True)):
+    """One matrix product for each of the last two axes. In float64 engines have no Resize."""
+    by_sizes = all(_is_of_sizes(*axis) for axis in zip(image.shape[-2:], sizes, scales, strict=True))
+    if by_sizes and not align_corners and image.dtype == torch.float32:
         return NotImplemented
     rows, columns = (
         _weights(have, want, _step(have, want, align_corners, scale), kernel).to(image.dtype)

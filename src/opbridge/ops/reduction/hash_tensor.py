@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.spec import decomposition
+from opbridge.spec import decomposition, rewrite
 
 _LOWEST = -(2**63)
 _SMALLEST_NORMAL = 2.0**-1022
@@ -41,6 +41,24 @@ def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False,
         pair = ((bits >> place) & 1) + ((bits >> (place + 32)) & 1) * 2**32
         parities.append((pair.sum(axes, keepdim=keepdim) & _PAIR) << place)
     return functools.reduce(operator.or_, parities).to(torch.uint64)
+
+
+@rewrite("torch.hash_tensor")
+def hash_of_dynamic_sizes(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    dim: int | Sequence[int] = (),
+    *,
+    keepdim: bool = False,
+    mode: int = 0,
+) -> Any:
+    """Keep a dynamic size dynamic, which torch's shape function freezes.
+
+    hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+    """
+    if all(isinstance(size, int) for size in input.shape):
+        return NotImplemented
+    return hash_tensor(input, (dim,) if isinstance(dim, int) else dim, keepdim=keepdim, mode=mode)
 
 
 def _folded(bits: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:

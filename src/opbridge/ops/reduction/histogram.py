@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.spec import decomposition
+from opbridge.spec import decomposition, rewrite
 
 
 def _searched(values: Tensor, edges: Tensor) -> Tensor:
@@ -18,7 +19,7 @@ def _searched(values: Tensor, edges: Tensor) -> Tensor:
 def _computed(values: Tensor, edges: Tensor) -> Tensor:
     """The same for equal bins: computed, and moved by one where an edge, rounded as it is, says so, as in PyTorch."""
     bins = edges.shape[0] - 1
-    low, high = edges[0], edges[bins]
+    low, high = edges[0], edges[-1]
     is_inside = (values >= low) & (values <= high)
     place = (torch.where(is_inside, values, low) - low) * bins / (high - low)
     place = place.to(torch.int64).clamp(0, bins - 1)
@@ -37,7 +38,7 @@ def _counted(
     values = self.reshape(-1)
     bins = edges.shape[0] - 1
     place = find(values, edges)
-    is_inside = (values >= edges[0]) & (values <= edges[bins])
+    is_inside = (values >= edges[0]) & (values <= edges[-1])
     weights = torch.ones_like(values) if weight is None else weight.reshape(-1)
     counts = torch.zeros(bins, dtype=values.dtype).scatter_add(0, place, torch.where(is_inside, weights, 0))
     return counts / (counts.sum() * torch.diff(edges)) if density else counts
@@ -88,6 +89,25 @@ def histogram_of_count(
     """
     edges = equal_edges(self, bins, range)
     return _counted(self, edges, weight, density, _computed), edges
+
+
+@rewrite("torch.histogram")
+@rewrite("torch.Tensor.histogram")
+def histogram_of_dynamic_sizes(
+    original: Callable[..., Any], input: Tensor, bins: int | Tensor = 100, **options: Any
+) -> Any:
+    """Count what has a dynamic size, for which torch's operator has no shape function.
+
+    histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """
+    tensors = [value for value in (input, bins, options.get("weight")) if isinstance(value, Tensor)]
+    if all(isinstance(size, int) for tensor in tensors for size in tensor.shape):
+        return NotImplemented
+    counted: Callable[..., Any] = histogram_of_edges if isinstance(bins, Tensor) else histogram_of_count
+    return torch.return_types.histogram(counted(input, bins, **options))
 
 
 @decomposition(

@@ -22,7 +22,7 @@ def _counted(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, densi
         values = points[:, number]
         place = (torch.searchsorted(each, values, right=True) - 1).clamp(0, size - 1)
         cell = cell * size + place
-        is_inside = is_inside & (values >= each[0]) & (values <= each[size])
+        is_inside = is_inside & (values >= each[0]) & (values <= each[-1])
     weights = torch.ones_like(points[:, 0]) if weight is None else weight.reshape(-1)
     empty = torch.zeros(math.prod(sizes), dtype=points.dtype)
     counts = empty.scatter_add(0, cell, torch.where(is_inside, weights, 0)).reshape(sizes)

@@ -28,8 +28,8 @@ def _moments(self: Tensor, dim: Sequence[int] | None, correction: float | None, 
     shape = kept if keepdim else [size for axis, size in enumerate(kept) if axis not in axes]
     count = math.prod(self.shape[axis] for axis in axes)
     if isinstance(count, int) and count == 0:
-        unknown = torch.full(shape, math.nan, dtype=self.dtype)
-        return unknown.real if self.is_complex() else unknown, unknown
+        variance = torch.full(shape, math.nan, dtype=self.dtype.to_real())
+        return variance, torch.complex(variance, variance) if self.is_complex() else variance
     x = self.float() if self.dtype.itemsize < 4 else self
     mean = _mean(x, axes, count)
     offset = x - mean

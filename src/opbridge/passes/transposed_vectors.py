@@ -1,0 +1,42 @@
+"""Multiplies a vector from the left, for ONNX Runtime is wrong where it comes after a transposed matrix.
+
+It fuses the Transpose of the last two axes with the MatMul after it, and forgets the former where the second operand has
+one axis: ``A.T @ v`` is ``A @ v``, or some other numbers where A is not square.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+__all__ = ["TransposedVectorsPass"]
+
+
+class TransposedVectorsPass(ir.passes.InPlacePass):
+    """Write the product of a transposed matrix and a vector as that of the vector and the matrix."""
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """See the class. The model computes the same."""
+        modified = False
+        for graph in (model.graph, *(function.graph for function in model.functions.values())):
+            for node in ir.traversal.RecursiveGraphIterator(graph):
+                matrix = _transposed_for_a_vector(node)
+                if matrix is not None:
+                    node.replace_input_with(0, node.inputs[1])
+                    node.replace_input_with(1, matrix)
+                    modified = True
+        return ir.passes.PassResult(model, modified)
+
+
+def _transposed_for_a_vector(node: ir.Node) -> ir.Value | None:
+    """What a MatMul's first operand is the transpose of, if the second one is a vector; else None."""
+    if node.domain or node.op_type != "MatMul":
+        return None
+    first, vector = node.inputs
+    transpose = first.producer() if first is not None else None
+    if transpose is None or transpose.domain or transpose.op_type != "Transpose":
+        return None
+    order = transpose.attributes.get_ints("perm", [])
+    rank = len(order)
+    swaps_the_last = rank >= 2 and list(order) == [*range(rank - 2), rank - 1, rank - 2]
+    is_vector = vector is not None and vector.shape is not None and len(vector.shape) == 1
+    return transpose.inputs[0] if swaps_the_last and is_vector else None
