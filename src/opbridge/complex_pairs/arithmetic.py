@@ -36,7 +36,7 @@ def add(self: Any, other: Any, alpha: Any = 1) -> Tensor:
     return joined(a + c, b + d)
 
 
-@complex_rule("aten::sub.Tensor", "aten::sub.Scalar")
+@complex_rule("aten::sub.Tensor", "aten::sub.Scalar", "aten::subtract.Tensor", "aten::subtract.Scalar")
 def sub(self: Any, other: Any, alpha: Any = 1) -> Tensor:
     """The difference, of alpha times ``other``."""
     (a, b), (c, d) = parts(self), parts(other) if alpha == 1 else product(parts(other), parts(alpha))
@@ -50,13 +50,13 @@ def rsub(self: Any, other: Any, alpha: Any = 1) -> Tensor:
     return joined(c - a, d - b)
 
 
-@complex_rule("aten::mul.Tensor", "aten::mul.Scalar")
+@complex_rule("aten::mul.Tensor", "aten::mul.Scalar", "aten::multiply.Tensor", "aten::multiply.Scalar")
 def mul(self: Any, other: Any) -> Tensor:
     """The product."""
     return joined(*product(parts(self), parts(other)))
 
 
-@complex_rule("aten::div.Tensor", "aten::div.Scalar")
+@complex_rule(*(f"aten::{name}.{other}" for name in ("div", "divide", "true_divide") for other in ("Tensor", "Scalar")))
 def div(self: Any, other: Any) -> Tensor:
     """The quotient."""
     if not isinstance(other, complex) and not (isinstance(other, Tensor) and other.is_complex()):

@@ -1,7 +1,7 @@
 """Multiplies a vector from the left, for ONNX Runtime is wrong where it comes after a transposed matrix.
 
-It fuses the Transpose of the last two axes with the MatMul after it, and forgets the former where the second operand has
-one axis: ``A.T @ v`` is ``A @ v``, or some other numbers where A is not square.
+It fuses the Transpose of the last two axes with the MatMul after it, and loses it where the second operand is a vector:
+``A.T @ v`` is ``A @ v``, or some other numbers where A is not square.
 """
 
 from __future__ import annotations

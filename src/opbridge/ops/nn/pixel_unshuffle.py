@@ -15,6 +15,8 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     """
     *batch, channels, height, width = self.shape
     factor = downscale_factor
+    if factor == 1:
+        return self.clone()
     rows, columns = height // factor, width // factor
     blocks = self.reshape([*batch, channels, rows, factor, columns, factor])
     order = [*range(len(batch) + 1), *(len(batch) + place for place in (2, 4, 1, 3))]
@@ -29,6 +31,8 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     """
     *batch, channels, height, width = self.shape
     factor = upscale_factor
+    if factor == 1:
+        return self.clone()
     kept = channels // (factor * factor)
     blocks = self.reshape([*batch, kept, factor, factor, height, width])
     order = [*range(len(batch) + 1), *(len(batch) + place for place in (3, 1, 4, 2))]
