@@ -15,22 +15,12 @@ Move = frozenset[tuple[int, int]]
 """Dimensions that are doubled together, each as (tensor, axis)."""
 
 _OF_MATRICES = (
-    *(
-        "cholesky",
-        "geqrf",
-        "linalg",
-        "logdet",
-        "lu",
-        "matrix_exp",
-        "norm.nuc",
-        "ormqr",
-        "pca_lowrank",
-        "pinverse",
-        "qr",
-    ),
-    *("svd", "triangular_solve"),
+    *("cholesky", "geqrf", "linalg", "logdet", "lu", "matrix_exp", "norm.nuc", "ormqr", "pinverse", "qr", "svd"),
+    "triangular_solve",
 )
 """How the names of linear algebra begin."""
+_NOT_LARGER = frozenset({"svd_lowrank", "pca_lowrank", "linalg.tensorinv", "linalg.tensorsolve"})
+"""A rank that is asked for must not grow; and matrices of more than two axes are others."""
 
 _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"})
 
@@ -82,7 +72,8 @@ def enlarged(entry: str, call: Call, moves: Sequence[Move]) -> Call | None:
     None if eager PyTorch refuses it, or gives another number of results: a model has a fixed number of outputs.
     """
     moving = frozenset(itertools.chain.from_iterable(moves))
-    repeated = _repeated_matrix if entry.startswith(_OF_MATRICES) else _repeated
+    is_of_matrices = entry.startswith(_OF_MATRICES) and entry not in _NOT_LARGER
+    repeated = _repeated_matrix if is_of_matrices else _repeated
     tensors = [repeated(tensor, [axis for j, axis in moving if j == i]) for i, tensor in enumerate(call.tensors)]
     larger = call.with_tensors([tensor.clone() for tensor in tensors])
     try:
