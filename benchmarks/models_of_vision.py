@@ -111,7 +111,7 @@ MODELS: dict[str, Callable[[], Example]] = {
     "fcos": _one_stage("fcos_resnet50_fpn", 10, min_size=96, max_size=160, topk_candidates=50, detections_per_img=20),
     # A larger factor makes all scores 1: which boxes are the best would be anybody's choice.
     "ssd": _one_stage("ssd300_vgg16", 0.2, topk_candidates=50, detections_per_img=20),
-    "ssdlite": _one_stage("ssdlite320_mobilenet_v3_large", 5, topk_candidates=50, detections_per_img=20),
+    "ssdlite": _one_stage("ssdlite320_mobilenet_v3_large", 1e5, topk_candidates=50, detections_per_img=20),
     "raft": _raft,
     "swin_t": _torchvision("swin_t", 64),
     "swin_v2_t": _torchvision("swin_v2_t", 64),
