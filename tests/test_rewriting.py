@@ -14,6 +14,7 @@ import pytest
 import torch
 from roundtrip import travel
 
+from opbridge.capture import capture
 from opbridge.errors import InputError
 from opbridge.graph.rewriting import rewriting
 from opbridge.spec import OpSpec
@@ -220,6 +221,19 @@ def test_what_can_not_be_captured_is_rewritten() -> None:
     assert trip.rung(f"{__name__}.norm_of") == "rewrite"
     trip.check(torch.randn(4))
     trip.check(torch.zeros(4))
+
+
+def test_a_function_within_a_loop_is_the_original() -> None:
+    def shifted_thrice(x: torch.Tensor) -> torch.Tensor:
+        def shift(count: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return count + 1, torch.nn.functional.pad(x, (1, -1)) * 2
+
+        return torch.while_loop(lambda count, x: count < 3, shift, (torch.tensor(0), x))[1]
+
+    otherwise = spec("torch.nn.functional.pad", lambda original, x, amounts: x)
+    captured = capture(shifted_thrice, (torch.randn(5),), rewrites=[otherwise])
+    assert captured.rewrites == ()
+    assert captured.program.module()(torch.arange(5.0)).tolist() == [0, 0, 0, 0, 8]
 
 
 def test_a_torch_function_is_rewritten_while_capturing() -> None:

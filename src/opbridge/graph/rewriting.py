@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 from opbridge.errors import InputError
@@ -128,7 +129,8 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -
     thread = threading.get_ident()
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread:
+        # In the functions given to a loop or a branch Dynamo reads on, and has no threads.
+        if torch.compiler.is_dynamo_compiling() or threading.get_ident() != thread:
             return unchanged(*args, **kwargs)
         result = spec.function(unchanged, *args, **kwargs)
         if result is NotImplemented:
