@@ -62,6 +62,8 @@ class KernelSupport:
         if question.key not in self._answers:
             self._answers[question.key] = self._answer(question)
         reason = self._answers[question.key]
+        if reason is not None and question.stands_alone and _has_body(question):
+            reason = self._answer_sized(question, reason)
         if reason is None:
             return None
         operator = describe_operator(node.domain, node.op_type)
@@ -96,6 +98,14 @@ class KernelSupport:
             return self._answer_from_list(question, schema, self._kernels)
         error = self._build.refusal_of(question.model_bytes(self._ir_version))
         return None if error is None else self._explain(question, schema, error, self._kernels)
+
+    def _answer_sized(self, question: Question, reason: _Reason) -> _Reason | None:
+        """The answer for the node's own sizes: some standard operators are defined by others only where these are known."""
+        key = (question.key, question.sizes)
+        if key not in self._answers:
+            error = self._build.refusal_of(question.model_bytes(self._ir_version, sized=True))
+            self._answers[key] = None if error is None else reason
+        return self._answers[key]
 
     def _answer_from_list(self, question: Question, schema: Any, kernels: KernelList) -> _Reason | None:
         match = kernels.match(schema, question.input_types, question.output_types, half_is_float=True)

@@ -70,8 +70,10 @@ def _of_integers(a: Any, b: Any, number: float | None, dtype: ir.DataType) -> An
     product = op.Mul(quotient, b)
     is_above = op.Less(a, product)
     if number is None or number < 0:
-        is_opposite = op.Xor(is_above, op.Less(b, _constant(0, dtype)))
-        is_above = op.And(is_opposite, op.Not(op.Equal(a, product)))
+        # Above is below where the divisor is negative. OpenPPL has neither Or nor Xor.
+        is_below, is_negative = op.Less(product, a), op.Less(b, _constant(0, dtype))
+        is_floor = op.And(op.Not(op.And(is_above, op.Not(is_negative))), op.Not(op.And(is_below, is_negative)))
+        is_above = op.Not(is_floor)
     return op.Sub(quotient, op.Cast(is_above, to=dtype))
 
 
