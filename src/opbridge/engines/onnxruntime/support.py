@@ -100,7 +100,7 @@ class KernelSupport:
         return None if error is None else self._explain(question, schema, error, self._kernels)
 
     def _answer_sized(self, question: Question, reason: _Reason) -> _Reason | None:
-        """The answer for the node's own sizes: some standard operators are defined by others only where these are known."""
+        """The answer for the node's own sizes: of some standard operators only these tell by which others they are."""
         key = (question.key, question.sizes)
         if key not in self._answers:
             error = self._build.refusal_of(question.model_bytes(self._ir_version, sized=True))
