@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32, UINT8
+from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
@@ -30,7 +30,7 @@ def _extreme(self: Any, dims: Sequence[int], keepdim: bool, is_largest: bool) ->
     if self.dtype not in _FLOATS:
         return over_axes(self)
     # Engines differ in what their maximum does with NaN; PyTorch's is NaN.
-    has_nan = op.Cast(over_axes(op.Cast(op.IsNaN(self), to=UINT8.dtype), op.ReduceMax), to=BOOL.dtype)
+    has_nan = op.Cast(over_axes(op.Cast(op.IsNaN(self), to=FLOAT.dtype), op.ReduceMax), to=BOOL.dtype)
     return op.Where(has_nan, op.CastLike(op.Constant(value_float=math.nan), self), over_axes(self))
 
 
