@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import rewrite
 
 
@@ -26,7 +27,7 @@ def gradient(
 
     Elements at uneven places, that tensors name, stay with torch.
     """
-    is_fixed = all(isinstance(size, int) for size in input.shape)
+    is_fixed = have_fixed_sizes(input)
     if is_fixed or any(isinstance(step, Tensor) for step in (spacing if isinstance(spacing, Sequence) else ())):
         return NotImplemented
     axes = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import rewrite
 
 
@@ -22,7 +23,7 @@ def take_along_dim(
 
     torch broadcasts the sizes as numbers, and so freezes dimensions that are dynamic. Where none is, it does it all.
     """
-    is_fixed = all(isinstance(size, int) for tensor in (input, indices) for size in tensor.shape)
+    is_fixed = have_fixed_sizes(input, indices)
     if is_fixed or dim is None or further or input.dim() != indices.dim() or indices.dtype != torch.int64:
         return NotImplemented
     axis = dim % input.dim()

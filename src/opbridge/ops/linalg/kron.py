@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import rewrite
 
 
@@ -19,7 +20,7 @@ def kron(original: Callable[..., Any], input: Tensor, other: Tensor) -> Any:
 
     torch's own reads the sizes as plain numbers, which freezes them.
     """
-    if all(isinstance(size, int) for size in (*input.shape, *other.shape)):
+    if have_fixed_sizes(input, other):
         return NotImplemented
     rank = max(input.dim(), other.dim())
     own = [1] * (rank - input.dim()) + list(input.shape)

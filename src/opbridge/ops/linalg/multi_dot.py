@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import rewrite
 
 
@@ -21,7 +22,7 @@ def multi_dot(original: Callable[..., Any], tensors: Sequence[Tensor], **further
     torch chooses the order that takes the fewest multiplications, for which it needs the sizes as numbers. Where all
     are, it does.
     """
-    if further or all(isinstance(size, int) for tensor in tensors for size in tensor.shape):
+    if further or have_fixed_sizes(*tensors):
         return NotImplemented
     if tensors[-1].dim() == 1:
         return functools.reduce(lambda right, left: torch.matmul(left, right), reversed(tensors))

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import rewrite
 
 
@@ -19,7 +20,7 @@ def bilinear(
     bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor
     """
     tensors = (input1, input2, weight)
-    if all(isinstance(size, int) for tensor in tensors for size in tensor.shape):
+    if have_fixed_sizes(*tensors):
         return NotImplemented
     outputs, _, terms = weight.shape
     rows = input1.matmul(weight.transpose(0, 1).flatten(1)).reshape([*input1.shape[:-1], outputs, terms])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import rewrite
 
 
@@ -23,7 +24,7 @@ def cosine_similarity(original: Callable[..., Tensor], x1: Tensor, x2: Tensor, d
     is_same = x1.dim() == x2.dim() and all(
         statically_known_true(a == b) for a, b in zip(x1.shape, x2.shape, strict=True)
     )
-    if is_same or all(isinstance(size, int) for size in (*x1.shape, *x2.shape)):
+    if is_same or have_fixed_sizes(x1, x2):
         return NotImplemented
     x1, x2 = torch.broadcast_tensors(x1, x2)
     first, second = (x / x.square().sum(dim, keepdim=True).sqrt().clamp_min(eps) for x in (x1, x2))

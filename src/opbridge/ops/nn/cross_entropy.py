@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import rewrite
 
 
@@ -28,7 +29,7 @@ def cross_entropy(
     torch's own freezes the number of classes when it checks that there are as many weights; indices of classes in place
     of probabilities stay with it.
     """
-    is_fixed = all(isinstance(size, int) for size in input.shape)
+    is_fixed = have_fixed_sizes(input)
     is_old = size_average is not None or reduce is not None
     if is_fixed or is_old or weight is None or not target.is_floating_point():
         return NotImplemented

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.numerics.pooling import first_largest
 from opbridge.spec import decomposition, rewrite
 
@@ -95,7 +96,7 @@ def pooled_volumes_of_dynamic_sizes(
     _random_samples: Tensor | None = None,
 ) -> Any:
     """Keep a dynamic size dynamic, which the shape function of torch's operator freezes."""
-    if all(isinstance(size, int) for size in input.shape) or (output_size is None and output_ratio is None):
+    if have_fixed_sizes(input) or (output_size is None and output_ratio is None):
         return NotImplemented
     if output_size is None:
         output_size = [int(size * ratio) for size, ratio in zip(input.shape[-3:], _three(output_ratio), strict=True)]

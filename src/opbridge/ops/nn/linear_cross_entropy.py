@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import decomposition, rewrite
 
 
@@ -104,7 +105,7 @@ def linear_cross_entropy_of_dynamic_sizes(
 ) -> Any:
     """The loss in one piece, in the type that the chunks have: torch asks dynamic sizes how large a chunk is."""
     tensors = (input, linear_weight, target)
-    is_fixed = all(isinstance(size, int) for tensor in tensors for size in tensor.shape)
+    is_fixed = have_fixed_sizes(*tensors)
     if options is None or is_fixed or linear_weight.dim() != 2:
         return NotImplemented
     dtype = options.acc_dtype or input.dtype

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import decomposition, rewrite
 
 _WHY = "engines refuse to pad by what is left when a negative padding cuts, and to pad an empty batch"
@@ -134,7 +135,7 @@ def circular_pad_of_dynamic_sizes(
     value: float | None = None,
 ) -> Any:
     """Go round what a negative padding has cut, where torch loses a dynamic size on the way."""
-    is_fixed = all(isinstance(size, int) for size in input.shape)
+    is_fixed = have_fixed_sizes(input)
     if mode != "circular" or is_fixed or all(isinstance(amount, int) and amount >= 0 for amount in pad):
         return NotImplemented
     return _gone_round(input, pad)

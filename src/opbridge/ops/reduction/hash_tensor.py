@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import decomposition, rewrite
 
 _LOWEST = -(2**63)
@@ -56,7 +57,7 @@ def hash_of_dynamic_sizes(
 
     hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
     """
-    if all(isinstance(size, int) for size in input.shape):
+    if have_fixed_sizes(input):
         return NotImplemented
     return hash_tensor(input, (dim,) if isinstance(dim, int) else dim, keepdim=keepdim, mode=mode)
 

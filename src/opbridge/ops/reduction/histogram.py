@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.numerics.fixed_sizes import have_fixed_sizes
 from opbridge.spec import decomposition, rewrite
 
 
@@ -104,7 +105,7 @@ def histogram_of_dynamic_sizes(
     bool density=False) -> (Tensor hist, Tensor bin_edges)
     """
     tensors = [value for value in (input, bins, options.get("weight")) if isinstance(value, Tensor)]
-    if all(isinstance(size, int) for tensor in tensors for size in tensor.shape):
+    if have_fixed_sizes(*tensors):
         return NotImplemented
     counted: Callable[..., Any] = histogram_of_edges if isinstance(bins, Tensor) else histogram_of_count
     return torch.return_types.histogram(counted(input, bins, **options))

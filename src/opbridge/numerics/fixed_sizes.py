@@ -1,0 +1,12 @@
+"""Whether sizes are numbers, for rules that only dynamic ones need."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+__all__ = ["have_fixed_sizes"]
+
+
+def have_fixed_sizes(*tensors: Tensor) -> bool:
+    """Whether every size of the tensors is a number while the graph is made; a dynamic one is a symbol."""
+    return all(isinstance(size, int) for tensor in tensors for size in tensor.shape)
