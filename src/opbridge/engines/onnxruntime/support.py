@@ -62,7 +62,7 @@ class KernelSupport:
         if question.key not in self._answers:
             self._answers[question.key] = self._answer(question)
         reason = self._answers[question.key]
-        if reason is not None and question.stands_alone and _has_body(question):
+        if reason is not None and self._sizes_may_tell(question):
             reason = self._answer_sized(question, reason)
         if reason is None:
             return None
@@ -98,6 +98,10 @@ class KernelSupport:
             return self._answer_from_list(question, schema, self._kernels)
         error = self._build.refusal_of(question.model_bytes(self._ir_version))
         return None if error is None else self._explain(question, schema, error, self._kernels)
+
+    def _sizes_may_tell(self, question: Question) -> bool:
+        """Whether the engine takes the node's opset, and its standard defines the operator by others."""
+        return question.stands_alone and question.opset <= self._newest_opset and _has_body(question)
 
     def _answer_sized(self, question: Question, reason: _Reason) -> _Reason | None:
         """The answer for the node's own sizes: of some standard operators only these tell by which others they are."""
