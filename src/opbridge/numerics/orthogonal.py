@@ -7,15 +7,15 @@ import math
 from typing import Any, TypeVar, Union
 
 import torch
-from onnxscript import BFLOAT16, DOUBLE, FLOAT, FLOAT16, INT64, script
+from onnxscript import DOUBLE, FLOAT, INT64, script
 from onnxscript import opset18 as op
 from torch import Tensor
+
+from opbridge.numerics.onnx_dtypes import FLOATS, HALVES
 
 __all__ = ["Family", "as_tensor", "evaluate"]
 
 Float = TypeVar("Float", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
-_FLOATS = {DOUBLE.dtype, FLOAT.dtype, FLOAT16.dtype, BFLOAT16.dtype}
-_HALVES = {FLOAT16.dtype, BFLOAT16.dtype}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def evaluate(family: Family, x: Any, n: Any) -> Any:
 
     A degree that is no whole number counts as the next one towards 0. Float16 and bfloat16 are computed in float32.
     """
-    given = next((value.dtype for value in (x, n) if value.dtype in _FLOATS), FLOAT.dtype)
+    given = next((value.dtype for value in (x, n) if value.dtype in FLOATS), FLOAT.dtype)
     working = DOUBLE.dtype if DOUBLE.dtype in (x.dtype, n.dtype) else FLOAT.dtype
     point, order = op.Cast(x, to=working), op.Cast(n, to=working)
     shape = op.Shape(op.Add(point, order))
@@ -123,7 +123,7 @@ def evaluate(family: Family, x: Any, n: Any) -> Any:
     result = _climb(point, lowest, first, degree, **rule)
     if family.limits is not None:
         result = op.Where(too_high, number(math.nan), result)
-    return op.Cast(result, to=given if working == FLOAT.dtype and given in _HALVES else working)
+    return op.Cast(result, to=given if working == FLOAT.dtype and given in HALVES else working)
 
 
 def as_tensor(value: float, like: Tensor) -> Tensor:

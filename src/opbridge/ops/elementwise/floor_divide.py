@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import torch
-from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16
+from onnxscript import BOOL, DOUBLE, FLOAT
 from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.numerics.by_type import FLOATING
+from opbridge.numerics.onnx_dtypes import HALVES
 from opbridge.spec import decomposition, translation
 
-_HALVES = {FLOAT16.dtype, BFLOAT16.dtype}
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype}
+_COMPUTED = (FLOAT.dtype, DOUBLE.dtype)
 _FAR = 1e60
 """Beyond every number of float32, and not infinite in float64."""
 _WHY = "torch's mapping rounds a rounded quotient down: 1 // 0.1 would be 10"
@@ -32,10 +32,10 @@ def floor_divide(self: Any, other: Any) -> Any:
     rounded to a whole number of 53 bits, unless that has more than 24 bits itself.
     """
     given = other.dtype if isinstance(self, int | float) else self.dtype
-    working = FLOAT.dtype if given in _HALVES else given
+    working = FLOAT.dtype if given in HALVES else given
     a, b = (_constant(x, working) if isinstance(x, int | float) else op.Cast(x, to=working) for x in (self, other))
     number = _number(other)
-    if working not in _FLOATS:
+    if working not in _COMPUTED:
         return _of_integers(a, b, number, working)
     if number is not None:
         b = _constant(number, working)

@@ -7,11 +7,11 @@ from typing import Any, TypeVar, Union
 from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8, script
 from onnxscript import opset18 as op
 
+from opbridge.numerics.onnx_dtypes import FLOATS
 from opbridge.spec import translation
 
 # onnxscript reads typing.Union, and not the | of types.
 Element = TypeVar("Element", bound=Union[FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64, INT32, INT16, INT8, UINT8])  # noqa: UP007
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 
 
 @script()
@@ -45,7 +45,7 @@ def cummax(self: Any, dim: int) -> Any:
     if len(self.shape) == 0:
         return op.Identity(self), op.Constant(value_int=0)
     axis = dim % len(self.shape)
-    if self.dtype in _FLOATS:
+    if self.dtype in FLOATS:
         is_nan = op.IsNaN(self)
         best = _running_maximum(op.Where(is_nan, _number(float("-inf"), self), self), axis=axis)
         counts = op.CumSum(op.Cast(is_nan, to=INT32.dtype), op.Constant(value_int=axis))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxscript import BFLOAT16, DOUBLE, FLOAT, FLOAT16, INT64
+from onnxscript import INT64
 from onnxscript import opset18 as op
 
+from opbridge.numerics.onnx_dtypes import FLOATS
 from opbridge.ops.indexing.scatter_reduce import divided, neutral
 from opbridge.spec import translation
 
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 _REDUCTIONS = {"mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
@@ -48,7 +48,7 @@ def _combined(rows: Any, places: Any, values: Any, rank: int, reduce: str, inclu
         one = op.Constant(value_int=1)
         share = op.Max(op.Add(count, one) if include_self else count, one)
         return divided(result, op.Cast(share, to=dtype), dtype)
-    if reduce == "prod" or dtype not in _FLOATS:
+    if reduce == "prod" or dtype not in FLOATS:
         return result
     # Engines differ in what a maximum makes of NaN. A sum keeps it.
     return op.Add(result, op.ScatterND(_only_nan(start), places, _only_nan(values), reduction="add"))

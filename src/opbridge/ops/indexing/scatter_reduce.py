@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 import torch
-from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT64
+from onnxscript import BOOL, INT64
 from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.numerics.onnx_dtypes import FLOATS
 from opbridge.spec import decomposition, translation
 
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
@@ -23,7 +23,7 @@ def neutral(reduce: str, dtype: ir.DataType) -> Any:
     """What changes nothing when it is combined."""
     if reduce in ("sum", "mean", "prod"):
         value: float = int(reduce == "prod")
-    elif dtype in _FLOATS:
+    elif dtype in FLOATS:
         value = -math.inf if reduce == "amax" else math.inf
     else:
         limits = ml_dtypes.iinfo(dtype.numpy())
@@ -62,7 +62,7 @@ def _scattered(self: Any, axis: int, index: Any, src: Any, reduce: str, include_
     if reduce == "mean":
         share = op.Max(op.Add(count, op.Constant(value_int=1)) if include_self else count, op.Constant(value_int=1))
         result = divided(result, op.Cast(share, to=working), working)
-    elif reduce in ("amax", "amin") and given in _FLOATS:
+    elif reduce in ("amax", "amin") and given in FLOATS:
         missing = op.Cast(op.IsNaN(values), to=INT64.dtype)
         missing = op.ScatterElements(none, index, missing, axis=axis, reduction="add")
         is_nan = op.Greater(missing, op.Constant(value_int=0))
@@ -78,7 +78,7 @@ def _zeros(index: Any) -> Any:
 
 def divided(total: Any, count: Any, dtype: Any) -> Any:
     """The quotient, of integers rounded down."""
-    if dtype in _FLOATS:
+    if dtype in FLOATS:
         return op.Div(total, count)
     quotient = op.Div(total, count)
     # Integers are divided towards 0; PyTorch rounds down.

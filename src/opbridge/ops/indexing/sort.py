@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32, INT64
+from onnxscript import BOOL, INT32, INT64
 from onnxscript import opset18 as op
 
+from opbridge.numerics.onnx_dtypes import FLOATS
 from opbridge.spec import translation
-
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 
 
 def _nan_last(order: Any, is_nan: Any, axis: int, descending: bool) -> Any:
@@ -38,7 +37,7 @@ def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool | N
     axis = dim % len(self.shape)
     keys = self
     is_nan = None
-    if self.dtype in _FLOATS:
+    if self.dtype in FLOATS:
         is_nan = op.IsNaN(self)
         keys = op.Where(is_nan, op.CastLike(op.Constant(value_float=float("inf")), self), self)
     elif self.dtype == BOOL.dtype:

@@ -193,6 +193,11 @@ inline opbridge::Sizes batch_of(opbridge::SizeSpan sizes) {
   return batch;
 }
 
+inline void check_square(opbridge::ShapeCall& call) {
+  call.check(call.rank(0) >= 2 && call.size(0, -1) == call.size(0, -2), "expected square matrices, got sizes ",
+             call.sizes(0));
+}
+
 // The number of a matrix in a tensor that is broadcast to these batch sizes.
 inline int64_t broadcast_number(int64_t number, opbridge::SizeSpan sizes, opbridge::SizeSpan own) {
   int64_t result = 0, stride = 1;

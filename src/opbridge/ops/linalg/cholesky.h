@@ -6,8 +6,8 @@
 namespace opbridge_linalg {
 
 void cholesky_shape(opbridge::ShapeCall& call) {
+  check_square(call);
   const opbridge::SizeSpan sizes = call.sizes(0);
-  call.check(sizes.size() >= 2 && call.size(0, -1) == call.size(0, -2), "expected square matrices, got sizes ", sizes);
   call.set_output(0, sizes);
   call.set_output(1, batch_of(sizes));
 }

@@ -8,8 +8,7 @@
 namespace opbridge_linalg {
 
 void eig_shape(opbridge::ShapeCall& call) {
-  call.check(call.rank(0) >= 2 && call.size(0, -1) == call.size(0, -2), "expected square matrices, got sizes ",
-             call.sizes(0));
+  check_square(call);
   opbridge::Sizes values = batch_of(call.sizes(0)), vectors = call.sizes(0);
   values.push_back(call.size(0, -1));
   values.push_back(2);

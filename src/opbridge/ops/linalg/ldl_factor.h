@@ -8,8 +8,8 @@
 namespace opbridge_linalg {
 
 void ldl_factor_shape(opbridge::ShapeCall& call) {
+  check_square(call);
   const opbridge::SizeSpan sizes = call.sizes(0);
-  call.check(sizes.size() >= 2 && call.size(0, -1) == call.size(0, -2), "expected square matrices, got sizes ", sizes);
   opbridge::Sizes batch = batch_of(sizes);
   call.set_output(0, sizes);
   call.set_output(2, batch);

@@ -124,9 +124,4 @@ void symmetric_eigen(const T* a, int64_t n, bool upper, T* values, T* vectors) {
   }
 }
 
-inline void check_square(opbridge::ShapeCall& call) {
-  call.check(call.rank(0) >= 2 && call.size(0, -1) == call.size(0, -2), "expected square matrices, got sizes ",
-             call.sizes(0));
-}
-
 }  // namespace opbridge_linalg

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32
+from onnxscript import BOOL, FLOAT, INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.numerics.onnx_dtypes import FLOATS
 from opbridge.spec import decomposition, translation
-
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 
 
 def _extreme(self: Any, dims: Sequence[int], keepdim: bool, is_largest: bool) -> Any:
@@ -27,7 +26,7 @@ def _extreme(self: Any, dims: Sequence[int], keepdim: bool, is_largest: bool) ->
 
     if self.dtype == BOOL.dtype:
         return op.Cast(over_axes(op.Cast(self, to=INT32.dtype)), to=BOOL.dtype)
-    if self.dtype not in _FLOATS:
+    if self.dtype not in FLOATS:
         return over_axes(self)
     # Engines differ in what their maximum does with NaN; PyTorch's is NaN.
     has_nan = op.Cast(over_axes(op.Cast(op.IsNaN(self), to=FLOAT.dtype), op.ReduceMax), to=BOOL.dtype)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32
+from onnxscript import BOOL, INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.numerics.by_type import FLOATING, only_for
+from opbridge.numerics.onnx_dtypes import FLOATS
 from opbridge.spec import decomposition, translation
 
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 _REASON = "ONNX Runtime's ArgMax and ArgMin pass over NaN"
 
 
@@ -24,7 +24,7 @@ def _position(self: Any, dim: int | None, keepdim: bool, find: Any) -> Any:
     values = op.Reshape(self, op.Constant(value_ints=[-1])) if dim is None else self
     kept = int(keepdim and dim is not None)
     position = find(values, axis=axis, keepdims=kept)
-    if self.dtype in _FLOATS:
+    if self.dtype in FLOATS:
         is_nan = op.Cast(op.IsNaN(values), to=INT32.dtype)
         has_nan = op.ReduceMax(is_nan, op.Constant(value_ints=[axis]), keepdims=kept)
         first_nan = op.ArgMax(is_nan, axis=axis, keepdims=kept)

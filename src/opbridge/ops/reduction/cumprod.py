@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, Union
 
-from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32, INT64, graph, script
+from onnxscript import BOOL, DOUBLE, FLOAT, INT32, INT64, graph, script
 from onnxscript import opset18 as op
 
+from opbridge.numerics.onnx_dtypes import FLOATS, HALVES
 from opbridge.spec import translation
 
 Number = TypeVar("Number", bound=Union[FLOAT, DOUBLE, INT64, INT32])  # noqa: UP007 - onnxscript reads typing.Union
 Wide = TypeVar("Wide", bound=Union[DOUBLE, INT64, INT32])  # noqa: UP007
-_HALVES = {FLOAT16.dtype, BFLOAT16.dtype}
-_FLOATS = {*_HALVES, FLOAT.dtype, DOUBLE.dtype}
 
 
 @script()
@@ -38,9 +37,9 @@ def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
     One by one and in float64, as PyTorch multiplies them: products of blocks would overflow where these do not.
     """
     given = self.dtype
-    is_integer = given not in _FLOATS
+    is_integer = given not in FLOATS
     result_type = dtype if dtype not in (None, -1) else INT64.dtype if is_integer else given
-    working = FLOAT.dtype if result_type in _HALVES else INT64.dtype if result_type == BOOL.dtype else result_type
+    working = FLOAT.dtype if result_type in HALVES else INT64.dtype if result_type == BOOL.dtype else result_type
     x = op.Cast(self, to=working)
     rank = len(self.shape)
     if rank == 0:
@@ -49,7 +48,7 @@ def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
     order = [axis, *(other for other in range(rank) if other != axis)]
     rows = op.Transpose(x, perm=order)
     ones = op.Expand(op.Constant(value_int=1), op.Shape(rows, start=1))
-    first = op.Cast(ones, to=DOUBLE.dtype if working in _FLOATS else working)
+    first = op.Cast(ones, to=DOUBLE.dtype if working in FLOATS else working)
     # One row more, for ONNX Runtime's Scan takes no empty sequence.
     row = op.Unsqueeze(op.Cast(ones, to=working), op.Constant(value_ints=[0]))
     _, products = _running_products(op.Concat(row, rows, axis=0), first)

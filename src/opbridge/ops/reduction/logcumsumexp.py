@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, Union
 
-from onnxscript import BFLOAT16, DOUBLE, FLOAT, FLOAT16, script
+from onnxscript import DOUBLE, FLOAT, script
 from onnxscript import opset18 as op
 
+from opbridge.numerics.onnx_dtypes import HALVES
 from opbridge.spec import translation
 
 Wide = TypeVar("Wide", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
-_HALVES = {FLOAT16.dtype, BFLOAT16.dtype}
 
 
 @script()
@@ -52,5 +52,5 @@ def logcumsumexp(self: Any, dim: int) -> Any:
     rank = len(self.shape)
     if rank == 0:
         return op.Identity(self)
-    x = op.Cast(self, to=FLOAT.dtype) if self.dtype in _HALVES else self
+    x = op.Cast(self, to=FLOAT.dtype) if self.dtype in HALVES else self
     return op.CastLike(_running_log_sum(x, axis=dim % rank), self)

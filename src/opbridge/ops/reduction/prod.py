@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxscript import BFLOAT16, DOUBLE, FLOAT, FLOAT16, INT64
+from onnxscript import INT64
 from onnxscript import opset18 as op
 
+from opbridge.numerics.onnx_dtypes import FLOATS
 from opbridge.spec import translation
-
-_FLOATS = {FLOAT.dtype, DOUBLE.dtype, FLOAT16.dtype, BFLOAT16.dtype}
 
 
 @translation("aten::prod.dim_int", overrides="torch's mapping fails on rank 0, and keeps int32 where PyTorch widens")
@@ -19,7 +18,7 @@ def prod(self: Any, dim: int, keepdim: bool = False, *, dtype: int = -1) -> Any:
     prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """
     is_chosen = dtype not in (None, -1)
-    x = op.Cast(self, to=dtype if is_chosen else self.dtype if self.dtype in _FLOATS else INT64.dtype)
+    x = op.Cast(self, to=dtype if is_chosen else self.dtype if self.dtype in FLOATS else INT64.dtype)
     if len(self.shape) == 0:
         return x
     return op.ReduceProd(x, op.Constant(value_ints=[dim]), keepdims=int(keepdim))

@@ -8,10 +8,11 @@ from typing import Any, TypeVar, Union
 import numpy as np
 import onnx_ir as ir
 import torch
-from onnxscript import BFLOAT16, DOUBLE, FLOAT, FLOAT16, script
+from onnxscript import DOUBLE, FLOAT, script
 from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.numerics.onnx_dtypes import HALVES
 from opbridge.spec import decomposition, translation
 
 # The Bernoulli numbers B2, B4, ..., B24.
@@ -19,7 +20,6 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
               854513 / 138, -236364091 / 2730)  # fmt: skip
 
 Float = TypeVar("Float", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
-_HALVES = (FLOAT16.dtype, BFLOAT16.dtype)
 
 
 @script()
@@ -79,7 +79,7 @@ def special_zeta(self: Any, other: Any) -> Any:
     total = op.Where(undefined, nan, total)
     total = op.Where(op.And(op.LessOrEqual(q, zero), is_whole), infinity, total)
     total = op.Where(op.Equal(s, one), infinity, op.Where(op.Less(s, one), nan, total))
-    result_type = self.dtype if self.dtype == other.dtype and self.dtype in _HALVES else working
+    result_type = self.dtype if self.dtype == other.dtype and self.dtype in HALVES else working
     return op.Cast(total, to=result_type)
 
 
