@@ -26,12 +26,12 @@ def _transformers(name: str, inputs: Callable[[], dict[str, tuple[Any, Any]]], *
     return make
 
 
-def _tokens(*names: str) -> Callable[[], dict[str, tuple[Any, Any]]]:
+def _tokens(*names: str, dynamic: Mapping[int, Any] = TOKENS) -> Callable[[], dict[str, tuple[Any, Any]]]:
     def make() -> dict[str, tuple[Any, Any]]:
         given: dict[str, tuple[Any, Any]] = {}
         for name in names:
             value = torch.ones(2, 7, dtype=torch.long) if name.endswith("mask") else torch.randint(0, 60, (2, 7))
-            given[name] = (value, TOKENS)
+            given[name] = (value, dict(dynamic))
         return given
 
     return make
@@ -250,7 +250,7 @@ MODELS: dict[str, Callable[[], Example]] = {
     ),
     "jamba": _transformers(
         "JambaForCausalLM",
-        _tokens("input_ids"),
+        _tokens("input_ids", dynamic=BATCH),  # Its state space is a Python loop over the tokens.
         **{**_DECODER, "num_hidden_layers": 4},
         num_experts=4,
         use_mamba_kernels=False,
@@ -307,7 +307,7 @@ MODELS: dict[str, Callable[[], Example]] = {
         "RTDetrResNetConfig",
         _pixels(2, 3, 64, 96, dynamic=IMAGES),
         _DETR_BACKBONE,
-        **_DETR,
+        **{**_DETR, "decoder_layers": 2},  # With one there is nothing to tie, and transformers refuses that.
     ),
     "detr": _with_backbone(
         "DetrForObjectDetection",
@@ -356,7 +356,12 @@ MODELS: dict[str, Callable[[], Example]] = {
     ),
     "bert": _transformers("BertModel", _tokens("input_ids", "attention_mask"), **_SMALL, vocab_size=64),
     "mamba": _transformers(
-        "MambaForCausalLM", _tokens("input_ids"), vocab_size=64, hidden_size=32, num_hidden_layers=2, state_size=4
+        "MambaForCausalLM",
+        _tokens("input_ids", dynamic=BATCH),  # A Python loop over the tokens.
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        state_size=4,
     ),
     "whisper": lambda: _whisper(),
     "gemma3": _transformers("Gemma3ForCausalLM", _tokens("input_ids"), **_DECODER, head_dim=8, sliding_window=4),

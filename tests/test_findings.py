@@ -14,10 +14,11 @@ from capture_failure_models import CASES, Case
 from torch import nn
 
 from opbridge import findings
+from opbridge.capture import capture
 from opbridge.capture_failures import CaptureFailure, capture_finding, explain_capture_failure
 from opbridge.errors import CaptureError, InputError, OpbridgeError
 from opbridge.findings.base import Failure, Finding
-from opbridge.sources import SourceLine
+from opbridge.sources import SourceLine, source_of_function
 
 X = models.X
 
@@ -90,6 +91,17 @@ def test_details_hold_the_graph_and_the_data_is_json() -> None:
 def test_an_error_of_opbridge_comes_back_as_it_is() -> None:
     error = InputError("x", fix="y")
     assert explain_capture_failure(error, nn.Identity()) is error
+
+
+@pytest.mark.parametrize("name", ["constant size", "unnamed constant size"])
+def test_the_line_that_fixes_a_dynamic_size_is_named(name: str) -> None:
+    case = next(case for case in CASES if case.name == name)
+    with pytest.raises(CaptureFailure) as caught:
+        capture(case.model, case.args, dynamic_shapes=case.dynamic_shapes)
+    line = source_of_function(type(case.model).forward)
+    place = str(dataclasses.replace(line, line=line.line + 1))
+    assert caught.value.message.endswith(f"It is fixed at {place}: return x + torch.ones(3, 4)")
+    assert caught.value.finding.sources == (place,)
 
 
 def test_without_dynamic_shapes_the_dimension_is_named_as_torch_names_it() -> None:

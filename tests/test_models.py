@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,53 @@ def test_sizes_that_transformers_makes_whole_stay_dynamic() -> None:
         Grid(), (torch.ones(3, 4),), dynamic_shapes={"x": {0: DYNAMIC}}, rewrites=Catalog.load().rewrites()
     )
     assert captured.program.module()(torch.ones(5, 4)).shape == (5, 2)
+
+
+class ConvertsItsHead(nn.Module):
+    """As the routers of transformers, which compute in float32 whatever the model's type."""
+
+    def __init__(self, dtype: torch.dtype, convert: Callable[[nn.Module], nn.Module]) -> None:
+        super().__init__()
+        self.head = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).to(dtype)
+        self.convert = convert
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.head = self.convert(self.head)
+        return self.head(x.to(self.head[0].weight.dtype)).float()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "convert"),
+    [
+        (torch.float32, lambda head: head.to("cpu", torch.float32)),
+        (torch.bfloat16, lambda head: head.to(torch.float32)),
+        (torch.float16, lambda head: head.float()),
+        (torch.float32, lambda head: head.double()),
+        (torch.float32, lambda head: head.half().bfloat16()),
+    ],
+    ids=["nothing to convert", "to", "float", "double", "half, bfloat16"],
+)
+def test_a_module_that_converts_a_part_of_itself(dtype: torch.dtype, convert: Any, tmp_path: Path) -> None:
+    model = ConvertsItsHead(dtype, convert).eval()
+    head, weight = model.head, model.head[0].weight
+    assert opbridge.export(model, (torch.randn(5, 4),), path=tmp_path / "bundle").verified
+    assert model.head is head
+    assert model.head[0].weight is weight
+    assert weight.dtype == dtype
+
+
+def test_experts_that_transformers_goes_through_one_by_one(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    switch = pytest.importorskip("transformers.models.switch_transformers.modeling_switch_transformers")
+    config = transformers.SwitchTransformersConfig(d_model=6, d_ff=5, num_experts=4)
+    experts = switch.SwitchTransformersExperts(config).eval()
+    selected = torch.tensor([0, 2, 2, 0, 3, 2, 0])  # nobody asks the expert 1
+    args = torch.randn(7, 6), nn.functional.one_hot(selected, 4)[:, None], torch.rand(7, 1)
+    bundle = opbridge.export(experts, args, path=tmp_path / "bundle", dynamic_shapes=({0: DYNAMIC},) * 3)
+    assert bundle.verified
+    assert [spec.name for spec in bundle.inputs] == ["hidden_states", "selected_experts", "routing_weights"]
+    (result,) = opbridge.load(bundle.path)(*(x.numpy() for x in args))
+    torch.testing.assert_close(torch.from_numpy(result), experts(*args))
 
 
 def test_pythons_own_functions_come_back() -> None:

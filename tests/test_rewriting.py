@@ -74,6 +74,14 @@ def rewritten(name: str, function: object) -> Iterator[list[str]]:
         yield used
 
 
+class Counted(torch.nn.Module):
+    def forward(self, x, scale):
+        return x * float(scale.sum())
+
+
+Counted.forward.note = 1
+
+
 def test_every_alias_runs_the_replacement_and_the_original_is_the_first_argument() -> None:
     def replacement(original, x, *args, **kwargs):
         return ("replaced", original(x, *args, **kwargs))
@@ -246,3 +254,11 @@ def test_a_torch_function_is_rewritten_while_capturing() -> None:
     assert trip.captured.rewrites == ("torch.roll",)
     assert all("roll" not in str(node.target) for node in trip.captured.program.graph.nodes)
     trip.check(torch.randn(4))
+
+
+def test_the_inputs_of_a_forward_pass_keep_their_names() -> None:
+    rewrite = spec(f"{__name__}.Counted.forward", lambda original, self, x, scale: x * scale)
+    program = capture(Counted(), (torch.ones(3),), {"scale": torch.ones(3)}, rewrites=[rewrite])
+    assert program.input_names == ("x", "scale")
+    assert program.rewrites == (rewrite.target,)
+    assert vars(Counted.forward) == {"note": 1}

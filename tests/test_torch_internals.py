@@ -13,6 +13,7 @@ from opbridge import torch_internals
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
 from opbridge.plan import plan
+from opbridge.sources import innermost
 from opbridge.torch_reuse import reusing_operator_list, reusing_registry
 from opbridge.translate import translate
 
@@ -36,6 +37,21 @@ def test_a_program_is_decomposed_under_the_settings_of_torch_onnx():
     with torch_internals.decomposing(program):
         assert torch.fx.experimental._config.backed_size_oblivious
     assert not torch.fx.experimental._config.backed_size_oblivious
+
+
+def test_the_line_that_fixes_a_size_is_noted():
+    class Loop(torch.nn.Module):
+        def forward(self, x):
+            return torch.stack([x[i] for i in range(x.shape[0])])
+
+    fixed = []
+    before = torch.fx.experimental.symbolic_shapes.ShapeEnv._set_replacement
+    shapes = {"x": {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}}
+    with torch_internals.noting_fixed_sizes(fixed):
+        torch.export.export(Loop(), (torch.randn(3, 4),), dynamic_shapes=shapes)
+    assert [(size.dimensions, size.size) for size in fixed] == [(("L['x'].size()[0]",), 3)]
+    assert "range(x.shape[0])" in innermost(fixed[0].frames).text
+    assert torch.fx.experimental.symbolic_shapes.ShapeEnv._set_replacement is before
 
 
 def test_sizes_made_in_the_old_way_begin_at_zero_while_capturing():

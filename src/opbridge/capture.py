@@ -24,6 +24,7 @@ from opbridge.graph.rewriting import rewriting
 from opbridge.graph.state import keeping_state
 from opbridge.legacy.functions import bridging, note_ignored
 from opbridge.silence import silenced
+from opbridge.sources import FixedSize
 from opbridge.spec import OpSpec
 
 __all__ = ["Captured", "capture"]
@@ -162,14 +163,17 @@ def _export(
     from opbridge.capture_failures import explain_capture_failure
 
     shapes = without_names(dynamic_shapes)
+    fixed: list[FixedSize] = []
     try:
         settings = torch_internals.capturing(shapes)
         state = keeping_state(module, contents_of_buffers=False)
-        with state, silenced(), settings, torch.no_grad(), opening_outputs(module), dynamic_builtins():
+        noting = torch_internals.noting_fixed_sizes(fixed)
+        with state, silenced(), settings, noting, torch.no_grad(), opening_outputs(module), dynamic_builtins():
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         with keeping_state(module):
-            raise explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes) from error
+            explained = explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes, fixed_sizes=fixed)
+        raise explained from error
 
 
 def user_inputs(program: torch.export.ExportedProgram) -> list[str]:

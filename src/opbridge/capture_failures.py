@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opbridge import findings
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.findings.base import Failure, Finding
+from opbridge.sources import FixedSize
 
 __all__ = ["CaptureFailure", "capture_finding", "explain_capture_failure"]
 
@@ -37,6 +38,7 @@ def capture_finding(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    fixed_sizes: Sequence[FixedSize] = (),
 ) -> Finding:
     """The finding that fits what ``torch.export.export`` raised.
 
@@ -48,8 +50,9 @@ def capture_finding(
         args: Positional ones.
         kwargs: Keyword ones.
         dynamic_shapes: As passed to ``torch.export.export``.
+        fixed_sizes: The dynamic sizes that became numbers on the way.
     """
-    return findings.explain(Failure(error, model, args, dict(kwargs or {}), dynamic_shapes))
+    return findings.explain(Failure(error, model, args, dict(kwargs or {}), dynamic_shapes, fixed_sizes))
 
 
 def explain_capture_failure(
@@ -59,6 +62,7 @@ def explain_capture_failure(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    fixed_sizes: Sequence[FixedSize] = (),
 ) -> OpbridgeError:
     """The error to raise for what ``torch.export.export`` raised; arguments as of :func:`capture_finding`.
 
@@ -69,7 +73,7 @@ def explain_capture_failure(
     """
     if isinstance(error, OpbridgeError):
         return error
-    finding = capture_finding(error, model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    finding = capture_finding(error, model, args, kwargs, dynamic_shapes=dynamic_shapes, fixed_sizes=fixed_sizes)
     details = _details(error)
     kind = getattr(findings.by_code(finding.code), "ERROR", CaptureError)
     if kind is CaptureError:

@@ -17,15 +17,17 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 __all__ = [
     "Condition",
+    "FixedSize",
     "SourceLine",
     "called_name",
     "condition_at",
     "frames_of_error",
+    "frames_of_stack",
     "innermost",
     "module_path",
     "source_of_error",
@@ -74,6 +76,21 @@ class SourceLine:
     def to_dict(self) -> dict[str, object]:
         """The line as JSON data; ``source`` is :meth:`__str__`."""
         return {"source": str(self), "line": self.line, "function": self.function, "text": self.text}
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSize:
+    """A dynamic size that a line of the model needs to be a number.
+
+    Attributes:
+        dimensions: Those of this size, as torch names them: ``L['x'].size()[0]``.
+        size: The number.
+        frames: The lines that were being run, outermost first.
+    """
+
+    dimensions: tuple[str, ...]
+    size: int
+    frames: tuple[SourceLine, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,10 +175,14 @@ def _absolute(file: str) -> str:
 
 def _frames_of_traceback(traceback: TracebackType | None) -> Iterator[SourceLine]:
     while traceback is not None:
-        code = traceback.tb_frame.f_code
-        text = linecache.getline(code.co_filename, traceback.tb_lineno, traceback.tb_frame.f_globals).strip()
-        yield SourceLine(_absolute(code.co_filename), traceback.tb_lineno, code.co_qualname, text)
+        yield _line_of(traceback.tb_frame, traceback.tb_lineno)
         traceback = traceback.tb_next
+
+
+def _line_of(frame: FrameType, line: int) -> SourceLine:
+    code = frame.f_code
+    text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+    return SourceLine(_absolute(code.co_filename), line, code.co_qualname, text)
 
 
 def _below_the_export(frames: list[SourceLine]) -> list[SourceLine]:
@@ -183,6 +204,16 @@ def frames_of_error(error: BaseException) -> tuple[SourceLine, ...]:
     if noted is not None and noted.filename:
         frames.append(SourceLine(_absolute(noted.filename), noted.lineno or 0, noted.name, (noted.line or "").strip()))
     return tuple(frames)
+
+
+def frames_of_stack() -> tuple[SourceLine, ...]:
+    """The lines that are being run, outermost first, from the call of torch.export on if there was one."""
+    frames: list[SourceLine] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frames.append(_line_of(frame, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(_below_the_export(frames[::-1]))
 
 
 def source_of_error(error: BaseException) -> SourceLine | None:

@@ -16,6 +16,8 @@
   stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
 * ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before it
   casts it to the type that it is to have, so a float64 graph would lose half of its digits.
+* ``ShapeEnv._set_replacement`` and ``var_to_sources``: by which line of a model torch makes a dynamic size a number.
+  Its error says only which size.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
   of a ``SymInt``: what the shape function of an autograd.Function is made of, whose ``forward`` nobody wrote for it.
 * ``torch.onnx._internal.exporter._flags``: ``torch.onnx.is_in_onnx_export()`` is true while torch.onnx captures, and
@@ -41,6 +43,7 @@ from typing import Any
 import torch
 
 from opbridge.graph.targets import target_key
+from opbridge.sources import FixedSize, frames_of_stack
 from opbridge.torch_reuse import reusing_operator_list
 
 __all__ = [
@@ -55,6 +58,7 @@ __all__ = [
     "has_way",
     "is_fake",
     "mapped_targets",
+    "noting_fixed_sizes",
     "noting_mutations",
     "old_exporter",
     "outside_fake_tensors",
@@ -282,6 +286,31 @@ def example_of(value: Any) -> Any:
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value
     return value.node.hint if value.node.has_hint() else value.node.pytype(2)
+
+
+@contextlib.contextmanager
+def noting_fixed_sizes(fixed: list[FixedSize]) -> Iterator[None]:
+    """Note the lines at which torch takes a dynamic size for a number.
+
+    Args:
+        fixed: Receives them.
+    """
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    before = ShapeEnv._set_replacement
+
+    def replace(env: Any, symbol: Any, target: Any, message: str) -> None:
+        was_fixed = env.replacements.get(symbol) == target
+        before(env, symbol, target, message)
+        if target.is_Integer and not was_fixed and env.replacements.get(symbol) == target:
+            names = tuple(source.name for source in env.var_to_sources.get(symbol, ()))
+            fixed.append(FixedSize(names, int(target), frames_of_stack()))
+
+    ShapeEnv._set_replacement = replace  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        ShapeEnv._set_replacement = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -58,6 +58,10 @@ def _has_meaning(entry: str, call: Call, move: Move) -> bool:
         return not move & channels or channels <= move
     if entry == "native_group_norm":  # Its sizes are numbers of the call, of which PyTorch checks none for no images.
         return False
+    if entry.startswith("_segment_reduce"):  # The segments must lie in the data.
+        axis = call.kwargs["axis"]
+        together = all(((0, i) in move) == ((1, i) in move) for i in range(axis))
+        return together and ((1, axis) not in move or ("lengths" in call.kwargs and (0, axis) in move))
     if entry == "nn.functional.embedding_bag":
         # Offsets that come twice are no longer in ascending order; the last one may be the number of indices.
         offsets, is_whole = call.kwargs.get("offsets"), call.kwargs.get("include_last_offset")
@@ -91,17 +95,17 @@ def _repeated(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
 def _repeated_matrix(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
     """Matrices that keep their rank, and stay positive definite: a tile of equal blocks is singular.
 
-    A square one is the Kronecker product of ((1, 1/2), (1/2, 1)) and the matrix; another has the matrix and its mirror
-    image along an axis.
+    Where both sizes are doubled, it is the Kronecker product of the matrix and ((1, 3/8), (3/8, 1)): its pivots are as
+    far from ties as those of the matrix, and the singular values of the samples don't come to lie at their tolerances.
+    Along one axis, there are the matrix and its mirror image.
     """
-    larger = _repeated(tensor, axes)
     own = [axis for axis in range(tensor.dim() - 2, tensor.dim()) if axis in axes]
     if tensor.dim() < 2 or not (tensor.is_floating_point() or tensor.is_complex()):
-        return larger
-    rows, columns = tensor.shape[-2:]
-    if len(own) == 2 and rows == columns:
-        weight = torch.tensor([[1, 0.5], [0.5, 1]], dtype=tensor.dtype)
-        return larger * torch.kron(weight, torch.ones(rows, columns, dtype=tensor.dtype))
+        return _repeated(tensor, axes)
+    if len(own) == 2:
+        matrices = _repeated(tensor, [axis for axis in axes if axis not in own])
+        return torch.kron(matrices, torch.tensor([[1, 0.375], [0.375, 1]], dtype=tensor.dtype))
+    larger = _repeated(tensor, axes)
     for axis in own:
         length = tensor.shape[axis]
         second = larger.narrow(axis, length, length)

@@ -16,12 +16,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from opbridge.sources import SourceLine, frames_of_error, innermost, source_of_error
+from opbridge.sources import FixedSize, SourceLine, frames_of_error, innermost, source_of_error
 
-__all__ = ["Failure", "Finding", "Severity", "first_line", "shortened", "source_names"]
+__all__ = ["Failure", "Finding", "Severity", "described_place", "first_line", "shortened", "source_names"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -66,6 +66,7 @@ class Failure:
         args: Its positional example inputs.
         kwargs: Its keyword example inputs.
         dynamic_shapes: As passed to ``torch.export.export``.
+        fixed_sizes: The dynamic sizes that became numbers on the way.
     """
 
     error: BaseException
@@ -73,6 +74,7 @@ class Failure:
     args: Any = ()
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dynamic_shapes: Any = None
+    fixed_sizes: Sequence[FixedSize] = ()
 
     @functools.cached_property
     def chain(self) -> tuple[BaseException, ...]:
@@ -109,11 +111,7 @@ class Failure:
     @property
     def at(self) -> str:
         """``" at model.py:12"``, with the user's line added where the place is a library's; empty if unknown."""
-        if self.place is None:
-            return ""
-        if self.source is None or str(self.source) == str(self.place):
-            return f" at {self.place}"
-        return f" at {self.place} (called from {self.source})"
+        return described_place(self.place, self.source)
 
     @functools.cached_property
     def in_fake(self) -> bool:
@@ -151,6 +149,15 @@ class Failure:
     def finding(self, code: str, target: str, message: str, fix: str) -> Finding:
         """A finding of severity ``error`` at the user's line, its message in one line."""
         return Finding(code, target, " ".join(message.split()), fix, sources=self.sources)
+
+
+def described_place(place: SourceLine | None, source: SourceLine | None) -> str:
+    """``" at model.py:12"``, with the user's line added where the place is a library's; empty if unknown."""
+    if place is None:
+        return ""
+    if source is None or str(source) == str(place):
+        return f" at {place}"
+    return f" at {place} (called from {source})"
 
 
 def source_names(*sources: SourceLine | None) -> tuple[str, ...]:

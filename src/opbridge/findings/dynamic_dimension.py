@@ -17,10 +17,13 @@ example input of size 0 or 1 makes a dimension constant: use a size of at least 
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from opbridge.findings.base import Failure, Finding, shortened
+from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
+from opbridge.sources import FixedSize, innermost
 
 CODE = "dynamic-dimension"
 
@@ -63,13 +66,25 @@ def _constant(failure: Failure) -> Finding | None:
             f"Declared dynamic, but {size} in the example input: {what}. Torch takes a size of 0 or 1 as a constant.",
             "use an example input in which that size is 2 or more.",
         )
-    return failure.finding(
+    fixed = _fixed(failure, [marked for marked, _ in matches], size)
+    frames = fixed.frames if fixed is not None else ()
+    place, source = innermost(frames, libraries=True), innermost(frames)
+    found = failure.finding(
         CODE,
         names[0],
-        f"Declared dynamic, but the model works with size {size} only: {what}.",
+        f"Declared dynamic, but the model works with size {size} only: {what}."
+        + (f" It is fixed{described_place(place, source)}: {place.text}" if place is not None else ""),
         f"leave it out of dynamic_shapes if it is always {size}; or remove what fixes it: a constant or an input "
-        f"of that size, a reshape to {size}; torch names the line in a run with TORCH_LOGS='+dynamic'.",
+        f"of that size, a reshape to {size}, a Python loop over it.",
     )
+    return found if source is None else dataclasses.replace(found, sources=source_names(source))
+
+
+def _fixed(failure: Failure, marked: Sequence[str], size: int) -> FixedSize | None:
+    """What made a number of one of these dimensions; of a named one torch tells the name, so its size must do."""
+    of_size = [fixed for fixed in failure.fixed_sizes if fixed.size == size and fixed.frames]
+    named = [fixed for fixed in of_size if set(fixed.dimensions) & set(marked)]
+    return next(iter([*named, *of_size]), None)
 
 
 def _unequal(failure: Failure) -> Finding | None:

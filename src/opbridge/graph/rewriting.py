@@ -143,9 +143,14 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -
     _replacements[key] = replacement
     template = _trampoline.__code__
     constants = tuple(key if constant == "KEY" else constant for constant in template.co_consts)
+    # The function may be the forward pass that is captured: its inputs are named by its parameters.
+    attributes = dict(vars(original))
+    original.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
     original.__code__ = template.replace(co_consts=constants, co_freevars=code.co_freevars)
     try:
         yield
     finally:
         original.__code__ = code
+        original.__dict__.clear()
+        original.__dict__.update(attributes)
         del _replacements[key]

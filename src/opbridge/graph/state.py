@@ -25,8 +25,8 @@ _SEQUENCES = (list, deque)
 def keeping_state(module: torch.nn.Module, *, contents_of_buffers: bool = True) -> Iterator[None]:
     """Put back, on leaving, what the block changes in a module: attributes, containers, contents of tensors.
 
-    Reaches modules, and Python's own containers in their attributes. Parameters keep their place, not their contents:
-    no inference changes them, and a copy would cost their memory.
+    Reaches modules, and Python's own containers in their attributes. Parameters keep their place and their element
+    type, not their contents: no inference changes them, and a copy would cost their memory.
 
     Args:
         module: The module.
@@ -45,6 +45,7 @@ class _Held:
     def __init__(self, module: torch.nn.Module, contents_of_buffers: bool) -> None:
         self._containers: dict[int, tuple[Any, Any]] = {}
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._parameters = [(p, p.detach()) for p in module.parameters() if not torch.nn.parameter.is_lazy(p)]
         self._untouched = set() if contents_of_buffers else {id(buffer) for buffer in module.buffers()}
         pending: list[Any] = [module, *module.buffers()]
         while pending:
@@ -72,6 +73,10 @@ class _Held:
             if not _same(container, before):
                 container.clear()
                 (container.extend if type(container) in _SEQUENCES else container.update)(before)
+        for parameter, contents in self._parameters:
+            # A module that converts itself (``self.to(...)``) exchanges what its parameters hold.
+            if parameter.dtype != contents.dtype:
+                parameter.data = contents
         with torch.no_grad():
             for tensor, before in self._tensors.values():
                 # Not written without need: that would invalidate what autograd has saved of it.
