@@ -272,6 +272,8 @@ def test_sizes_stay_dynamic_that_torch_freezes_or_refuses(tmp_path: Path) -> Non
             (torch.randn(3, 4), torch.tensor([0, 3, 1]), torch.tensor([2, 2, -1])),
             {},
         ),
+        "norm": Call(torch.linalg.norm, (torch.randn(4, 3), math.inf), {}),
+        "matrix_norm": Call(torch.linalg.matrix_norm, (torch.randn(2, 3, 4), -1), {"keepdim": True}),
         "multi_dot": Call(
             lambda *rows: torch.linalg.multi_dot([rows[0], rows[1], rows[1].mT, rows[0][0]]),
             (torch.randn(3, 4), torch.randn(4, 5)),
