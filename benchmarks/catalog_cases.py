@@ -38,6 +38,7 @@ class Case:
 _DYNAMIC = "takes part where a size is dynamic only"
 _EMPTY = "takes part where a tensor is empty only"
 _RANK_0 = "takes part at rank 0 only"
+_MODULE = "converts a module while a model is captured"
 
 NOT_TIMED: Mapping[str, str] = {
     "aten::bmm": _EMPTY,
@@ -68,7 +69,14 @@ NOT_TIMED: Mapping[str, str] = {
     "torch.hash_tensor": _DYNAMIC,
     "torch.histogram": _DYNAMIC,
     "torch.kron": _DYNAMIC,
+    "torch.linalg.matrix_norm": _DYNAMIC,
     "torch.linalg.multi_dot": _DYNAMIC,
+    "torch.linalg.norm": _DYNAMIC,
+    "torch.nn.Module.bfloat16": _MODULE,
+    "torch.nn.Module.double": _MODULE,
+    "torch.nn.Module.float": _MODULE,
+    "torch.nn.Module.half": _MODULE,
+    "torch.nn.Module.to": _MODULE,
     "torch.nn.functional.cross_entropy": _DYNAMIC,
     "torch.nn.functional.fractional_max_pool3d_with_indices": _DYNAMIC,
     "torch.nn.functional.group_norm": _DYNAMIC,
@@ -82,6 +90,9 @@ NOT_TIMED: Mapping[str, str] = {
     "opbridge::LuFactorPairs": "is for complex matrices; the cases are real",
     "opbridge::francis_sweep": "is a step of opbridge::Eig",
     "opbridge::lu_factor_pairs": "is for complex matrices; the cases are real",
+    "transformers.models.switch_transformers.modeling_switch_transformers.SwitchTransformersExperts.forward": (
+        "is a loop of other operators over the experts"
+    ),
     "transformers.utils.generic.torch_int": "computes one number while a model is captured",
 }
 """Targets without a case, each with the reason."""
