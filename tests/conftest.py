@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 from browser import chromium, page  # noqa: F401 - fixtures, one browser for all files
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The workers share the cores: threads of torch beside those of another worker wait for each other. It is read once,
+    # by the first import of torch, here and in the processes that tests start.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _TOGETHER = (
     *("test_environments", "test_kernels_library", "test_kernels_onnxruntime", "test_legacy_functions"),
