@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import opbridge.whole_folder
+import opbridge.atomic
 from opbridge.bundle import Bundle, check_destination, read_bundle, to_json, write_bundle, write_side_file
 from opbridge.errors import InputError
 
@@ -288,7 +288,7 @@ def test_a_failed_rename_puts_the_older_bundle_back(tmp_path: Path, monkeypatch:
 HALF_WRITTEN = """
 import os, sys
 from pathlib import Path
-from opbridge.whole_folder import temporary_sibling
+from opbridge.atomic import temporary_sibling
 
 with temporary_sibling(sys.argv[1], Path(sys.argv[1])) as folder:
     (folder / "model.onnx").write_bytes(b"half a mo")

@@ -22,10 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from opbridge.engines.base import TensorSpec
-from opbridge.errors import InputError
-from opbridge.json_numbers import to_json as finite
-from opbridge.whole_folder import (
+from opbridge.atomic import (
     delete_stale,
     is_temporary,
     replace_file,
@@ -34,6 +31,9 @@ from opbridge.whole_folder import (
     sync_tree,
     temporary_sibling,
 )
+from opbridge.engines.base import TensorSpec
+from opbridge.errors import InputError
+from opbridge.json_numbers import to_json as finite
 
 __all__ = [
     "FORMAT",

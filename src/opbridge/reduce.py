@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from opbridge.arguments import Ops, is_onnx
+from opbridge.atomic import check_new_folder
 from opbridge.comparing.sides import ModelSide, model_side
 from opbridge.errors import InputError
 from opbridge.reducing.result import Reduction
-from opbridge.whole_folder import check_new_folder
 
 __all__ = ["reduce"]
 

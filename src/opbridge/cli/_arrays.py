@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from opbridge.atomic import locked_file
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
 from opbridge.npz import write_npz
-from opbridge.whole_folder import locked_file
 
 __all__ = ["check_output", "describe", "fit", "read_arrays", "read_cases", "write_arrays"]
 

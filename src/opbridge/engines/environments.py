@@ -19,9 +19,9 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from opbridge.atomic import locked_folder
 from opbridge.errors import BuildError, EngineError, EngineNotInstalledError, InputError
 from opbridge.kernels.cache import cache_folder, made_once
-from opbridge.whole_folder import locked_folder
 
 __all__ = ["EngineEnvironment", "cached_environments", "engine_environment", "is_cached"]
 

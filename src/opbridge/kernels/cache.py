@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from opbridge.atomic import locked_folder
 from opbridge.errors import BuildError
-from opbridge.whole_folder import locked_folder
 
 __all__ = ["cache_folder", "made_once"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from opbridge.atomic import locked_file, reported, sync
 from opbridge.npz import write_npz
-from opbridge.whole_folder import locked_file, reported, sync
 
 __all__ = ["FAILING_INPUT", "SmallInput"]
 

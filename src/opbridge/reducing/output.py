@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from opbridge.atomic import replace_folder, reported, sync_tree, temporary_sibling
 from opbridge.comparing.sides import ModelSide
 from opbridge.onnx_file import save_model
 from opbridge.reducing.engine_script import MODEL, engine_script, large_arrays, script_arrays, write_arrays
 from opbridge.reducing.problem import Problem
 from opbridge.reducing.result import Reduction
 from opbridge.reducing.trials import Clock, Tried
-from opbridge.whole_folder import replace_folder, reported, sync_tree, temporary_sibling
 
 __all__ = ["SCRIPT", "runs_and_fails", "write_folder", "written"]
 

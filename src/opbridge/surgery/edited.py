@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 import onnx
 import onnx_ir as ir
 
+from opbridge.atomic import reported, sync, temporary_sibling
 from opbridge.errors import InputError
 from opbridge.infer import without_weights
 from opbridge.onnx_file import save_model
 from opbridge.onnx_input import MappedTensor, model_of_proto, read_model
 from opbridge.onnx_structure import did_you_mean
-from opbridge.whole_folder import reported, sync, temporary_sibling
 
 __all__ = [
     "Change",
