@@ -20,7 +20,7 @@ import onnxruntime
 import torch
 from rich.table import Table
 
-from opbridge.passes.opsets import convert_opset
+from opbridge.onnx_model.opsets import convert_opset
 
 EXPORTED_AT = 18
 # The same arithmetic in other operators: what float32 leaves of a deep network.

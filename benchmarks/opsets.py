@@ -42,7 +42,7 @@ from onnx.reference import ReferenceEvaluator
 from rich.console import Console
 from rich.table import Table
 
-from opbridge.passes.opsets import convert_opset
+from opbridge.onnx_model.opsets import convert_opset
 
 ENGINE_NEWEST = 26
 VERDICTS = ("right", "reference", "constants", "unexpressed", "wrong", "neither")

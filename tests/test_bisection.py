@@ -27,8 +27,8 @@ from opbridge.capture import capture
 from opbridge.catalog import Catalog
 from opbridge.climb import climb
 from opbridge.isolation import IsolatedSession
-from opbridge.onnx_file import save_model
 from opbridge.onnx_flow import load_onnx
+from opbridge.onnx_model.file import save_model
 from opbridge.proof.bisection_captured import Inside
 from opbridge.proof.bisection_onnx import ModelInside
 from opbridge.proof.intermediates_engine import EngineModel, loader, marked_model

@@ -17,8 +17,8 @@ import opbridge
 from opbridge.capture import capture
 from opbridge.errors import CaptureError
 from opbridge.graph.freeze import frozen, without_gradients
+from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.proof.eager import Eager
-from opbridge.weights import has_other_weights, hashed_weights
 
 
 class Mixed(nn.Module):

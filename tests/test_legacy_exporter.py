@@ -330,7 +330,7 @@ def test_an_operator_without_a_mapping_is_named() -> None:
 
 
 def test_a_node_that_the_opset_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opbridge.passes import opsets
+    from opbridge.onnx_model import opsets
 
     lost = opsets.Unexpressed("node_1", "ai.onnx::Gemm", "it is the test's")
     monkeypatch.setattr(opsets, "convert_opset", lambda model, n: opsets.ConvertedOpset(model, 18, n, (), (lost,)))

@@ -9,9 +9,9 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from opbridge import onnx_file
-from opbridge.infer import with_types
-from opbridge.onnx_file import save_model
+from opbridge.onnx_model import file as onnx_file
+from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.infer import with_types
 
 
 def _int4(values: np.ndarray) -> ir.Tensor:

@@ -232,7 +232,7 @@ def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     """The proof is one: a bundle whose model computes something else does not pass."""
     from opbridge.bundle import read_bundle
     from opbridge.engines import get
-    from opbridge.onnx_input import read_model
+    from opbridge.onnx_model.read import read_model
     from opbridge.verify_onnx import Options, verify_model
 
     opbridge.export(mended, path=tmp_path / "b", verify=False)

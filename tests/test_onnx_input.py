@@ -15,8 +15,8 @@ from one_node import make_model
 from onnx import helper, numpy_helper
 
 from opbridge.errors import InputError
-from opbridge.onnx_file import save_model
-from opbridge.onnx_input import model_of_proto, read_model
+from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.read import model_of_proto, read_model
 
 node = helper.make_node
 ROW = ("FLOAT", ["n", 64])

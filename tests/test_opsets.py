@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 import opbridge
 from opbridge.cli import main
 from opbridge.errors import InputError, UnsupportedOperatorError
-from opbridge.passes.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset, steps
+from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset, steps
 
 ROOT = Path(__file__).parent.parent
 ENGINE_NEWEST = min(26, NEWEST_OPSET)

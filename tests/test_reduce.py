@@ -21,7 +21,7 @@ from opbridge.bundle import read_bundle, write_bundle
 from opbridge.cli import main
 from opbridge.entry import load_entry
 from opbridge.errors import InputError
-from opbridge.onnx_input import model_of_proto
+from opbridge.onnx_model.read import model_of_proto
 from opbridge.reducing.minimise import minimise
 from opbridge.reducing.problem import Problem, evaluate, widened
 from opbridge.reducing.result import Reduction

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     )
     from opbridge.kernels.declared import kernel_for
     from opbridge.load import load
+    from opbridge.onnx_model.opsets.public import convert_opset
     from opbridge.operator import operator
-    from opbridge.passes.opsets.public import convert_opset
     from opbridge.pipeline import diagnose, export, verify
     from opbridge.reduce import reduce
     from opbridge.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
@@ -92,7 +92,7 @@ _HOMES = {
     "Verification": "verification",
     "body_for": "spec",
     "compare": "compare",
-    "convert_opset": "passes.opsets.public",
+    "convert_opset": "onnx_model.opsets.public",
     "custom_node": "custom_node",
     "decomposition": "spec",
     "diagnose": "pipeline",

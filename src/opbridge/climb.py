@@ -17,11 +17,11 @@ from opbridge.engines.base import Engine, Refusal
 from opbridge.errors import TranslationError
 from opbridge.foreign_bodies import attach_bodies
 from opbridge.kernel_rung import build_kernels, buildable, kernels_in
+from opbridge.onnx_model.versions import Versions, forget_origins, ir_version_for
 from opbridge.plan import Plan, plan
 from opbridge.spec import LOWEST_OPSET
 from opbridge.step import Step
 from opbridge.translate import translate
-from opbridge.versions import Versions, forget_origins, ir_version_for
 
 if TYPE_CHECKING:
     import onnx_ir as ir

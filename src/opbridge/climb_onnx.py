@@ -20,10 +20,10 @@ from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.errors import UnsupportedOperatorError
 from opbridge.kernel_rung import build_kernels, buildable, kernels_in
-from opbridge.passes.opsets import NEWEST_OPSET, OLDEST_OPSET
+from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
+from opbridge.onnx_model.versions import ORIGIN, Versions, bring_to_versions, forget_origins, lowest_ir_version
 from opbridge.probe import probe
 from opbridge.step import Step
-from opbridge.versions import ORIGIN, Versions, bring_to_versions, forget_origins, lowest_ir_version
 
 if TYPE_CHECKING:
     from opbridge.catalog import Catalog

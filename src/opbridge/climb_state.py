@@ -15,9 +15,9 @@ from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_operator
 from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.graph.targets import calls_in, display_name, target_key
+from opbridge.onnx_model.versions import ORIGIN
 from opbridge.plan import Plan
 from opbridge.translate import Translated, all_nodes
-from opbridge.versions import ORIGIN
 
 if TYPE_CHECKING:
     import onnx_ir as ir

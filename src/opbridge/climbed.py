@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from opbridge.build import Built
-    from opbridge.passes.adaptation import Adaptation
+    from opbridge.onnx_model.adaptation import Adaptation
     from opbridge.plan import Plan
     from opbridge.translate import Translated
 

@@ -15,8 +15,8 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from opbridge.errors import InputError, OpbridgeError, TranslationError
-from opbridge.infer import fill_types
-from opbridge.passes.opsets import convert_opset
+from opbridge.onnx_model.infer import fill_types
+from opbridge.onnx_model.opsets import convert_opset
 
 if TYPE_CHECKING:
     import torch

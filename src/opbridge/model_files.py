@@ -10,7 +10,7 @@ from opbridge.build import Built, write_libraries
 from opbridge.engines.base import Engine
 from opbridge.isolation import compile_isolated
 from opbridge.manifest import distinct_models
-from opbridge.onnx_file import save_model
+from opbridge.onnx_model.file import save_model
 
 if TYPE_CHECKING:
     from opbridge.climb_onnx import ClimbedModel

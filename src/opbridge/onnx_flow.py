@@ -20,16 +20,16 @@ from opbridge.findings.base import Finding
 from opbridge.isolation import IsolatedSession
 from opbridge.manifest import make_model_manifest
 from opbridge.model_files import write_models
-from opbridge.model_hash import model_hash
-from opbridge.onnx_file import save_model
-from opbridge.onnx_input import model_of_proto, read_model
+from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.model_hash import model_hash
+from opbridge.onnx_model.read import model_of_proto, read_model
+from opbridge.onnx_model.versions import Versions
 from opbridge.proof.journal import Journal
 from opbridge.proof.modes import Given, Modes, named_cases
 from opbridge.proof.small_input import SmallInput
 from opbridge.report.page import render_page
 from opbridge.verification import DEFAULT_SEED, Verification
 from opbridge.verify_onnx import Options, verify_model
-from opbridge.versions import Versions
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -65,7 +65,7 @@ def diagnose(
         InputError: The arguments do not fit the model.
         EngineNotInstalledError: An engine is not installed.
     """
-    from opbridge.versions import Versions, check_versions
+    from opbridge.onnx_model.versions import Versions, check_versions
 
     if is_onnx(model):
         refuse_torch_options(dynamic_shapes=dynamic_shapes)
@@ -166,7 +166,7 @@ def export(
         InputError: The arguments do not fit, or the bundle can't be written.
         EngineNotInstalledError: An engine is not installed.
     """
-    from opbridge.versions import Versions, check_versions
+    from opbridge.onnx_model.versions import Versions, check_versions
 
     modes = _modes(edge_sizes, special_values, shrink)
     check_destination(path, overwrite=overwrite)

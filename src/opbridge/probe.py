@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_node, describe_operator, is_unknown_operator
-from opbridge.infer import bind_body, binding, with_types
+from opbridge.onnx_model.infer import bind_body, binding, with_types
 
 if TYPE_CHECKING:
     from onnx_ir import Function, Model, Node

@@ -29,6 +29,8 @@ from opbridge.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
 from opbridge.manifest import make_manifest, make_sources
 from opbridge.model_files import convert_programs, write_models
+from opbridge.onnx_model.versions import Versions
+from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.operator import without_kernels
 from opbridge.proof.bisection_captured import Inside
 from opbridge.proof.crash_site import CrashSites
@@ -43,8 +45,6 @@ from opbridge.proof.torch_times import timed_calls
 from opbridge.report.page import render_page
 from opbridge.verification import Verification
 from opbridge.verify import verify_captured
-from opbridge.versions import Versions
-from opbridge.weights import has_other_weights, hashed_weights
 
 __all__ = ["captured_of_bundle", "climb_all", "export_torch", "verify_torch_bundle"]
 

@@ -62,7 +62,7 @@ class ModelSide:
 
     def graph(self) -> ir.Model:
         """The ONNX model."""
-        from opbridge.onnx_input import read_model
+        from opbridge.onnx_model.read import read_model
 
         return read_model(self.file)
 

@@ -15,7 +15,7 @@ from opbridge.climb import climb
 from opbridge.engines.base import Engine
 from opbridge.errors import UnsupportedOperatorError
 from opbridge.fakes import check_fakes
-from opbridge.onnx_file import save_model
+from opbridge.onnx_model.file import save_model
 from opbridge.operator import without_kernels
 from opbridge.probe import probe
 from opbridge.silence import silenced

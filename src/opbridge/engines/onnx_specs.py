@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
-from opbridge.onnx_wire import WireError, fields, varint
+from opbridge.onnx_model.wire import WireError, fields, varint
 
 __all__ = ["check_model_file", "check_threads", "onnx_specs"]
 

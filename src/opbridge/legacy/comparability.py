@@ -143,7 +143,7 @@ def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: 
 
 
 def _save(model: Any, folder: Path) -> Path:
-    from opbridge.onnx_file import save_model
+    from opbridge.onnx_model.file import save_model
 
     save_model(model, folder, name="alone.onnx", external_data=False)
     return folder / "alone.onnx"

@@ -181,7 +181,7 @@ def _name_parameters(model: ir.Model, captured: Captured, names: Sequence[str]) 
 
 
 def _check_opset(asked: int | None) -> None:
-    from opbridge.passes.opsets import NEWEST_OPSET, OLDEST_OPSET
+    from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
 
     if asked is not None and asked > NEWEST_OPSET:
         raise InputError(
@@ -199,7 +199,7 @@ def finish(model: ir.Model, request: Request) -> ir.Model:
     Raises:
         TranslationError: A node can't be expressed at that opset.
     """
-    from opbridge.passes import opsets
+    from opbridge.onnx_model import opsets
 
     opset = max(request.opset_version or torch_internals.default_opset(), opsets.OLDEST_OPSET)
     if model.opset_imports.get("") != opset:

@@ -21,7 +21,7 @@ from opbridge.legacy.folding import fold_results, state_constants
 from opbridge.legacy.fragment import PLACEHOLDER_DOMAIN, Fragment, Slot, TensorInput, splice
 from opbridge.legacy.target import current_target
 from opbridge.legacy.validity import InvalidNodeError
-from opbridge.passes.opsets import convert_opset
+from opbridge.onnx_model.opsets import convert_opset
 from opbridge.sources import source_of_error, source_of_function
 
 __all__ = ["OWN_GRAPH", "emit", "splicing", "symbolic_opset"]

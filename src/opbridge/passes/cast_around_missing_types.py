@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from opbridge.engines.base import Engine
 from opbridge.engines.refusals import describe_node
-from opbridge.infer import fill_types
-from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.infer import fill_types
 from opbridge.probe import probe
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from opbridge.engines.refusals import describe_node, describe_operator
-from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 
 if TYPE_CHECKING:
     from onnx_ir import Model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from opbridge.engines.refusals import describe_node, describe_operator
-from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine

@@ -17,10 +17,10 @@ import onnx_ir as ir
 from opbridge.crash import Crash
 from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.errors import EngineCrashError, OpbridgeError
-from opbridge.infer import fill_types
 from opbridge.isolation import IsolatedSession, SessionSettings
-from opbridge.onnx_file import save_model
-from opbridge.onnx_input import read_model
+from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.infer import fill_types
+from opbridge.onnx_model.read import read_model
 
 __all__ = ["CrashSites"]
 

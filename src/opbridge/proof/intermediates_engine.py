@@ -19,10 +19,10 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from opbridge.engines.base import Engine, Session
-from opbridge.infer import fill_types
 from opbridge.isolation import IsolatedSession, compile_isolated
-from opbridge.onnx_file import save_model
-from opbridge.onnx_input import read_model
+from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.infer import fill_types
+from opbridge.onnx_model.read import read_model
 from opbridge.surgery.extract import drop_functions
 
 __all__ = ["EngineModel", "loader", "marked_model"]

@@ -21,6 +21,7 @@ from opbridge.comparing.torch_sides import captured_entry
 from opbridge.engines.base import Engine
 from opbridge.entry import Entry, load_entry
 from opbridge.errors import CaptureError, OpbridgeError, TranslationError
+from opbridge.onnx_model.versions import Versions
 from opbridge.pipeline import export
 from opbridge.reducing.calls import CallPart, Calls
 from opbridge.reducing.minimise import minimise
@@ -29,7 +30,6 @@ from opbridge.reducing.output import SCRIPT, runs_and_fails, write_folder
 from opbridge.reducing.result import Reduction
 from opbridge.reducing.torch_script import export_scripts
 from opbridge.reducing.trials import Clock
-from opbridge.versions import Versions
 
 __all__ = ["exported_or_reduced"]
 

@@ -14,9 +14,9 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, RemoveUnusedNodesPa
 from opbridge.comparing.sides import ModelSide
 from opbridge.engines.limits import Limits
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.infer import fill_types
 from opbridge.isolation import IsolatedSession
-from opbridge.onnx_file import save_model
+from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.infer import fill_types
 from opbridge.proof.onnx_inputs import OnnxInputs
 from opbridge.reducing.minimise import minimise
 from opbridge.reducing.problem import Feeds, Problem, evaluate, part_of

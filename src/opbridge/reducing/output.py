@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opbridge.atomic import replace_folder, reported, sync_tree, temporary_sibling
 from opbridge.comparing.sides import ModelSide
-from opbridge.onnx_file import save_model
+from opbridge.onnx_model.file import save_model
 from opbridge.reducing.engine_script import MODEL, engine_script, large_arrays, script_arrays, write_arrays
 from opbridge.reducing.problem import Problem
 from opbridge.reducing.result import Reduction

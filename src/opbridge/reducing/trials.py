@@ -14,7 +14,7 @@ from opbridge.engines.base import Engine
 from opbridge.engines.limits import current_limits
 from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
 from opbridge.isolation import IsolatedSession
-from opbridge.onnx_file import save_model
+from opbridge.onnx_model.file import save_model
 from opbridge.proof.onnx_judgement import ModelJudgement
 from opbridge.proof.onnx_reference import Feeds, OriginalRun
 from opbridge.proof.widened_model import longest_sum, random_outputs

@@ -16,7 +16,7 @@ from opbridge.build import Built
 from opbridge.engines import get
 from opbridge.errors import InputError
 from opbridge.kernel_rung import build_kernels, kernels_in
-from opbridge.onnx_structure import did_you_mean
+from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of
 from opbridge.surgery.places import add_functions
 

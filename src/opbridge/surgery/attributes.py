@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from opbridge.errors import InputError
-from opbridge.onnx_structure import did_you_mean
+from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, find_node, finished, model_of
 from opbridge.surgery.shapes import infer_again
 

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from opbridge.errors import InputError
-from opbridge.infer import without_weights
+from opbridge.onnx_model.infer import without_weights
 from opbridge.surgery.dimensions import Size, Sizes, sizes_of
 from opbridge.surgery.edited import Change, describe, fresh_name, names_of_values, remove_unused
 from opbridge.surgery.shapes import infer_again

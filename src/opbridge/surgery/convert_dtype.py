@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from opbridge.errors import EngineError, InputError
-from opbridge.onnx_structure import did_you_mean
+from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of
 from opbridge.surgery.narrowing import Narrowed, narrow
 from opbridge.surgery.rounding import rounded

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from opbridge.errors import InputError
-from opbridge.onnx_structure import did_you_mean
+from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.dimensions import sizes_of
 from opbridge.surgery.edited import Change, Edited, describe, find_node, finished, model_of, remove_unused
 from opbridge.surgery.shapes import infer_again

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.onnx_structure import did_you_mean
+from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.dimensions import size_of, sizes_of, symbols_in
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of, names_of_values
 from opbridge.surgery.matching import Match, Matcher

@@ -14,10 +14,10 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import InlinePass
 
-from opbridge import infer
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
 from opbridge.errors import InputError
+from opbridge.onnx_model import infer
 from opbridge.operator import Operator
 from opbridge.plan import plan
 from opbridge.spec import LOWEST_OPSET
@@ -145,7 +145,7 @@ class OperatorSource:
         if inlined:
             model = InlinePass()(model).model
         if model.opset_imports[""] != self._opset:
-            from opbridge.passes.opsets import convert_opset
+            from opbridge.onnx_model.opsets import convert_opset
 
             # Below opset 15 a model has no functions by default, and the body of the node is one.
             converted = convert_opset(model, self._opset, ir_version=model.ir_version)

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from opbridge.errors import InputError
-from opbridge.onnx_structure import did_you_mean
+from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.dimensions import sizes_of, substituted, symbols_in
 from opbridge.surgery.edited import (
     Change,

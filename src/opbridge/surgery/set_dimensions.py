@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from opbridge.errors import EngineError, InputError
-from opbridge.onnx_structure import did_you_mean
+from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.baked_sizes import Resized, repair
 from opbridge.surgery.dimensions import Size, size_of, sizes_of, substituted, symbols_in
 from opbridge.surgery.edited import Change, Edited, finished, model_of, values_of

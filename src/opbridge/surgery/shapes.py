@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
-from opbridge.infer import without_weights
+from opbridge.onnx_model.infer import without_weights
 from opbridge.surgery.dimensions import Size, sizes_of
 
 __all__ = ["infer_again", "refine_shapes"]

@@ -24,7 +24,7 @@ def refuse_open_broadcasts(model: onnx.ModelProto) -> None:
         return
     import onnx_ir as ir
 
-    from opbridge.infer import with_types
+    from opbridge.onnx_model.infer import with_types
 
     for node in with_types(ir.serde.deserialize_model(model)).graph:
         if node.domain or node.op_type not in _ELEMENTWISE:

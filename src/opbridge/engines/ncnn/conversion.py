@@ -64,7 +64,7 @@ def convert_file(path: Path, targets: Collection[str] = ()) -> NcnnModel:
     """
     import onnx_ir as ir
 
-    from opbridge.onnx_input import read_model
+    from opbridge.onnx_model.read import read_model
 
     check_model_file(path)
     model = ir.serde.serialize_model(ir.external_data.load_to_model(read_model(path)))

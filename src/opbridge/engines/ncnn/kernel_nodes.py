@@ -25,7 +25,7 @@ from opbridge.engines.ncnn.carried import CARRIED
 from opbridge.engines.ncnn.layers import KERNEL_LAYER
 from opbridge.engines.refusals import describe_operator
 from opbridge.errors import EngineError
-from opbridge.infer import with_types
+from opbridge.onnx_model.infer import with_types
 
 __all__ = ["named_in_param", "stand_in"]
 

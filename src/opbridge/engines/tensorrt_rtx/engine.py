@@ -40,7 +40,7 @@ class TensorRTRTXEngine(Engine):
     @functools.cached_property
     def newest_opset(self) -> int:  # type: ignore[override]
         """The newest version of the standard domain that can be written: the parser refuses none that is newer."""
-        from opbridge.passes.opsets import NEWEST_OPSET
+        from opbridge.onnx_model.opsets import NEWEST_OPSET
 
         self.version  # noqa: B018, what is not installed takes no opset
         return NEWEST_OPSET

@@ -160,7 +160,7 @@ def _compiled(path: Path, targets: Collection[str]) -> tuple[Any, list[dict[str,
     import onnx_ir as ir
 
     from opbridge.engines.tvm.kernels import calls_for, renamed
-    from opbridge.onnx_input import read_model
+    from opbridge.onnx_model.read import read_model
 
     model = ir.serde.serialize_model(ir.external_data.load_to_model(read_model(path)))
     for value in model.graph.input:

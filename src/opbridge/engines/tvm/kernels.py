@@ -64,7 +64,7 @@ def renamed(model: onnx.ModelProto, targets: Collection[str]) -> list[dict[str, 
 def _values(model: onnx.ModelProto) -> dict[str, ir.Value]:
     import onnx_ir as ir
 
-    from opbridge.infer import with_types
+    from opbridge.onnx_model.infer import with_types
 
     typed = with_types(ir.serde.deserialize_model(model))
     return {value.name: value for node in typed.graph for value in node.outputs if value.name}

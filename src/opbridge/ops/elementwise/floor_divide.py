@@ -13,7 +13,7 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.numerics.by_type import FLOATING
-from opbridge.numerics.onnx_dtypes import HALVES
+from opbridge.onnx_model.dtypes import HALVES
 from opbridge.spec import decomposition, translation
 
 _COMPUTED = (FLOAT.dtype, DOUBLE.dtype)

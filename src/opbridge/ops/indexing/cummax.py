@@ -7,7 +7,7 @@ from typing import Any, TypeVar, Union
 from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8, script
 from onnxscript import opset18 as op
 
-from opbridge.numerics.onnx_dtypes import FLOATS
+from opbridge.onnx_model.dtypes import FLOATS
 from opbridge.spec import translation
 
 # onnxscript reads typing.Union, and not the | of types.

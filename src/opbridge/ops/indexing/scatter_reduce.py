@@ -13,7 +13,7 @@ from onnxscript import BOOL, INT64
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.numerics.onnx_dtypes import FLOATS
+from opbridge.onnx_model.dtypes import FLOATS
 from opbridge.spec import decomposition, translation
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}

@@ -7,7 +7,7 @@ from typing import Any
 from onnxscript import BOOL, INT32, INT64
 from onnxscript import opset18 as op
 
-from opbridge.numerics.onnx_dtypes import FLOATS
+from opbridge.onnx_model.dtypes import FLOATS
 from opbridge.spec import translation
 
 

@@ -11,7 +11,7 @@ from onnxscript import BOOL, FLOAT, INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.numerics.onnx_dtypes import FLOATS
+from opbridge.onnx_model.dtypes import FLOATS
 from opbridge.spec import decomposition, translation
 
 

@@ -10,7 +10,7 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.numerics.by_type import FLOATING, only_for
-from opbridge.numerics.onnx_dtypes import FLOATS
+from opbridge.onnx_model.dtypes import FLOATS
 from opbridge.spec import decomposition, translation
 
 _REASON = "ONNX Runtime's ArgMax and ArgMin pass over NaN"

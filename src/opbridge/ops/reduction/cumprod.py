@@ -7,7 +7,7 @@ from typing import Any, TypeVar, Union
 from onnxscript import BOOL, DOUBLE, FLOAT, INT32, INT64, graph, script
 from onnxscript import opset18 as op
 
-from opbridge.numerics.onnx_dtypes import FLOATS, HALVES
+from opbridge.onnx_model.dtypes import FLOATS, HALVES
 from opbridge.spec import translation
 
 Number = TypeVar("Number", bound=Union[FLOAT, DOUBLE, INT64, INT32])  # noqa: UP007 - onnxscript reads typing.Union

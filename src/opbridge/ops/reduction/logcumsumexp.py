@@ -7,7 +7,7 @@ from typing import Any, TypeVar, Union
 from onnxscript import DOUBLE, FLOAT, script
 from onnxscript import opset18 as op
 
-from opbridge.numerics.onnx_dtypes import HALVES
+from opbridge.onnx_model.dtypes import HALVES
 from opbridge.spec import translation
 
 Wide = TypeVar("Wide", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union

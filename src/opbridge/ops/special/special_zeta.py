@@ -12,7 +12,7 @@ from onnxscript import DOUBLE, FLOAT, script
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.numerics.onnx_dtypes import HALVES
+from opbridge.onnx_model.dtypes import HALVES
 from opbridge.spec import decomposition, translation
 
 # The Bernoulli numbers B2, B4, ..., B24.

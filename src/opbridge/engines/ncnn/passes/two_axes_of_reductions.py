@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from opbridge.engines.refusals import describe_node
-from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.probe import probe
 
 if TYPE_CHECKING:

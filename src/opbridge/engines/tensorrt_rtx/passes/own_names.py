@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.engines.tensorrt_rtx.support import has_importer
-from opbridge.passes.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 
 if TYPE_CHECKING:
     from opbridge.kernels.library import KernelOperator

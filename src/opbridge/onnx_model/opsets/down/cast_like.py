@@ -1,0 +1,28 @@
+"""CastLike: a Cast to the type of the other input, which is known here."""
+
+from opbridge.onnx_model.opsets.site import Site
+from opbridge.onnx_model.opsets.steps import down
+
+
+@down("CastLike", version=15)
+def cast(site: Site) -> None:
+    """A Cast to the type of the other input."""
+    wanted = site.dtype(site.input(1))
+    site.replace(site.op.Cast(site.input(0), to=int(wanted)))
+
+
+@down("CastLike", "Cast", version=19)
+def saturate_dropped(site: Site) -> None:
+    """What happens beyond the range of float8 need not be said for other types."""
+    _drop_if_float8_is_absent(site, "saturate")
+
+
+@down("CastLike", "Cast", version=24)
+def round_mode_dropped(site: Site) -> None:
+    """How float8e8m0 is rounded need not be said for other types."""
+    _drop_if_float8_is_absent(site, "round_mode")
+
+
+def _drop_if_float8_is_absent(site: Site, name: str) -> None:
+    # A type that the older opset lacks is refused afterwards, for every operator alike.
+    site.set(**{name: None})

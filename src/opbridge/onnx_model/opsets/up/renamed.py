@@ -1,0 +1,25 @@
+"""Operators and modes that got another name, and defaults that became others."""
+
+from opbridge.onnx_model.opsets.site import Site
+from opbridge.onnx_model.opsets.steps import up
+
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+@up("Scatter", version=11)
+def scatter_elements(site: Site) -> None:
+    """Scatter is called ScatterElements."""
+    site.replace(site.op.ScatterElements(*site.node.inputs, axis=site.attribute("axis")))
+
+
+@up("GridSample", version=20)
+def modes(site: Site) -> None:
+    """The modes have other names."""
+    mode = site.attribute("mode")
+    site.set(mode=_MODES.get(mode, mode))
+
+
+@up("RoiAlign", version=16)
+def without_a_shift(site: Site) -> None:
+    """Coordinates without a shift, which are no longer the default, are said."""
+    site.set(coordinate_transformation_mode="output_half_pixel")

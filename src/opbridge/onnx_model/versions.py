@@ -1,0 +1,201 @@
+"""Which opset and IR version a model has for an engine, and the way there: the first thing that ``adapt`` does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import onnx
+
+from opbridge.engines.base import IR_VERSION, Engine, Refusal
+from opbridge.errors import InputError
+from opbridge.onnx_model.adaptation import Adaptation
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = [
+    "ORIGIN",
+    "Versions",
+    "WithVersions",
+    "bring_to_versions",
+    "check_versions",
+    "forget_origins",
+    "ir_version_for",
+    "lowest_ir_version",
+]
+
+_WITH_FUNCTIONS = 8
+"""The first IR version with model-local functions."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Versions:
+    """What the user asks for; None leaves it to the model and the engine.
+
+    Attributes:
+        opset: The version of the standard domain.
+        ir_version: The version of the ONNX IR.
+    """
+
+    opset: int | None = None
+    ir_version: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class WithVersions:
+    """A model in the opset and the IR version that an engine reads.
+
+    Attributes:
+        model: The model; the one that was given where it had them already.
+        adaptations: What was changed.
+        refusals: The nodes that the opset can't express.
+    """
+
+    model: ir.Model
+    adaptations: tuple[Adaptation, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+def check_versions(engines: Sequence[Engine], asked: Versions, *, own_opset: int | None = None) -> None:
+    """Check what the user asks for, before any work is done.
+
+    Args:
+        engines: The engines.
+        asked: What the user asks for.
+        own_opset: The opset of the model, if it is an ONNX model: the one it keeps where none is asked for.
+
+    Raises:
+        InputError: An opset or IR version that can't be written, or that an engine does not take.
+    """
+    from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
+
+    opset, ir_version = asked.opset, asked.ir_version
+    engines = [engine for engine in engines if engine.accepts == "onnx"]
+    if opset is not None and opset < OLDEST_OPSET:
+        raise InputError(
+            f"Opset {opset} can't be written: {OLDEST_OPSET} is the oldest.",
+            fix=f"ask for opset {OLDEST_OPSET} or newer, or leave it out for the lowest that serves the model.",
+        )
+    for engine in engines:
+        if opset is not None and opset > engine.newest_opset:
+            raise InputError(
+                f"Opset {opset} is newer than {engine.newest_opset}, the newest that {engine.name} {engine.version} "
+                "takes.",
+                fix=f"ask for opset {engine.newest_opset} or older, or install a newer {engine.name}.",
+            )
+        if ir_version is not None and ir_version > engine.newest_ir_version:
+            raise InputError(
+                f"ONNX IR version {ir_version} is newer than {engine.newest_ir_version}, the newest that {engine.name} "
+                f"{engine.version} reads.",
+                fix=f"ask for {engine.newest_ir_version} or older, or leave it out.",
+            )
+    if opset is not None and opset > NEWEST_OPSET:
+        raise InputError(
+            f"Opset {opset} is newer than {NEWEST_OPSET}, the newest that onnx {onnx.__version__} knows.",
+            fix=f"ask for opset {NEWEST_OPSET} or older, or install a newer onnx.",
+        )
+    kept = None if own_opset is None else min([own_opset, *(engine.newest_opset for engine in engines)])
+    _check_ir_version(opset or kept or _LOWEST_BY_DEFAULT, ir_version)
+
+
+def _check_ir_version(opset: int, ir_version: int | None) -> None:
+    if ir_version is None:
+        return
+    lowest = lowest_ir_version(opset)
+    newest = int(onnx.IR_VERSION)
+    if not lowest <= ir_version <= newest:
+        raise InputError(
+            f"ONNX IR version {ir_version} can't be written: opset {opset} needs at least {lowest}.",
+            fix=f"ask for one from {lowest} to {newest}, or leave it out.",
+        )
+
+
+_LOWEST_BY_DEFAULT = 18
+
+
+def lowest_ir_version(opset: int) -> int:
+    """The IR version of the first ONNX release that had this opset: every engine that takes the opset reads it.
+
+    From opset 18 on it is the one with model-local functions, which is all that such a model may need.
+    """
+    if opset >= _LOWEST_BY_DEFAULT:
+        return _WITH_FUNCTIONS
+    return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]))
+
+
+def ir_version_for(engine: Engine, opset: int, asked: Versions, *, functions: bool = False) -> int:
+    """The IR version of a model of an opset for an engine.
+
+    Args:
+        engine: Says what it reads.
+        opset: The model's.
+        asked: What the user asks for comes first.
+        functions: Whether the model must keep its functions, because kernels stand beside them.
+    """
+    if asked.ir_version is not None:
+        return asked.ir_version
+    own = IR_VERSION if opset >= _LOWEST_BY_DEFAULT else lowest_ir_version(opset)
+    return min(max(own, _WITH_FUNCTIONS) if functions else own, engine.newest_ir_version)
+
+
+def bring_to_versions(
+    model: ir.Model, engine: Engine, asked: Versions, *, opset: int | None = None, kernels: Collection[str] = ()
+) -> WithVersions:
+    """Take a model to the opset that is asked for, or to the newest one that the engine takes, if that is lower.
+
+    Args:
+        model: Not changed.
+        engine: Says what it takes.
+        asked: What the user asks for.
+        opset: Where the user asks for none: the opset to try; by default the model's own.
+        kernels: ``"domain::Op"`` of the nodes with kernels, which must stay nodes.
+    """
+    from opbridge.onnx_model.opsets import convert_opset
+
+    own = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
+    if own is None:
+        return WithVersions(model)
+    target = asked.opset or min(opset or own, engine.newest_opset)
+    version = ir_version_for(engine, target, asked, functions=bool(kernels))
+    if opset is None and target == own and asked.ir_version is None:
+        version = min(model.ir_version, engine.newest_ir_version)
+    if target == own and (version == model.ir_version or version >= _WITH_FUNCTIONS):
+        return _with_ir_version(model, version)
+    _name_origins(model)
+    converted = convert_opset(model, target, ir_version=version)
+    what = f"opset {own} becomes {target}" if target != own else f"IR version {model.ir_version} becomes {version}"
+    return WithVersions(
+        converted.model,
+        (Adaptation(what, ()), *converted.changes),
+        tuple(
+            Refusal(item.node, item.operator, f"opset {target} can't express it: {item.reason}", opset=target)
+            for item in converted.unexpressed
+        ),
+    )
+
+
+def _with_ir_version(model: ir.Model, version: int) -> WithVersions:
+    if version == model.ir_version:
+        return WithVersions(model)
+    changed = model.clone()
+    changed.ir_version = version
+    return WithVersions(changed, (Adaptation(f"IR version {model.ir_version} becomes {version}", ()),))
+
+
+ORIGIN = "opbridge.origin"
+"""The metadata of a node that a conversion made: the name of the node in whose place it stands."""
+
+
+def _name_origins(model: ir.Model) -> None:
+    for node in model.graph.all_nodes():
+        if node.name:
+            node.metadata_props[ORIGIN] = node.name
+
+
+def forget_origins(model: ir.Model) -> None:
+    """Remove the notes of :data:`ORIGIN` from a model."""
+    for scope in (model.graph, *model.functions.values()):
+        for node in scope.all_nodes():
+            node.metadata_props.pop(ORIGIN, None)
