@@ -39,8 +39,8 @@ from opbridge.conformance.calls import Batch, Call
 from opbridge.conformance.exporters import by_opbridge
 from opbridge.engines import get
 from opbridge.numerics.by_type import limited_to
-from opbridge.silence import silenced
 from opbridge.spec import OpSpec
+from opbridge.torch_graph.silence import silenced
 
 ELEMENTS, SIDE = 2**20, 256
 BODY, KERNEL, LINALG_KERNEL = 3.0, 1.0, 3.0

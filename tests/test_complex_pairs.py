@@ -17,7 +17,7 @@ from opbridge.complex_pairs.rules import complex_rule, is_complex_call, rules, w
 from opbridge.complex_pairs.simplify import simplify  # noqa: E402
 from opbridge.conformance import database  # noqa: E402
 from opbridge.conformance.calls import Batch  # noqa: E402
-from opbridge.graph.targets import calls_in  # noqa: E402
+from opbridge.torch_graph.targets import calls_in  # noqa: E402
 
 aten = torch.ops.aten
 

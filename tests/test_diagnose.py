@@ -21,9 +21,9 @@ from opbridge.climb import climb
 from opbridge.diagnose import Diagnosis, diagnose_model
 from opbridge.engines import get
 from opbridge.entry import load_entry
-from opbridge.graph.distinct import distinct_operators
-from opbridge.graph.targets import functional_target, target_key
 from opbridge.plan import calls_in, plan
+from opbridge.torch_graph.distinct import distinct_operators
+from opbridge.torch_graph.targets import functional_target, target_key
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 

@@ -18,7 +18,7 @@ from opbridge.capture import capture
 from opbridge.capture_failures import CaptureFailure, capture_finding, explain_capture_failure
 from opbridge.errors import CaptureError, InputError, OpbridgeError
 from opbridge.findings.base import Failure, Finding
-from opbridge.sources import SourceLine, source_of_function
+from opbridge.torch_graph.sources import SourceLine, source_of_function
 
 X = models.X
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 import opbridge
 from opbridge.capture import capture
 from opbridge.errors import CaptureError
-from opbridge.graph.freeze import frozen, without_gradients
 from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.proof.eager import Eager
+from opbridge.torch_graph.freeze import frozen, without_gradients
 
 
 class Mixed(nn.Module):

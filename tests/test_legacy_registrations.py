@@ -299,7 +299,7 @@ def test_a_dynamic_size_has_its_old_name() -> None:
 
 
 def test_every_old_name_has_its_operator_and_a_reason() -> None:
-    from opbridge.graph.targets import overload_of
+    from opbridge.torch_graph.targets import overload_of
 
     for old in (item for items in OLD_NAMES.values() for item in items):
         assert isinstance(overload_of(old.captured), torch._ops.OpOverload)

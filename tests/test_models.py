@@ -16,10 +16,10 @@ from torch import Tensor, nn
 import opbridge
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
-from opbridge.graph.dimensions import size_at
-from opbridge.graph.outputs import opened
 from opbridge.graph.rewriting import rewriting
 from opbridge.spec import OpSpec
+from opbridge.torch_graph.dimensions import size_at
+from opbridge.torch_graph.outputs import opened
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 IMAGE = {1: DYNAMIC, 2: DYNAMIC}

@@ -19,7 +19,7 @@ from onnxscript import optimizer
 from onnxscript.rewriter import RewriteRule
 from onnxscript.rewriter._matcher import SimplePatternMatcher
 
-from opbridge.onnxscript_internals import exact_constants, quick_matching
+from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
 
 Context = Callable[[], contextlib.AbstractContextManager[None]]
 

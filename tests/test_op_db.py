@@ -23,7 +23,7 @@ from opbridge.conformance.calls import Call  # noqa: E402
 from opbridge.conformance.check import Checked, Checker  # noqa: E402
 from opbridge.conformance.definitions import definition_of  # noqa: E402
 from opbridge.conformance.results import Way  # noqa: E402
-from opbridge.silence import silenced  # noqa: E402
+from opbridge.torch_graph.silence import silenced  # noqa: E402
 
 pytestmark = pytest.mark.newest
 

@@ -530,7 +530,7 @@ def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
 
 
 def test_every_override_says_why() -> None:
-    from opbridge.torch_internals import mapped_targets
+    from opbridge.torch_graph.internals import mapped_targets
 
     mapped = {str(key).partition(".")[0] for key in mapped_targets() if isinstance(key, str)}
     silent = [spec.target for spec in SPECS if spec.target.partition(".")[0] in mapped and not spec.overrides]

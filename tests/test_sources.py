@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from opbridge.sources import (
+from opbridge.torch_graph.sources import (
     SourceLine,
     called_name,
     condition_at,

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-from opbridge import torch_internals
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
 from opbridge.plan import plan
-from opbridge.sources import innermost
-from opbridge.torch_reuse import reusing_operator_list, reusing_registry
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.reuse import reusing_operator_list, reusing_registry
+from opbridge.torch_graph.sources import innermost
 from opbridge.translate import translate
 
 

@@ -14,18 +14,18 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
-from opbridge import torch_internals
 from opbridge.errors import InputError
-from opbridge.graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
-from opbridge.graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
-from opbridge.graph.outputs import opening_outputs
-from opbridge.graph.python_sizes import dynamic_builtins
 from opbridge.graph.rewriting import rewriting
-from opbridge.graph.state import keeping_state
 from opbridge.legacy.functions import bridging, note_ignored
-from opbridge.silence import silenced
-from opbridge.sources import FixedSize
 from opbridge.spec import OpSpec
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
+from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
+from opbridge.torch_graph.outputs import opening_outputs
+from opbridge.torch_graph.python_sizes import dynamic_builtins
+from opbridge.torch_graph.silence import silenced
+from opbridge.torch_graph.sources import FixedSize
+from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["Captured", "capture"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from opbridge import findings
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.findings.base import Failure, Finding
-from opbridge.sources import FixedSize
+from opbridge.torch_graph.sources import FixedSize
 
 __all__ = ["CaptureFailure", "capture_finding", "explain_capture_failure"]
 

@@ -14,9 +14,9 @@ from opbridge.custom_node import custom_node
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_operator
 from opbridge.errors import TranslationError, UnsupportedOperatorError
-from opbridge.graph.targets import calls_in, display_name, target_key
 from opbridge.onnx_model.versions import ORIGIN
 from opbridge.plan import Plan
+from opbridge.torch_graph.targets import calls_in, display_name, target_key
 from opbridge.translate import Translated, all_nodes
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from opbridge.climb_state import unsupported
 from opbridge.climbed import Break
 from opbridge.engines.base import Engine, Refusal
 from opbridge.errors import BuildError, TranslationError
-from opbridge.graph.checks import CHECKS, remove_checks
-from opbridge.graph.targets import calls_in, display_name, functional_target, target_key
 from opbridge.kernels.declared import KernelSpec, declared_kernels
-from opbridge.silence import silenced
-from opbridge.sources import source_of_stack_trace
 from opbridge.step import Step
+from opbridge.torch_graph.checks import CHECKS, remove_checks
+from opbridge.torch_graph.silence import silenced
+from opbridge.torch_graph.sources import source_of_stack_trace
+from opbridge.torch_graph.targets import calls_in, display_name, functional_target, target_key
 from opbridge.torch_program import TorchProgram, specs_of_program
 
 __all__ = ["ClimbedProgram", "climb_torch"]

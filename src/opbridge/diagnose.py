@@ -18,9 +18,9 @@ from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
-from opbridge.graph.distinct import distinct_operators
-from opbridge.graph.targets import display_name
 from opbridge.steps import Step
+from opbridge.torch_graph.distinct import distinct_operators
+from opbridge.torch_graph.targets import display_name
 
 __all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model", "list_findings"]
 

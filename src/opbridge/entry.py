@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from opbridge.bundle import Bundle
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.sources import source_of_error
+from opbridge.torch_graph.sources import source_of_error
 
 __all__ = ["Entry", "entry_file", "find_entry", "load_entry", "load_file", "portable_entry"]
 

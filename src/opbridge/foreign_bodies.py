@@ -105,7 +105,7 @@ class _Body:
         """Whether it holds for the sizes of another node."""
         import torch
 
-        from opbridge import torch_internals
+        from opbridge.torch_graph import internals as torch_internals
 
         inputs = [value for value in node.inputs if value is not None]
         names = set(self.program.graph_signature.user_inputs)

@@ -134,7 +134,7 @@ def _declared(catalog: Catalog, spec: OpSpec) -> Mapping:
 
 
 def _of_torch(bare: str, overload: str) -> tuple[Mapping, ...]:
-    from opbridge.torch_internals import mapped_targets
+    from opbridge.torch_graph.internals import mapped_targets
 
     found = sorted(
         (key, opset)
@@ -168,7 +168,7 @@ def _import_quietly(module: str) -> None:
 def _known_names(catalog: Catalog) -> list[str]:
     import torch
 
-    from opbridge.torch_internals import mapped_targets
+    from opbridge.torch_graph.internals import mapped_targets
 
     of_torch = {key.partition(".")[0] for key in mapped_targets() if isinstance(key, str)}
     aten = {f"aten::{name}" for name in dir(torch) if not name.startswith("_")}

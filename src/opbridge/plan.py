@@ -11,20 +11,20 @@ from typing import Any
 
 import torch
 
-from opbridge import torch_internals
 from opbridge.catalog import RUNGS, Catalog
 from opbridge.complex_pairs.rules import with_complex_rules
 from opbridge.complex_pairs.simplify import simplify
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import Bodies, capture_bodies
-from opbridge.graph.checks import CHECKS, remove_checks
 from opbridge.graph.custom_calls import CustomCall, keep_custom_nodes
-from opbridge.graph.promoted_results import shield_results
-from opbridge.graph.targets import calls_in, display_name, overload_of, target_key
 from opbridge.graph.twins import under_twins
-from opbridge.silence import silenced
 from opbridge.spec import LOWEST_OPSET, OpSpec
 from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.checks import CHECKS, remove_checks
+from opbridge.torch_graph.promoted_results import shield_results
+from opbridge.torch_graph.silence import silenced
+from opbridge.torch_graph.targets import calls_in, display_name, overload_of, target_key
 
 __all__ = ["Plan", "plan"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from opbridge import torch_internals
 from opbridge.catalog import Catalog
 from opbridge.complex_pairs.rules import rules
-from opbridge.graph.targets import calls_in, display_name, functional_target, overload_of, target_key
-from opbridge.sources import source_of_stack_trace
 from opbridge.spec import OpSpec
 from opbridge.step import Step
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.sources import source_of_stack_trace
+from opbridge.torch_graph.targets import calls_in, display_name, functional_target, overload_of, target_key
 
 __all__ = ["Missing", "Step", "Uses", "find_missing", "list_steps"]
 

@@ -23,7 +23,6 @@ from opbridge.engines.base import Engine
 from opbridge.entry import Entry, find_entry, load_entry
 from opbridge.errors import EngineError, InputError
 from opbridge.fakes import check_fakes
-from opbridge.graph.origins import Origin
 from opbridge.isolation import IsolatedSession
 from opbridge.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
@@ -43,6 +42,7 @@ from opbridge.proof.small_input import SmallInput
 from opbridge.proof.timing import timed
 from opbridge.proof.torch_times import timed_calls
 from opbridge.report.page import render_page
+from opbridge.torch_graph.origins import Origin
 from opbridge.verification import Verification
 from opbridge.verify import verify_captured
 

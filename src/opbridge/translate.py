@@ -10,24 +10,24 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 import torch
 
-from opbridge import torch_internals
 from opbridge.capture import Captured
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import cut_into_functions, name_overloads
 from opbridge.graph.custom_calls import CustomCall
-from opbridge.graph.origins import Origin, captured_nodes, origins_of_values
-from opbridge.graph.targets import target_key
 from opbridge.legacy.symbolic_call import splicing
-from opbridge.onnxscript_internals import exact_constants, quick_matching
 from opbridge.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.passes.counted_axes import CountedAxesPass
 from opbridge.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.passes.vector_scales import VectorScalesPass
 from opbridge.passes.wide_scatter import WideScatterPass
 from opbridge.plan import Plan
-from opbridge.silence import silenced
-from opbridge.sources import source_of_node, source_of_stack_trace
-from opbridge.torch_reuse import reusing_registry
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
+from opbridge.torch_graph.origins import Origin, captured_nodes, origins_of_values
+from opbridge.torch_graph.reuse import reusing_registry
+from opbridge.torch_graph.silence import silenced
+from opbridge.torch_graph.sources import source_of_node, source_of_stack_trace
+from opbridge.torch_graph.targets import target_key
 
 __all__ = ["Translated", "all_nodes", "translate"]
 

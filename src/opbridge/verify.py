@@ -28,7 +28,7 @@ from opbridge.proof.reference import Reference
 from opbridge.proof.repeats import repeated
 from opbridge.proof.small_input import SmallInput
 from opbridge.proof.special import judged_by_kind
-from opbridge.sources import source_of_node
+from opbridge.torch_graph.sources import source_of_node
 from opbridge.trace import Departure, Trace
 from opbridge.verification import DEFAULT_SEED, CaseResult, Comparison, Verification
 

@@ -20,7 +20,7 @@ from opbridge.comparing.sides import ModelSide
 from opbridge.proof.intermediates import Described, Intermediate, Size
 from opbridge.proof.intermediates_engine import EngineModel, loader
 from opbridge.proof.intermediates_onnx import OriginalValues
-from opbridge.sources import source_of_stack_trace
+from opbridge.torch_graph.sources import source_of_stack_trace
 
 __all__ = ["ModelValues", "equal_values", "fx_nodes", "noted_source", "opened", "renamed", "same_names", "sources_of"]
 

@@ -17,11 +17,11 @@ from opbridge.comparing.insides import equal_values, fx_nodes, opened, renamed
 from opbridge.comparing.pairing import Pairing
 from opbridge.comparing.sides import ModelSide
 from opbridge.errors import OpbridgeError
-from opbridge.graph.origins import Origin
 from opbridge.proof.bisection_captured import Inside
 from opbridge.proof.inputs import InputSpecs, to_numpy
 from opbridge.proof.intermediates_engine import EngineModel, loader
 from opbridge.proof.reference import Reference
+from opbridge.torch_graph.origins import Origin
 from opbridge.verification import Verification
 from opbridge.verify import output_positions
 

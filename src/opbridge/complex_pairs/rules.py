@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
-from opbridge import torch_internals
-from opbridge.graph.targets import target_key
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.targets import target_key
 
 __all__ = ["Rule", "complex_rule", "is_complex_call", "rules", "with_complex_rules"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import TensorArgument
 
-from opbridge.graph.targets import graph_modules
+from opbridge.torch_graph.targets import graph_modules
 
 __all__ = ["simplify"]
 

@@ -26,7 +26,7 @@ from opbridge.engines.base import Session
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.operator import without_kernels
 from opbridge.proof.inputs import to_numpy
-from opbridge.silence import silenced
+from opbridge.torch_graph.silence import silenced
 from opbridge.verify import verify_captured
 
 __all__ = ["Checked", "Checker"]

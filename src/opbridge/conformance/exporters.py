@@ -18,7 +18,7 @@ from opbridge.fakes import check_fakes
 from opbridge.onnx_model.file import save_model
 from opbridge.operator import without_kernels
 from opbridge.probe import probe
-from opbridge.silence import silenced
+from opbridge.torch_graph.silence import silenced
 
 __all__ = ["EXPORTERS", "Exported", "Failure"]
 

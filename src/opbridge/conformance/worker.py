@@ -89,7 +89,7 @@ def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
     """The samples that are models: those that eager PyTorch takes as dense tensors of their own memory."""
     from opbridge.conformance.database import calls_of
     from opbridge.conformance.sizes import moves_of
-    from opbridge.silence import silenced
+    from opbridge.torch_graph.silence import silenced
 
     wanted = way.samples or None
     with silenced():

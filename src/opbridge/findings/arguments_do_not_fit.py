@@ -20,7 +20,7 @@ from typing import Any
 
 from opbridge.errors import InputError
 from opbridge.findings.base import Failure, Finding
-from opbridge.sources import source_of_function
+from opbridge.torch_graph.sources import source_of_function
 
 CODE = "arguments-do-not-fit"
 ERROR = InputError

@@ -19,7 +19,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from opbridge.sources import FixedSize, SourceLine, frames_of_error, innermost, source_of_error
+from opbridge.torch_graph.sources import FixedSize, SourceLine, frames_of_error, innermost, source_of_error
 
 __all__ = ["Failure", "Finding", "Severity", "described_place", "first_line", "shortened", "source_names"]
 

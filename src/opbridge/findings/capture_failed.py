@@ -13,7 +13,7 @@ of the graph: ``@opbridge.operator`` around the function, or ``@opbridge.rewrite
 from __future__ import annotations
 
 from opbridge.findings.base import Failure, Finding, first_line, shortened
-from opbridge.sources import module_path
+from opbridge.torch_graph.sources import module_path
 
 CODE = "capture-failed"
 ORDER = 3

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from opbridge.findings.base import Failure, Finding, shortened
-from opbridge.sources import Condition, condition_at, module_path
+from opbridge.torch_graph.sources import Condition, condition_at, module_path
 
 CODE = "data-dependent-value"
 

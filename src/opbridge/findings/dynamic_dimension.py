@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
-from opbridge.sources import FixedSize, innermost
+from opbridge.torch_graph.sources import FixedSize, innermost
 
 CODE = "dynamic-dimension"
 

@@ -16,7 +16,7 @@ Fix: give the operator a shape function that computes shapes only, with ``.fake`
 from __future__ import annotations
 
 from opbridge.findings.base import Failure, Finding, first_line
-from opbridge.sources import called_name, frames_of_error, innermost
+from opbridge.torch_graph.sources import called_name, frames_of_error, innermost
 
 CODE = "failing-fake"
 ORDER = 2

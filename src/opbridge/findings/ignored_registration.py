@@ -24,10 +24,10 @@ CODE = "ignored-registration"
 
 def detect(program: Any) -> Iterator[Finding]:
     """Recognised by the operators of the program that have a registration of the user's."""
-    from opbridge.graph.targets import calls_in, target_key
     from opbridge.legacy import switch
     from opbridge.legacy.registrations import registrations
-    from opbridge.sources import source_of_node
+    from opbridge.torch_graph.sources import source_of_node
+    from opbridge.torch_graph.targets import calls_in, target_key
 
     if switch.is_on():
         return

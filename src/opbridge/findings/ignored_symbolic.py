@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.findings.base import Failure, Finding, first_line
-from opbridge.sources import source_of_function
+from opbridge.torch_graph.sources import source_of_function
 
 CODE = "ignored-symbolic"
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 
 from opbridge.findings.base import Failure, Finding, shortened
-from opbridge.sources import SourceLine, called_name
+from opbridge.torch_graph.sources import SourceLine, called_name
 
 CODE = "python-function"
 

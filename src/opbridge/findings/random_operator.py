@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from opbridge.findings.base import Finding, source_names
 from opbridge.findings.training_mode import in_training
-from opbridge.sources import source_of_node
+from opbridge.torch_graph.sources import source_of_node
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from opbridge.findings.base import Failure, Finding
-from opbridge.sources import source_of_function
+from opbridge.torch_graph.sources import source_of_function
 
 CODE = "unregistered-output"
 

@@ -13,9 +13,9 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from opbridge import torch_internals
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.custom_calls import CustomCall, Slot
+from opbridge.torch_graph import internals as torch_internals
 
 __all__ = ["Bodies", "capture_bodies", "cut_into_functions"]
 

@@ -10,8 +10,8 @@ import torch
 
 from opbridge.custom_node import custom_node
 from opbridge.errors import TranslationError
-from opbridge.graph.targets import target_key
 from opbridge.spec import OpSpec
+from opbridge.torch_graph.targets import target_key
 
 __all__ = ["CustomCall", "keep_custom_nodes"]
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from opbridge.graph.targets import graph_modules, target_key
 from opbridge.steps import has_complex_input
+from opbridge.torch_graph.targets import graph_modules, target_key
 
 __all__ = ["under_twins"]
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opbridge import torch_internals
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
 from opbridge.errors import OpbridgeError
-from opbridge.graph.targets import calls_in
 from opbridge.isolation import IsolatedSession
 from opbridge.legacy.function_calls import FunctionCall, function_of
 from opbridge.legacy.functions import ignored_in
 from opbridge.plan import plan
-from opbridge.sources import source_of_node
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.sources import source_of_node
+from opbridge.torch_graph.targets import calls_in
 from opbridge.translate import translate
 from opbridge.verification import NOT_VERIFIED, Verification
 from opbridge.verify import verify_captured

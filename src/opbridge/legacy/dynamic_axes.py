@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opbridge.errors import InputError
-from opbridge.graph.dimensions import arguments_by_name, declared_sizes
+from opbridge.torch_graph.dimensions import arguments_by_name, declared_sizes
 
 __all__ = ["AxisNames", "axis_names", "label_dimensions"]
 

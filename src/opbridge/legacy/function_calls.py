@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from opbridge import torch_internals
 from opbridge.legacy.function_fakes import fake_outputs
-from opbridge.sources import source_of_function
 from opbridge.spec import OpSpec
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.sources import source_of_function
 
 __all__ = ["NAMESPACE", "FunctionCall", "function_of", "operator_for"]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from opbridge import torch_internals
 from opbridge.errors import CaptureError
 from opbridge.findings.base import first_line
-from opbridge.sources import source_of_function
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.sources import source_of_function
 
 if TYPE_CHECKING:
     from opbridge.legacy.function_calls import FunctionCall

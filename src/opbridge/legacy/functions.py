@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from opbridge import torch_internals
 from opbridge.legacy import switch
 from opbridge.legacy.function_calls import FunctionCall, operator_for
-from opbridge.sources import source_of_stack_trace
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.sources import source_of_stack_trace
 
 __all__ = ["bridging", "ignored_in", "is_capturing", "latest_function", "note_ignored", "paused", "symbolic_of"]
 

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 import torch
 
-from opbridge import torch_internals
 from opbridge.errors import InputError
 from opbridge.legacy import symbolic_registry
+from opbridge.torch_graph import internals as torch_internals
 
 __all__ = ["restored"]
 

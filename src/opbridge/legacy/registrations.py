@@ -17,12 +17,12 @@ import onnxscript
 import torch
 
 from opbridge.errors import InputError, TranslationError
-from opbridge.graph.targets import overload_of, target_key
 from opbridge.legacy import switch, torchscript
 from opbridge.legacy.old_names import OLD_NAMES
 from opbridge.legacy.symbolic_call import emit, symbolic_opset
-from opbridge.sources import source_of_function
 from opbridge.spec import LOWEST_OPSET, OpSpec
+from opbridge.torch_graph.sources import source_of_function
+from opbridge.torch_graph.targets import overload_of, target_key
 
 __all__ = [
     "Registration",
@@ -105,7 +105,7 @@ def _is_torchvision(function: Callable[..., Any]) -> bool:
 
 
 def _is_mapped(name: str) -> bool:
-    from opbridge import torch_internals
+    from opbridge.torch_graph import internals as torch_internals
 
     return any(str(key).partition(".")[0] == name for key in torch_internals.mapped_targets())
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from opbridge import torch_internals
 from opbridge.errors import InputError, TranslationError
 from opbridge.findings.base import first_line
 from opbridge.legacy import switch, torchscript
 from opbridge.legacy.old_arguments import Request
+from opbridge.torch_graph import internals as torch_internals
 
 __all__ = ["export_scripted"]
 

@@ -22,7 +22,7 @@ from opbridge.legacy.fragment import PLACEHOLDER_DOMAIN, Fragment, Slot, TensorI
 from opbridge.legacy.target import current_target
 from opbridge.legacy.validity import InvalidNodeError
 from opbridge.onnx_model.opsets import convert_opset
-from opbridge.sources import source_of_error, source_of_function
+from opbridge.torch_graph.sources import source_of_error, source_of_function
 
 __all__ = ["OWN_GRAPH", "emit", "splicing", "symbolic_opset"]
 

@@ -71,7 +71,7 @@ def register_version(domain: str, version: int) -> None:
 
 def get_ops_in_version(version: int) -> list[tuple[str, Callable[..., Any]]]:
     """The names and functions of ``torch.onnx.symbolic_opset<version>``."""
-    from opbridge import torch_internals
+    from opbridge.torch_graph import internals as torch_internals
 
     module: ModuleType | None = torch_internals.old_exporter(f"symbolic_opset{version}")
     return inspect.getmembers(module, inspect.isfunction) if module is not None else []

@@ -16,8 +16,8 @@ from opbridge.errors import InputError, OpbridgeError
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.operator import Operator
 from opbridge.proof.inputs import to_numpy
-from opbridge.sources import source_of_error
 from opbridge.spec import OpSpec, Sample, declared_specs
+from opbridge.torch_graph.sources import source_of_error
 
 __all__ = ["Case", "Subject", "describe_tensor", "describe_tensors", "find_subjects", "made_cases", "told"]
 

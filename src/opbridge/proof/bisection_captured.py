@@ -12,13 +12,13 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from opbridge.graph.origins import Origin
 from opbridge.proof.bisection import FAILURES, FEWEST_BYTES, Bisection, Judge, bisect
 from opbridge.proof.intermediates import CapturedValues
 from opbridge.proof.intermediates_engine import EngineModel, Loader
 from opbridge.proof.intermediates_trace import trace
 from opbridge.proof.judgement import Tolerance, jiggled
 from opbridge.proof.reference import PairRun, Reference
+from opbridge.torch_graph.origins import Origin
 from opbridge.trace import Departure, Trace
 
 __all__ = ["CapturedInsides", "Inside"]

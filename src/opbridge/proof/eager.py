@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from opbridge.graph.freeze import frozen
-from opbridge.graph.outputs import opened
-from opbridge.graph.state import keeping_state
+from opbridge.torch_graph.freeze import frozen
+from opbridge.torch_graph.outputs import opened
+from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["Eager"]
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from opbridge.graph.origins import Origin
 from opbridge.proof.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
 from opbridge.proof.inputs import to_numpy
 from opbridge.proof.reference import PairRun, Reference
-from opbridge.sources import source_of_node
+from opbridge.torch_graph.origins import Origin
+from opbridge.torch_graph.sources import source_of_node
 
 __all__ = ["CapturedValues", "Described", "Intermediate", "ReferenceValues", "Size", "judged", "portions"]
 

@@ -15,7 +15,7 @@ from opbridge.proof.intermediates_engine import EngineModel
 from opbridge.proof.onnx_judgement import believed, jiggled
 from opbridge.proof.onnx_reference import Feeds, OriginalModel, widened
 from opbridge.proof.widened_model import longest_sum, random_values, widened_model
-from opbridge.sources import source_of_stack_trace
+from opbridge.torch_graph.sources import source_of_stack_trace
 
 __all__ = ["OriginalValues"]
 

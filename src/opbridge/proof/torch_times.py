@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from opbridge.graph.targets import display_name, target_key
 from opbridge.proof.timing import CapturedCall
+from opbridge.torch_graph.targets import display_name, target_key
 
 __all__ = ["timed_calls"]
 

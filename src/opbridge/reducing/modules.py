@@ -17,12 +17,12 @@ from opbridge.capture_failures import CaptureFailure
 from opbridge.catalog import Catalog
 from opbridge.entry import Entry
 from opbridge.errors import CaptureError, OpbridgeError
-from opbridge.graph.freeze import frozen
-from opbridge.graph.state import keeping_state
 from opbridge.reducing.output import SCRIPT, runs_and_fails, write_folder
 from opbridge.reducing.result import Reduction
 from opbridge.reducing.torch_script import made
 from opbridge.reducing.trials import Clock
+from opbridge.torch_graph.freeze import frozen
+from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["reduce_capture"]
 

@@ -12,7 +12,7 @@ from opbridge.engines.executorch import native
 from opbridge.engines.executorch.out_variants import define_out_variants, kernel_name
 from opbridge.engines.specs import write_specs
 from opbridge.errors import EngineError
-from opbridge.silence import silenced
+from opbridge.torch_graph.silence import silenced
 
 if TYPE_CHECKING:
     from opbridge.torch_program import TorchProgram

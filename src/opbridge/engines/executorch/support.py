@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from opbridge.engines.base import Refusal
 from opbridge.engines.executorch import native
-from opbridge.torch_internals import example_of
+from opbridge.torch_graph.internals import example_of
 
 if TYPE_CHECKING:
     from torch.fx import Node

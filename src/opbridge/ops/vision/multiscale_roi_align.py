@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.graph.dimensions import size_at
 from opbridge.spec import rewrite
+from opbridge.torch_graph.dimensions import size_at
 
 _LARGE = 2**20
 """A multiple of whatever images are padded to."""

@@ -22,8 +22,8 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-from opbridge.graph.checks import CHECKS
-from opbridge.graph.targets import functional_target, target_key
+from opbridge.torch_graph.checks import CHECKS
+from opbridge.torch_graph.targets import functional_target, target_key
 
 __all__ = ["distinct_operators"]
 

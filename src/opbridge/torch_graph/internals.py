@@ -42,9 +42,9 @@ from typing import Any
 
 import torch
 
-from opbridge.graph.targets import target_key
-from opbridge.sources import FixedSize, frames_of_stack
-from opbridge.torch_reuse import reusing_operator_list
+from opbridge.torch_graph.reuse import reusing_operator_list
+from opbridge.torch_graph.sources import FixedSize, frames_of_stack
+from opbridge.torch_graph.targets import target_key
 
 __all__ = [
     "capturing",

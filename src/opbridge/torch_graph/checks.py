@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
-from opbridge.graph.targets import graph_modules, target_key
+from opbridge.torch_graph.targets import graph_modules, target_key
 
 __all__ = ["CHECKS", "remove_checks"]
 
