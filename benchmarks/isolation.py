@@ -28,7 +28,7 @@ from _table import finish, verdict
 
 from opbridge import engines, load
 from opbridge.engines.base import Session
-from opbridge.isolation import IsolatedSession
+from opbridge.engines.process.isolation import IsolatedSession
 
 START_TARGET = 1.0
 RUN_TARGET = 1e-3

@@ -15,7 +15,7 @@ from test_probe import function, node
 
 from opbridge import engines
 from opbridge.adapt import Adaptation, adapt
-from opbridge.passes.cast_around_missing_types import _WIDER
+from opbridge.engines.passes.cast_around_missing_types import _WIDER
 from opbridge.probe import probe
 
 ENGINE = engines.get("onnxruntime")
@@ -226,7 +226,7 @@ def test_functions_are_inlined_for_engines_that_take_none(monkeypatch, tmp_path)
 
 @pytest.mark.parametrize("op_type", ["BitCast", "CastLike", "QuantizeLinear"])
 def test_what_depends_on_the_width_is_not_touched(op_type):
-    from opbridge.passes.cast_around_missing_types import _is_exempt
+    from opbridge.engines.passes.cast_around_missing_types import _is_exempt
 
     assert _is_exempt(ir.Node("", op_type, []))
 

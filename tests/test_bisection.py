@@ -26,7 +26,7 @@ from opbridge import engines
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
 from opbridge.climb import climb
-from opbridge.isolation import IsolatedSession
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.onnx_flow import load_onnx
 from opbridge.onnx_model.file import save_model
 from opbridge.proof.bisection_captured import Inside

@@ -622,7 +622,7 @@ def test_limits_that_are_none(run: Callable[..., Ran], option: str, value: str, 
 
 
 def test_limits_hold_for_the_engines_of_a_subcommand(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
-    from opbridge.engines.limits import Limits, current_limits
+    from opbridge.engines.process.limits import Limits, current_limits
 
     seen = []
 

@@ -11,7 +11,7 @@ import numpy as np  # noqa: E402
 import onnx_ir as ir  # noqa: E402
 from onnxruntime import InferenceSession  # noqa: E402
 
-from opbridge.passes.counted_axes import CountedAxesPass  # noqa: E402
+from opbridge.engines.passes.counted_axes import CountedAxesPass  # noqa: E402
 
 TEMPLATE = '<ir_version: 8, opset_import: ["": 18]> g (float[{shape}] x) => (y) {{ {body} }}'
 SUM = "a = Constant<value_ints = [-1]>() y = ReduceSum<keepdims = 0>(x, a)"

@@ -10,10 +10,10 @@ import pytest
 from one_node import FLOAT, make_model, save, value_info
 from onnx import helper
 
-from opbridge.crash import Crash
-from opbridge.engines.limits import Limits
+from opbridge.engines.process.crash import Crash
+from opbridge.engines.process.isolation import IsolatedSession, SessionSettings
+from opbridge.engines.process.limits import Limits
 from opbridge.errors import EngineCrashError, EngineError
-from opbridge.isolation import IsolatedSession, SessionSettings
 from opbridge.proof.crash_site import CrashSites
 
 X = np.array([0.5, 2], np.float32)

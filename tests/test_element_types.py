@@ -24,10 +24,10 @@ from opbridge.conformance.calls import Call  # noqa: E402
 from opbridge.conformance.check import Checker  # noqa: E402
 from opbridge.conformance.definitions import differs_by_definition  # noqa: E402
 from opbridge.conformance.results import Way  # noqa: E402
+from opbridge.engines.passes.vector_scales import VectorScalesPass  # noqa: E402
+from opbridge.engines.passes.wide_scatter import WideScatterPass  # noqa: E402
 from opbridge.ops.elementwise import atan, erf, sinh  # noqa: E402
 from opbridge.ops.nn.convolution import convolution  # noqa: E402
-from opbridge.passes.vector_scales import VectorScalesPass  # noqa: E402
-from opbridge.passes.wide_scatter import WideScatterPass  # noqa: E402
 from opbridge.plan import plan  # noqa: E402
 from opbridge.torch_graph.promoted_results import shield_results  # noqa: E402
 

@@ -15,9 +15,9 @@ import pytest
 from one_node import FLOAT, one_node, save
 from test_engines import ONNX_ENGINES
 
-from opbridge.engines.limits import parse_size
+from opbridge.engines.process.isolation import IsolatedSession, Limits, limited
+from opbridge.engines.process.limits import parse_size
 from opbridge.errors import EngineCrashError, EngineError, InputError
-from opbridge.isolation import IsolatedSession, Limits, limited
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_strings(tmp_path, strings):
 
 def test_a_child_without_a_parent_ends(tmp_path):
     child = subprocess.Popen(
-        [sys.executable, "-m", "opbridge.engines.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "opbridge.engines.process.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     child.communicate(timeout=20)
     assert child.returncode == 0
@@ -293,7 +293,7 @@ def test_a_child_without_a_parent_ends(tmp_path):
 
 BUSY = """
 import numpy as np, sys
-from opbridge.isolation import IsolatedSession
+from opbridge.engines.process.isolation import IsolatedSession
 session = IsolatedSession("scripted", sys.argv[1])
 print(session._process._process.pid, flush=True)
 session.run({"x": np.zeros(1, np.float32)})

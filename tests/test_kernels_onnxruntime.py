@@ -20,8 +20,8 @@ from onnx import TensorProto, helper
 import opbridge
 from opbridge import engines
 from opbridge.engines.onnxruntime import adapter_source
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
-from opbridge.isolation import IsolatedSession
 from opbridge.kernels.compiler import build
 
 ENGINE = engines.get("onnxruntime")

@@ -53,9 +53,9 @@ def detect(program):
     """Found in every program."""
     yield Finding(CODE, "model", "the test found it", "do nothing.", severity="info")
 ''',
-    "passes/of_the_test.py": '''"""A pass of the test."""
+    "engines/passes/of_the_test.py": '''"""A pass of the test."""
 
-from opbridge.passes.cast_around_missing_types import CastAroundMissingTypesPass
+from opbridge.engines.passes.cast_around_missing_types import CastAroundMissingTypesPass
 
 
 class OfTheTestPass(CastAroundMissingTypesPass):
@@ -88,7 +88,7 @@ def register(commands):
 
 CODE = """
 import torch
-import opbridge, opbridge.cli, opbridge.engines, opbridge.passes.of_the_test
+import opbridge, opbridge.cli, opbridge.engines, opbridge.engines.passes.of_the_test
 from opbridge.catalog import Catalog
 
 schema = "(Tensor x) -> Tensor"
@@ -122,7 +122,8 @@ def test_adding_one_thing_edits_no_file(tmp_path: Path) -> None:
 
 
 LIGHT = ["opbridge", "opbridge.errors", "opbridge.spec", "opbridge.bundle", "opbridge.load", "opbridge.cli",
-         "opbridge.engines", "opbridge.engines.onnxruntime", "opbridge.isolation", "opbridge.entry"]  # fmt: skip
+         "opbridge.engines", "opbridge.engines.onnxruntime", 
+         "opbridge.engines.process.isolation", "opbridge.entry"]  # fmt: skip
 
 
 def test_the_light_part_imports_nothing_heavy() -> None:

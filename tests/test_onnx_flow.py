@@ -241,7 +241,7 @@ def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     engine = get("onnxruntime")
 
     def load() -> Any:
-        from opbridge.isolation import IsolatedSession
+        from opbridge.engines.process.isolation import IsolatedSession
 
         return IsolatedSession("onnxruntime", read_bundle(tmp_path / "w").model_file("onnxruntime"))
 

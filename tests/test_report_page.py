@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import report_bundles as made
 
-from opbridge.crash import Crash
+from opbridge.engines.process.crash import Crash
 from opbridge.proof.joined import joined
 from opbridge.report.page import render_page
 from opbridge.report.page_words import summarise, times

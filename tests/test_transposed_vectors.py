@@ -13,7 +13,7 @@ import numpy as np  # noqa: E402
 import onnx_ir as ir  # noqa: E402
 
 import opbridge  # noqa: E402
-from opbridge.passes.transposed_vectors import TransposedVectorsPass  # noqa: E402
+from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass  # noqa: E402
 
 TEMPLATE = """<ir_version: 8, opset_import: ["": 18]>
 g (float[{matrix}] x, float[{other}] v) => (y) {{ t = Transpose<perm = [{order}]>(x) y = MatMul(t, v) }}"""

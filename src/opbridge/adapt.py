@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import opbridge.passes
+import opbridge.engines.passes
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.own import own_passes
 from opbridge.onnx_model.adaptation import Adaptation
@@ -75,8 +75,8 @@ def adapting_passes(engine: str = "") -> tuple[ModuleType, ...]:
     Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None where there is nothing to do. One with
     ``LAST_RESORT`` is for what no mapping and no other opset mends.
     """
-    names = sorted(info.name for info in pkgutil.iter_modules(opbridge.passes.__path__))
-    modules = [importlib.import_module(f"opbridge.passes.{name}") for name in names]
+    names = sorted(info.name for info in pkgutil.iter_modules(opbridge.engines.passes.__path__))
+    modules = [importlib.import_module(f"opbridge.engines.passes.{name}") for name in names]
     modules += own_passes(engine) if engine else ()
     return tuple(sorted((m for m in modules if hasattr(m, "for_engine")), key=lambda module: module.ORDER))
 

@@ -18,6 +18,7 @@ from opbridge.catalog import Catalog
 from opbridge.climb_state import unsupported
 from opbridge.climbed import Break
 from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.torch_program import TorchProgram, specs_of_program
 from opbridge.errors import BuildError, TranslationError
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.step import Step
@@ -25,7 +26,6 @@ from opbridge.torch_graph.checks import CHECKS, remove_checks
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import source_of_stack_trace
 from opbridge.torch_graph.targets import calls_in, display_name, functional_target, target_key
-from opbridge.torch_program import TorchProgram, specs_of_program
 
 __all__ = ["ClimbedProgram", "climb_torch"]
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opbridge.isolation import SessionSettings
+    from opbridge.engines.process.isolation import SessionSettings
 
 __all__ = [
     "BuildError",

@@ -71,7 +71,7 @@ def load(
         )
     files = [Path(library) for library in libraries]
     if isolated:
-        from opbridge.isolation import IsolatedSession
+        from opbridge.engines.process.isolation import IsolatedSession
 
         return IsolatedSession(chosen.name, place, threads, providers=providers, libraries=files)
     return chosen.load(place, threads=threads, providers=providers, libraries=files)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opbridge.build import Built, write_libraries
 from opbridge.engines.base import Engine
-from opbridge.isolation import compile_isolated
+from opbridge.engines.process.isolation import compile_isolated
 from opbridge.manifest import distinct_models
 from opbridge.onnx_model.file import save_model
 

@@ -15,9 +15,9 @@ from opbridge.bundle import Bundle, write_bundle
 from opbridge.climb_onnx import ClimbedModel, climb_onnx
 from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError
 from opbridge.findings.base import Finding
-from opbridge.isolation import IsolatedSession
 from opbridge.manifest import make_model_manifest
 from opbridge.model_files import write_models
 from opbridge.onnx_model.file import save_model

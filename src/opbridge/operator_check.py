@@ -18,8 +18,8 @@ from typing import Any
 
 import opbridge.errors
 from opbridge import engines as known_engines
+from opbridge.engines.process.isolation import child_environment, describe_death
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.isolation import child_environment, describe_death
 
 __all__ = ["CheckResult", "OperatorCheck", "check_operators"]
 

@@ -16,7 +16,7 @@ from opbridge.arguments import (
     resolved_entry,
 )
 from opbridge.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
-from opbridge.engines.limits import limited
+from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError
 from opbridge.verification import Verification
 

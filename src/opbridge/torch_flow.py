@@ -20,10 +20,10 @@ from opbridge.climb import climb
 from opbridge.climb_torch import ClimbedProgram, climb_torch
 from opbridge.climbed import Climbed
 from opbridge.engines.base import Engine
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.entry import Entry, find_entry, load_entry
 from opbridge.errors import EngineError, InputError
 from opbridge.fakes import check_fakes
-from opbridge.isolation import IsolatedSession
 from opbridge.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
 from opbridge.manifest import make_manifest, make_sources

@@ -11,15 +11,15 @@ import onnx_ir.passes.common as common_passes
 import torch
 
 from opbridge.capture import Captured
+from opbridge.engines.passes.canonical_loops import CanonicalLoopsPass
+from opbridge.engines.passes.counted_axes import CountedAxesPass
+from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
+from opbridge.engines.passes.vector_scales import VectorScalesPass
+from opbridge.engines.passes.wide_scatter import WideScatterPass
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import cut_into_functions, name_overloads
 from opbridge.graph.custom_calls import CustomCall
 from opbridge.legacy.symbolic_call import splicing
-from opbridge.passes.canonical_loops import CanonicalLoopsPass
-from opbridge.passes.counted_axes import CountedAxesPass
-from opbridge.passes.transposed_vectors import TransposedVectorsPass
-from opbridge.passes.vector_scales import VectorScalesPass
-from opbridge.passes.wide_scatter import WideScatterPass
 from opbridge.plan import Plan
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching

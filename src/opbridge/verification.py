@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from opbridge.crash import Crash
+from opbridge.engines.process.crash import Crash
 from opbridge.json_numbers import to_json
 from opbridge.special_values import SpecialValues
 from opbridge.trace import Departure, Timing, Trace

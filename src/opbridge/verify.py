@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.export.graph_signature import OutputKind, SymIntArgument, TensorArgument
 
-from opbridge.crash import Crash
+from opbridge.engines.process.crash import Crash
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.proof.bisection import MOST_BISECTED
 from opbridge.proof.bisection_captured import CapturedInsides, Inside

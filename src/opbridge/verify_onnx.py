@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opbridge.crash import Crash
 from opbridge.engines.base import Engine
+from opbridge.engines.process.crash import Crash
 from opbridge.errors import EngineCrashError, InputError, OpbridgeError
 from opbridge.proof.bisection_onnx import ModelInside, ModelInsides
 from opbridge.proof.crash_site import CrashSites

@@ -138,7 +138,7 @@ def _seconds(text: str) -> float:
 
 
 def _size(text: str) -> int:
-    from opbridge.engines.limits import parse_size
+    from opbridge.engines.process.limits import parse_size
 
     try:
         size = parse_size(text)

@@ -103,7 +103,7 @@ def _run_within_limits(arguments: argparse.Namespace, progress: Progress) -> Out
     if time_limit is None and memory_limit is None:
         outcome: Outcome = arguments.run(arguments, progress)
         return outcome
-    from opbridge.engines.limits import limited
+    from opbridge.engines.process.limits import limited
 
     with limited(time_limit=time_limit, memory_limit=memory_limit):
         outcome = arguments.run(arguments, progress)

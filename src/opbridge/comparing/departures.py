@@ -14,9 +14,9 @@ from opbridge.comparing.insides import ModelValues, equal_values, opened, rename
 from opbridge.comparing.pairing import Paired, Pairing
 from opbridge.comparing.sides import ModelSide
 from opbridge.engines.base import Session
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.errors import OpbridgeError
-from opbridge.isolation import IsolatedSession
 from opbridge.proof.bisection import Bisection, bisect
 from opbridge.proof.intermediates_engine import EngineModel
 from opbridge.proof.intermediates_onnx import OriginalValues

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from opbridge import engines
 from opbridge.bundle import Bundle
 from opbridge.engines.base import Engine
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
-from opbridge.isolation import IsolatedSession
 
 if TYPE_CHECKING:
     import onnx_ir as ir

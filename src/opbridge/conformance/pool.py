@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from opbridge.engines.process.isolation import child_environment, describe_death
 from opbridge.errors import OpbridgeError
-from opbridge.isolation import child_environment, describe_death
 
 __all__ = ["Tally", "check_entries"]
 

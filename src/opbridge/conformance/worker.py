@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from opbridge.engines.lifeline import end_with_parent
+from opbridge.engines.process.lifeline import end_with_parent
 
 __all__ = ["main"]
 

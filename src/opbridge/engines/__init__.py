@@ -23,9 +23,13 @@ def names() -> list[str]:
     return sorted(name for name in _folders() if not name.startswith("_"))
 
 
+_SHARED = ("passes", "process")
+"""The folders beside the engines' own: what all engines use."""
+
+
 def _folders() -> list[str]:
-    """The engines, with those that are for this package's own use: their names begin with ``_``."""
-    return [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
+    """The engines' folders, including internal ones, whose names begin with ``_``."""
+    return [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg and module.name not in _SHARED]
 
 
 def family_of(name: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.engines.limits import Limits
-from opbridge.engines.process import EngineProcess
+from opbridge.engines.process.host import EngineProcess
+from opbridge.engines.process.limits import Limits
 
 __all__ = ["AskedEngine"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from opbridge.engines.environments import EngineEnvironment
     from opbridge.engines.profiling import NodeTime
-    from opbridge.torch_program import TorchProgram
+    from opbridge.engines.torch_program import TorchProgram
 
 __all__ = ["IR_VERSION", "AdapterFlags", "Engine", "NotRun", "Refusal", "Session", "TensorSpec"]
 

@@ -40,7 +40,7 @@ def profile_isolated(
         EngineError: The engine does not tell, fails, crashes, or hangs.
     """
     from opbridge import engines
-    from opbridge.engines.process import EngineProcess
+    from opbridge.engines.process.host import EngineProcess
 
     family, python = engines.place_of(engine)
     process = EngineProcess(engine, python)

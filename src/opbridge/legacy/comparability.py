@@ -17,8 +17,8 @@ import torch
 
 from opbridge.capture import capture
 from opbridge.catalog import Catalog
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import OpbridgeError
-from opbridge.isolation import IsolatedSession
 from opbridge.legacy.function_calls import FunctionCall, function_of
 from opbridge.legacy.functions import ignored_in
 from opbridge.plan import plan

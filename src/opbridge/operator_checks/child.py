@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from opbridge.engines.lifeline import end_with_parent
+from opbridge.engines.process.lifeline import end_with_parent
 from opbridge.errors import OpbridgeError
 
 __all__ = ["main"]

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from opbridge.engines.base import Engine, Session
-from opbridge.isolation import IsolatedSession, compile_isolated
+from opbridge.engines.process.isolation import IsolatedSession, compile_isolated
 from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.read import read_model

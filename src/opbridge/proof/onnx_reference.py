@@ -17,9 +17,9 @@ from onnx_ir.passes.common import InlinePass
 
 from opbridge import engines
 from opbridge.engines.base import Engine, Session
-from opbridge.engines.limits import current_limits
+from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.engines.process.limits import current_limits
 from opbridge.errors import OpbridgeError
-from opbridge.isolation import IsolatedSession
 from opbridge.onnx_model.file import save_model
 from opbridge.proof.widened_model import widened_model
 

@@ -12,9 +12,9 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedFunctionsPass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
 from opbridge.comparing.sides import ModelSide
-from opbridge.engines.limits import Limits
+from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.engines.process.limits import Limits
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.isolation import IsolatedSession
 from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import fill_types
 from opbridge.proof.onnx_inputs import OnnxInputs

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from opbridge.engines.base import Engine
-from opbridge.engines.limits import current_limits
+from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.engines.process.limits import current_limits
 from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
-from opbridge.isolation import IsolatedSession
 from opbridge.onnx_model.file import save_model
 from opbridge.proof.onnx_judgement import ModelJudgement
 from opbridge.proof.onnx_reference import Feeds, OriginalRun

@@ -15,7 +15,7 @@ from opbridge.errors import EngineError
 from opbridge.torch_graph.silence import silenced
 
 if TYPE_CHECKING:
-    from opbridge.torch_program import TorchProgram
+    from opbridge.engines.torch_program import TorchProgram
 
 __all__ = ["LARGEST", "MODEL", "largest_size", "write_program"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from opbridge.engines.executorch.support import CallSupport
-    from opbridge.torch_program import TorchProgram
+    from opbridge.engines.torch_program import TorchProgram
 
 __all__ = ["ExecuTorchEngine"]
 

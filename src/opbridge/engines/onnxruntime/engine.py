@@ -120,7 +120,7 @@ class OnnxRuntimeEngine(Engine):
             EngineError: The engine refuses the model or a library; the message is the engine's.
         """
         if self.python is not None:
-            from opbridge.isolation import IsolatedSession
+            from opbridge.engines.process.isolation import IsolatedSession
 
             return IsolatedSession(self.name, path, threads, providers=providers, libraries=libraries)
         from opbridge.engines.onnxruntime.session import load_session

@@ -14,8 +14,8 @@ import numpy as np
 from opbridge import engines
 from opbridge.engines.base import Engine, Session, TensorSpec
 from opbridge.engines.feeds import checked_feeds
-from opbridge.engines.limits import Limits, current_limits, limited
-from opbridge.engines.process import EngineProcess, child_environment, describe_death
+from opbridge.engines.process.host import EngineProcess, child_environment, describe_death
+from opbridge.engines.process.limits import Limits, current_limits, limited
 from opbridge.errors import EngineCrashError, EngineError
 
 __all__ = [

@@ -21,8 +21,8 @@ from typing import IO, Any
 import numpy as np
 
 import opbridge.errors
-from opbridge.engines.frames import read_frame, write_frame
-from opbridge.engines.limits import Limits, current_limits
+from opbridge.engines.process.frames import read_frame, write_frame
+from opbridge.engines.process.limits import Limits, current_limits
 from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
 
 __all__ = ["EngineProcess", "child_environment", "describe_death"]
@@ -40,7 +40,7 @@ place = sys.argv.pop(1)
 spec = importlib.util.spec_from_file_location("opbridge", place + "/__init__.py", submodule_search_locations=[place])
 sys.modules["opbridge"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["opbridge"])
-runpy.run_module("opbridge.engines.child", run_name="__main__")
+runpy.run_module("opbridge.engines.process.child", run_name="__main__")
 """
 
 
@@ -208,7 +208,7 @@ class EngineProcess:
 
 def _command(python: Path | None) -> list[str]:
     if python is None:
-        return [sys.executable, "-P", "-m", "opbridge.engines.child"]
+        return [sys.executable, "-P", "-m", "opbridge.engines.process.child"]
     return [str(python), "-I", "-c", _START_ELSEWHERE, str(Path(opbridge.errors.__file__).parent)]
 
 

@@ -1,9 +1,9 @@
-"""The program of an engine's child process: ``python -m opbridge.engines.child``.
+"""The program of an engine's child process: ``python -m opbridge.engines.process.child``.
 
-It reads frames (:mod:`opbridge.engines.frames`) from stdin and answers on stdout until its stdin is closed: "load",
-then any number of "run"; or any number of "ask", "compile" and "profile".
-:class:`opbridge.engines.process.EngineProcess` is the other side. It may run in another Python environment, where of
-opbridge's dependencies only NumPy and ml_dtypes are installed.
+It reads frames (:mod:`opbridge.engines.process.frames`) from stdin and answers on stdout until stdin is closed: one
+"load" and any number of "run", or any number of "ask", "compile" and "profile".
+:class:`opbridge.engines.process.host.EngineProcess` is the other side. The child may run in another Python environment
+that has only NumPy and ml_dtypes of opbridge's dependencies.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 
 from opbridge import engines
 from opbridge.engines.base import Session
-from opbridge.engines.frames import read_frame, write_frame
-from opbridge.engines.lifeline import end_with_parent, end_within
+from opbridge.engines.process.frames import read_frame, write_frame
+from opbridge.engines.process.lifeline import end_with_parent, end_within
 from opbridge.errors import EngineError, OpbridgeError
 
 __all__ = ["main"]
