@@ -34,12 +34,12 @@ from _table import finish, verdict
 from catalog_cases import NOT_TIMED, Case, cases
 
 from opbridge.capture import capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.spec import OpSpec
+from opbridge.catalog.formulas.by_type import limited_to
 from opbridge.conformance.calls import Batch, Call
 from opbridge.conformance.exporters import by_opbridge
 from opbridge.engines import get
-from opbridge.numerics.by_type import limited_to
-from opbridge.spec import OpSpec
 from opbridge.torch_graph.silence import silenced
 
 ELEMENTS, SIDE = 2**20, 256

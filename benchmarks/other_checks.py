@@ -17,9 +17,9 @@ from torch.onnx.verification import verify_onnx_program
 import opbridge
 from opbridge.bundle import Bundle
 from opbridge.capture import capture
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.entry import Entry
 from opbridge.errors import OpbridgeError
-from opbridge.operator import without_kernels
 from opbridge.proof.inputs import to_numpy, to_torch
 from opbridge.proof.special import special_feeds
 from opbridge.verification import DEFAULT_SEED

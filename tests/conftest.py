@@ -61,7 +61,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     A hook, because it must come before the fixtures of a session.
     """
     if item.path.name.startswith(_LEGACY):
-        from opbridge import spec
+        from opbridge.catalog.declare import spec
 
         _set_aside[:] = [found for found in spec._declared if found.target.startswith(("aten::", "torchvision::"))]
         spec._declared[:] = [found for found in spec._declared if found not in _set_aside]
@@ -71,7 +71,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """The example modules are imported once, and declare nothing a second time."""
     if _set_aside:
-        from opbridge import spec
+        from opbridge.catalog.declare import spec
 
         spec._declared.extend(_set_aside)
         _set_aside.clear()

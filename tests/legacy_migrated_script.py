@@ -18,7 +18,8 @@ from legacy_cases.table import CASES, all_cases  # noqa: E402
 from legacy_graphs import registered  # noqa: E402
 
 import opbridge  # noqa: E402
-from opbridge import legacy, spec  # noqa: E402
+from opbridge import legacy  # noqa: E402
+from opbridge.catalog.declare import spec  # noqa: E402
 from opbridge.legacy.run_script import run_script  # noqa: E402
 
 EXAMPLES = {"asinh": [], "clamp_swish": [], "deform_conv": [], "deform_conv-all": ["--all"], "super_resolution": []}

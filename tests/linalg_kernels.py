@@ -13,7 +13,7 @@ import opbridge
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelLibrary
 
-HEADERS = Path(opbridge.__file__).parent / "ops" / "linalg"
+HEADERS = Path(opbridge.__file__).parent / "catalog" / "ops" / "linalg"
 
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"

@@ -13,11 +13,11 @@ import onnxruntime
 import torch
 
 from opbridge.capture import Captured, capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.climb import Climbed, climb
 from opbridge.engines import get
 from opbridge.engines.base import Engine, Refusal
-from opbridge.spec import OpSpec
 
 
 @dataclasses.dataclass(frozen=True)

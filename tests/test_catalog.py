@@ -12,9 +12,9 @@ import torch
 from roundtrip import travel
 
 import opbridge
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.spec import OpSpec, declared_specs
 from opbridge.errors import InputError
-from opbridge.spec import OpSpec, declared_specs
 
 ONE = """
 import opbridge
@@ -155,18 +155,18 @@ def test_a_file_given_twice_is_imported_once(tmp_path: Path) -> None:
 
 def test_importing_a_file_of_the_catalog_registers_nothing() -> None:
     before = declared_specs()
-    import opbridge.ops.elementwise.hypot  # noqa: F401
+    import opbridge.catalog.ops.elementwise.hypot  # noqa: F401
 
     assert declared_specs() == before
     code = (
-        "import opbridge.ops.elementwise.hypot, opbridge.spec\n"
-        "assert opbridge.spec.declared_specs() == (), opbridge.spec.declared_specs()"
+        "import opbridge.catalog.ops.elementwise.hypot, opbridge.spec\n"
+        "assert opbridge.catalog.declare.spec.declared_specs() == (), opbridge.catalog.declare.spec.declared_specs()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_a_declaration_in_the_users_code_takes_effect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opbridge.spec._declared", [])
+    monkeypatch.setattr("opbridge.catalog.declare.spec._declared", [])
 
     @opbridge.decomposition("aten::erf")
     def erf(self):

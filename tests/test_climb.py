@@ -16,9 +16,9 @@ from unmapped import abandoned, forgotten, lost
 
 import opbridge
 from opbridge.capture import capture
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.plan import plan
-from opbridge.spec import OpSpec
 
 
 def line_of(function: Any) -> str:

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
-from opbridge.complex_pairs.embedded import blocks_of, from_blocks  # noqa: E402
-from opbridge.complex_pairs.rules import rules  # noqa: E402
-from opbridge.ops.linalg.lu_factor_pairs import factored_pairs  # noqa: E402
+from opbridge.catalog.complex.embedded import blocks_of, from_blocks  # noqa: E402
+from opbridge.catalog.complex.rules import rules  # noqa: E402
+from opbridge.catalog.ops.linalg.lu_factor_pairs import factored_pairs  # noqa: E402
 
 linalg = torch.linalg
 

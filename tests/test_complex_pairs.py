@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
-from opbridge.complex_pairs.rules import complex_rule, is_complex_call, rules, with_complex_rules  # noqa: E402
-from opbridge.complex_pairs.simplify import simplify  # noqa: E402
+from opbridge.catalog.complex.rules import complex_rule, is_complex_call, rules, with_complex_rules  # noqa: E402
+from opbridge.catalog.complex.simplify import simplify  # noqa: E402
 from opbridge.conformance import database  # noqa: E402
 from opbridge.conformance.calls import Batch  # noqa: E402
 from opbridge.torch_graph.targets import calls_in  # noqa: E402
@@ -222,7 +222,7 @@ def test_halves_and_parts_at_the_border(tmp_path: Path) -> None:
 
 def test_the_plan_says_which_rung_complex_tensors_take() -> None:
     from opbridge.capture import capture
-    from opbridge.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog
     from opbridge.plan import plan
 
     class Products(torch.nn.Module):

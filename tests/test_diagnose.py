@@ -16,7 +16,7 @@ from unmapped import abandoned, forgotten, lost
 
 import opbridge
 from opbridge.capture import capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.climb import climb
 from opbridge.diagnose import Diagnosis, diagnose_model
 from opbridge.engines import get

@@ -310,9 +310,9 @@ def example(kind: str, tmp_path: Path) -> types.ModuleType:
 
 def test_the_operator_of_the_guide(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from opbridge.spec import specs_of
+    from opbridge.catalog.declare.spec import specs_of
 
-    lerp = example("ops", tmp_path).lerp
+    lerp = example("catalog/ops", tmp_path).lerp
     (spec,) = specs_of(lerp)
     assert (spec.target, spec.rung) == ("aten::lerp.Tensor", "decompose")
     assert spec.summary.startswith("``self`` for a weight of 0")

@@ -19,15 +19,15 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 from opbridge import engines  # noqa: E402
 from opbridge.capture import capture  # noqa: E402
-from opbridge.catalog import Catalog  # noqa: E402
+from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
+from opbridge.catalog.ops.elementwise import atan, erf, sinh  # noqa: E402
+from opbridge.catalog.ops.nn.convolution import convolution  # noqa: E402
 from opbridge.conformance.calls import Call  # noqa: E402
 from opbridge.conformance.check import Checker  # noqa: E402
 from opbridge.conformance.definitions import differs_by_definition  # noqa: E402
 from opbridge.conformance.results import Way  # noqa: E402
 from opbridge.engines.passes.vector_scales import VectorScalesPass  # noqa: E402
 from opbridge.engines.passes.wide_scatter import WideScatterPass  # noqa: E402
-from opbridge.ops.elementwise import atan, erf, sinh  # noqa: E402
-from opbridge.ops.nn.convolution import convolution  # noqa: E402
 from opbridge.plan import plan  # noqa: E402
 from opbridge.torch_graph.promoted_results import shield_results  # noqa: E402
 

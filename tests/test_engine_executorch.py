@@ -14,12 +14,12 @@ from engine_models import Extremes, SoftSteps, extremes
 
 import opbridge
 from opbridge import engines
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines.executorch import libraries, native
 from opbridge.engines.executorch.out_variants import define_out_variants
 from opbridge.engines.specs import read_specs
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError, UnsupportedOperatorError
 from opbridge.kernels.compiler import build
-from opbridge.operator import without_kernels
 
 pytest.importorskip("executorch", reason="not run: executorch is not installed")
 

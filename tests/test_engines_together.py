@@ -16,10 +16,10 @@ from engine_models import Extremes, SoftSteps
 
 import opbridge
 from opbridge import engines
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.cli import main
 from opbridge.engines.listing import list_engines
 from opbridge.errors import InputError
-from opbridge.operator import without_kernels
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"

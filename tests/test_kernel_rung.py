@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 import opbridge
-from opbridge import spec
+from opbridge.catalog.declare import spec
+from opbridge.catalog.declare.operator import Operator, find_operator, without_kernels
 from opbridge.cli import main
 from opbridge.errors import BuildError, EngineError, InputError
 from opbridge.kernels import declared
-from opbridge.operator import Operator, find_operator, without_kernels
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"
@@ -460,7 +460,7 @@ def test_a_list_of_strings_reaches_the_kernel_of_a_bundle(tmp_path: Path, names:
 
 @pytest.mark.usefixtures("kernels")
 def test_a_kernel_of_the_users_goes_before_one_of_the_catalog(tmp_path: Path) -> None:
-    own = Path(declared.__file__).parents[1] / "ops" / "vision" / "deform_conv2d.h"
+    own = Path(declared.__file__).parents[1] / "catalog" / "ops" / "vision" / "deform_conv2d.h"
     mine = tmp_path / "mine.h"
     mine.write_text("")
     for order in ([own, mine], [mine, own]):

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 import opbridge
+from opbridge.catalog.declare.operator import Operator
 from opbridge.errors import BuildError, EngineError, InputError
 from opbridge.kernels import numba_compiler
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelLibrary
 from opbridge.kernels.python_source import fingerprint
-from opbridge.operator import Operator
 
 numba = pytest.importorskip("numba", reason="not run: numba is not installed")
 pytestmark = pytest.mark.skipif(

@@ -15,12 +15,12 @@ import opbridge
 
 PACKAGE = Path(opbridge.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-OPERATOR_FILES = [file for file in sorted((PACKAGE / "ops").rglob("*.py")) if file.name != "__init__.py"]
+OPERATOR_FILES = [file for file in sorted((PACKAGE / "catalog" / "ops").rglob("*.py")) if file.name != "__init__.py"]
 
 NEW_FILES = {
-    "ops/special/zeta_of_the_test.py": '''"""An operator."""
+    "catalog/ops/special/zeta_of_the_test.py": '''"""An operator."""
 
-from opbridge.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition
 
 
 @decomposition("opbridge_tests::lost")
@@ -89,7 +89,7 @@ def register(commands):
 CODE = """
 import torch
 import opbridge, opbridge.cli, opbridge.engines, opbridge.engines.passes.of_the_test
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 
 schema = "(Tensor x) -> Tensor"
 lost = torch.library.custom_op("opbridge_tests::lost", lambda x: x.clone(), mutates_args=(), schema=schema)
@@ -121,9 +121,18 @@ def test_adding_one_thing_edits_no_file(tmp_path: Path) -> None:
     assert all(file.read_bytes() == data for file, data in before.items())
 
 
-LIGHT = ["opbridge", "opbridge.errors", "opbridge.spec", "opbridge.bundle", "opbridge.load", "opbridge.cli",
-         "opbridge.engines", "opbridge.engines.onnxruntime", 
-         "opbridge.engines.process.isolation", "opbridge.entry"]  # fmt: skip
+LIGHT = [
+    "opbridge",
+    "opbridge.errors",
+    "opbridge.catalog.declare.spec",
+    "opbridge.bundle",
+    "opbridge.load",
+    "opbridge.cli",
+    "opbridge.engines",
+    "opbridge.engines.onnxruntime",
+    "opbridge.engines.process.isolation",
+    "opbridge.entry",
+]
 
 
 def test_the_light_part_imports_nothing_heavy() -> None:
@@ -164,7 +173,7 @@ def test_every_package_and_module_is_found() -> None:
 def test_an_operator_file_states_its_schemas(file: Path) -> None:
     from importlib import import_module
 
-    from opbridge.catalog import _module_specs
+    from opbridge.catalog.declare.catalog import _module_specs
 
     name = ".".join(("opbridge", *file.relative_to(PACKAGE).with_suffix("").parts))
     specs = list(_module_specs(import_module(name)))

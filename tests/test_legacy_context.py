@@ -15,7 +15,7 @@ from legacy_graphs import output_trees  # noqa: E402
 
 from opbridge import legacy  # noqa: E402
 from opbridge.capture import capture  # noqa: E402
-from opbridge.catalog import Catalog  # noqa: E402
+from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.errors import TranslationError  # noqa: E402
 from opbridge.legacy import torchscript  # noqa: E402
 from opbridge.legacy.constants import SCALAR_TYPES  # noqa: E402

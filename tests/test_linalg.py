@@ -16,10 +16,9 @@ from linalg_kernels import kernel, needs_compiler, run  # noqa: E402
 
 import opbridge  # noqa: E402
 from opbridge.capture import capture  # noqa: E402
-from opbridge.errors import EngineError, TranslationError  # noqa: E402
-from opbridge.numerics import householder  # noqa: E402
-from opbridge.numerics.repeat import repeat  # noqa: E402
-from opbridge.ops.linalg import (  # noqa: E402
+from opbridge.catalog.formulas import householder  # noqa: E402
+from opbridge.catalog.formulas.repeat import repeat  # noqa: E402
+from opbridge.catalog.ops.linalg import (  # noqa: E402
     cholesky,
     cholesky_solve,
     ldl_factor,
@@ -30,6 +29,7 @@ from opbridge.ops.linalg import (  # noqa: E402
     matrix_exp,
     solve_triangular,
 )
+from opbridge.errors import EngineError, TranslationError  # noqa: E402
 
 BATCHES = ((), (2,), (2, 3), (0,))
 SIZES = (0, 1, 2, 5, 50)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
-from opbridge.numerics.schur import quasi_triangular  # noqa: E402
+from opbridge.catalog.formulas.schur import quasi_triangular  # noqa: E402
 
 SIZE = 12
 

@@ -12,11 +12,11 @@ pytest.importorskip("onnxscript")
 
 from linalg_kernels import kernel, needs_compiler, run  # noqa: E402
 
+from opbridge.catalog.formulas.householder import factored, reflected  # noqa: E402
+from opbridge.catalog.ops.linalg.eigh import eigh, eigvalsh  # noqa: E402
+from opbridge.catalog.ops.linalg.linalg_eig import eig  # noqa: E402
+from opbridge.catalog.ops.linalg.svd import svd, svdvals  # noqa: E402
 from opbridge.errors import EngineError  # noqa: E402
-from opbridge.numerics.householder import factored, reflected  # noqa: E402
-from opbridge.ops.linalg.eigh import eigh, eigvalsh  # noqa: E402
-from opbridge.ops.linalg.linalg_eig import eig  # noqa: E402
-from opbridge.ops.linalg.svd import svd, svdvals  # noqa: E402
 
 DTYPES = (torch.float32, torch.float64)
 FORMS = ("body", pytest.param("kernel", marks=needs_compiler))

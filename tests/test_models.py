@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import opbridge
 from opbridge.capture import capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.graph.rewriting import rewriting
-from opbridge.spec import OpSpec
 from opbridge.torch_graph.dimensions import size_at
 from opbridge.torch_graph.outputs import opened
 
@@ -185,7 +185,7 @@ def test_the_rewrites_of_the_catalog_name_functions_that_exist(monkeypatch: pyte
 def test_a_rewrite_of_the_catalog_for_a_function_of_another_version_is_left_alone() -> None:
     def replacement(original: Any) -> None: ...
 
-    replacement.__module__ = "opbridge.ops.nn.example"
+    replacement.__module__ = "opbridge.catalog.ops.nn.example"
     with rewriting([OpSpec("torch.nn.no_such_function", "rewrite", replacement)]) as used:
         assert used == []
 

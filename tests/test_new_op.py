@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from opbridge.catalog.declare.scaffold import new_operator
 from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelLibrary
-from opbridge.scaffold import new_operator
 
 
 def test_the_files_and_the_next_commands(

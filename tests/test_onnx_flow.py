@@ -17,9 +17,9 @@ import torch
 from one_node import save
 
 import opbridge
+from opbridge.catalog.declare.spec import _declared as declared_specs
 from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.kernels.declared import _declared as declared_kernels
-from opbridge.spec import _declared as declared_specs
 
 # HardSwish on double is refused by ONNX Runtime: it expands it into a HardSigmoid that it has for float only.
 MENDED = """<ir_version: 10, opset_import: ["": 22]>

@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime")
 
 from test_ops import NAMES_IN_DATABASE  # noqa: E402
 
-from opbridge.catalog import Catalog  # noqa: E402
+from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.conformance import database  # noqa: E402
 from opbridge.conformance.applicability import NOT_APPLICABLE  # noqa: E402
 from opbridge.conformance.batches import Sample, in_batches, verdicts  # noqa: E402

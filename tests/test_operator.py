@@ -14,9 +14,9 @@ from roundtrip import Trip, travel
 from torch import Tensor
 
 import opbridge
+from opbridge.catalog.declare.fakes import check_fakes
+from opbridge.catalog.declare.operator import Operator, find_operator
 from opbridge.errors import CaptureError, InputError, TranslationError
-from opbridge.fakes import check_fakes
-from opbridge.operator import Operator, find_operator
 
 
 @opbridge.operator("test_operator::twice_plus")

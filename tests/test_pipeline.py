@@ -186,7 +186,7 @@ def wrong(self: Any) -> Any:
 
 
 def test_a_failed_verification_still_writes_the_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opbridge.spec._declared", [])
+    monkeypatch.setattr("opbridge.catalog.declare.spec._declared", [])
     opbridge.translation("aten::sigmoid")(wrong)
     bundle = opbridge.export(nn.Sigmoid(), (torch.randn(64),), path="out")
     assert bundle.verified is False

@@ -139,7 +139,7 @@ def test_an_engine_beats_the_default_and_a_context_comes_first_if_asked_for(regi
         assert active.ops[0](lambda x: x + 1, 2) == ("ncnn", {"a": 1}, 3)
     with for_engine("tensorrt") as active:
         assert active.ops[0](lambda x: x + 1, 2) == "all"
-    assert opbridge.spec.specs_of(active.ops[0])[0].rung == "rewrite"
+    assert opbridge.catalog.declare.spec.specs_of(active.ops[0])[0].rung == "rewrite"
 
 
 def test_mistakes_are_named(registries: Any) -> None:

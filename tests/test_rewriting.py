@@ -15,9 +15,9 @@ import torch
 from roundtrip import travel
 
 from opbridge.capture import capture
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
 from opbridge.graph.rewriting import rewriting
-from opbridge.spec import OpSpec
 
 
 def spec(target: str, function: object) -> OpSpec:

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import opbridge
+from opbridge.catalog.declare.spec import OpSpec, Sample, declared_specs, replaces, specs_of
 from opbridge.errors import InputError
-from opbridge.spec import OpSpec, Sample, declared_specs, replaces, specs_of
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opbridge.spec._declared", [])
+    monkeypatch.setattr("opbridge.catalog.declare.spec._declared", [])
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
+from opbridge.catalog.declare.scaffold import new_operator
 from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.operator_check import CheckResult, OperatorCheck, check_operators
 from opbridge.operator_checks.run import run_checks
-from opbridge.scaffold import new_operator
 
 HEAD = "import torch\nfrom torch import Tensor\nimport opbridge\n"
 SCALE = """\

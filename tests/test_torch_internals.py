@@ -10,7 +10,7 @@ import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from opbridge.capture import capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.plan import plan
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.reuse import reusing_operator_list, reusing_registry

@@ -17,11 +17,11 @@ from kernel_cases import sanitizer_runtimes
 from torch import Tensor
 
 import opbridge
+from opbridge.catalog.declare.operator import Operator
 from opbridge.errors import BuildError, InputError
 from opbridge.kernels import torch_adapter
 from opbridge.kernels.compiler import build
 from opbridge.kernels.toolchain import find_compiler
-from opbridge.operator import Operator
 
 NAMESPACE = "test_torch_kernel"
 bodies: list[str] = []

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opbridge.bundle import Bundle
+    from opbridge.catalog.declare.custom_node import custom_node
+    from opbridge.catalog.declare.operator import operator
+    from opbridge.catalog.declare.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
+    from opbridge.catalog.declare.translation_table import translation_table
     from opbridge.compare import compare
-    from opbridge.custom_node import custom_node
     from opbridge.diagnose import Diagnosis, Finding
     from opbridge.errors import (
         BuildError,
@@ -30,16 +33,13 @@ if TYPE_CHECKING:
     from opbridge.kernels.declared import kernel_for
     from opbridge.load import load
     from opbridge.onnx_model.opsets.public import convert_opset
-    from opbridge.operator import operator
     from opbridge.pipeline import diagnose, export, verify
     from opbridge.reduce import reduce
-    from opbridge.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
     from opbridge.surgery.diff import diff
     from opbridge.surgery.extract import extract
     from opbridge.surgery.fuse import fuse
     from opbridge.surgery.inline import inline
     from opbridge.surgery.join import join
-    from opbridge.translation_table import translation_table
     from opbridge.verification import Verification
 
 __version__ = "0.1.0"
@@ -88,28 +88,28 @@ _HOMES = {
     "Bundle": "bundle",
     "Diagnosis": "diagnose",
     "Finding": "diagnose",
-    "Sample": "spec",
+    "Sample": "catalog.declare.spec",
     "Verification": "verification",
-    "body_for": "spec",
+    "body_for": "catalog.declare.spec",
     "compare": "compare",
     "convert_opset": "onnx_model.opsets.public",
-    "custom_node": "custom_node",
-    "decomposition": "spec",
+    "custom_node": "catalog.declare.custom_node",
+    "decomposition": "catalog.declare.spec",
     "diagnose": "pipeline",
     "diff": "surgery.diff",
     "export": "pipeline",
     "extract": "surgery.extract",
-    "fake_for": "spec",
+    "fake_for": "catalog.declare.spec",
     "fuse": "surgery.fuse",
     "inline": "surgery.inline",
     "join": "surgery.join",
     "kernel_for": "kernels.declared",
     "load": "load",
-    "operator": "operator",
+    "operator": "catalog.declare.operator",
     "reduce": "reduce",
-    "rewrite": "spec",
-    "translation": "spec",
-    "translation_table": "translation_table",
+    "rewrite": "catalog.declare.spec",
+    "translation": "catalog.declare.spec",
+    "translation_table": "catalog.declare.translation_table",
     "verify": "pipeline",
 }
 """The module of each public name that is not an error."""

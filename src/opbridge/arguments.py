@@ -14,7 +14,7 @@ from opbridge.entry import Entry, load_entry
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:
-    from opbridge.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog
 
 __all__ = [
     "Ops",
@@ -74,8 +74,8 @@ def refuse_torch_options(**options: Any) -> None:
 
 def declared_catalog(ops: Ops) -> Catalog | None:
     """The user's declarations; None where there are none, so that PyTorch is not needed."""
-    from opbridge.catalog import Catalog
-    from opbridge.spec import declared_specs
+    from opbridge.catalog.declare.catalog import Catalog
+    from opbridge.catalog.declare.spec import declared_specs
 
     return Catalog.load(ops) if ops or declared_specs() else None
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
 from opbridge.graph.rewriting import rewriting
 from opbridge.legacy.functions import bridging, note_ignored
-from opbridge.spec import OpSpec
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients

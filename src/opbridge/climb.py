@@ -10,7 +10,8 @@ import torch
 
 from opbridge.adapt import Adaptation, fit
 from opbridge.build import Built
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.spec import LOWEST_OPSET
 from opbridge.climb_state import ClimbState
 from opbridge.climbed import Break, Climbed
 from opbridge.engines.base import Engine, Refusal
@@ -19,7 +20,6 @@ from opbridge.foreign_bodies import attach_bodies
 from opbridge.kernel_rung import build_kernels, buildable, kernels_in
 from opbridge.onnx_model.versions import Versions, forget_origins, ir_version_for
 from opbridge.plan import Plan, plan
-from opbridge.spec import LOWEST_OPSET
 from opbridge.step import Step
 from opbridge.translate import translate
 

@@ -26,7 +26,7 @@ from opbridge.probe import probe
 from opbridge.step import Step
 
 if TYPE_CHECKING:
-    from opbridge.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog
     from opbridge.kernels.library import KernelOperator
 
 __all__ = ["ClimbedModel", "climb_onnx"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.climbed import Break
-from opbridge.custom_node import custom_node
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_operator
 from opbridge.errors import TranslationError, UnsupportedOperatorError

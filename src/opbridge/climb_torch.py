@@ -14,7 +14,7 @@ import torch
 
 from opbridge.build import Built, build
 from opbridge.capture import Captured
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.climb_state import unsupported
 from opbridge.climbed import Break
 from opbridge.engines.base import Engine, Refusal

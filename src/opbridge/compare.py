@@ -171,7 +171,7 @@ class _Sides:
         return self._entries[key]
 
     def _torch(self, model: Any, where: str | None) -> TorchSide:
-        from opbridge.catalog import Catalog
+        from opbridge.catalog.declare.catalog import Catalog
         from opbridge.comparing.torch_sides import EAGER, PROGRAM, captured_entry, torch_side
 
         entry = self._entry(model)
@@ -205,9 +205,9 @@ def _compare_with_torch(
     reference: Any, model: ModelSide | TorchSide, labels: tuple[str, str], options: _Options
 ) -> ModelComparison:
     """A model held against PyTorch: a verification."""
+    from opbridge.catalog.declare.operator import without_kernels
     from opbridge.comparing.torch_inputs import inputs_at
     from opbridge.comparing.torch_insides import inside_of
-    from opbridge.operator import without_kernels
     from opbridge.verify import verify_captured
 
     with contextlib.closing(model.load()) as session:

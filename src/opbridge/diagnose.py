@@ -10,7 +10,7 @@ from typing import Any
 from opbridge import findings
 from opbridge.capture import Captured, capture
 from opbridge.capture_failures import CaptureFailure
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.climb import climb
 from opbridge.climb_torch import ClimbedProgram, climb_torch
 from opbridge.climbed import Break, Climbed

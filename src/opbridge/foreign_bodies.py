@@ -21,8 +21,8 @@ from opbridge.onnx_model.opsets import convert_opset
 if TYPE_CHECKING:
     import torch
 
-    from opbridge.catalog import Catalog
-    from opbridge.spec import OpSpec
+    from opbridge.catalog.declare.catalog import Catalog
+    from opbridge.catalog.declare.spec import OpSpec
 
 __all__ = ["attach_bodies"]
 
@@ -152,7 +152,7 @@ def _exported(node: ir.Node, spec: OpSpec, catalog: Catalog, opset: int) -> _Exp
 
 def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, ...], opset: int) -> _Exported:
     from opbridge.capture import capture
-    from opbridge.operator import without_kernels
+    from opbridge.catalog.declare.operator import without_kernels
     from opbridge.plan import plan
     from opbridge.translate import translate
 

@@ -34,7 +34,7 @@ from opbridge.verify_onnx import Options, verify_model
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from opbridge.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog
 
 __all__ = ["REFERENCE", "OnnxEntry", "diagnose_onnx", "export_onnx", "load_onnx", "verify_onnx_bundle"]
 

@@ -76,7 +76,7 @@ def diagnose(
         refuse_torch_engines(chosen)
         check_versions(chosen, Versions(opset))
         return diagnose_onnx(given, chosen, declared_catalog(ops), Versions(opset), progress)
-    from opbridge.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog
     from opbridge.diagnose import diagnose_model
 
     entry = resolved_entry(model, args, kwargs, dynamic_shapes)
@@ -197,7 +197,7 @@ def export(
                 trace=trace,
                 report=progress,
             )
-    from opbridge.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog
     from opbridge.torch_flow import export_torch
 
     chosen = chosen_engines(engines, progress)

@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from opbridge.catalog import RUNGS, Catalog
-from opbridge.complex_pairs.rules import with_complex_rules
-from opbridge.complex_pairs.simplify import simplify
+from opbridge.catalog.complex.rules import with_complex_rules
+from opbridge.catalog.complex.simplify import simplify
+from opbridge.catalog.declare.catalog import RUNGS, Catalog
+from opbridge.catalog.declare.spec import LOWEST_OPSET, OpSpec
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.graph.bodies import Bodies, capture_bodies
 from opbridge.graph.custom_calls import CustomCall, keep_custom_nodes
 from opbridge.graph.twins import under_twins
-from opbridge.spec import LOWEST_OPSET, OpSpec
 from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.checks import CHECKS, remove_checks

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from opbridge.catalog import Catalog
-from opbridge.complex_pairs.rules import rules
-from opbridge.spec import OpSpec
+from opbridge.catalog.complex.rules import rules
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.step import Step
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_stack_trace

@@ -15,7 +15,9 @@ import torch
 from opbridge.arguments import Ops
 from opbridge.bundle import Bundle, write_bundle
 from opbridge.capture import Captured, capture, load_program
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.fakes import check_fakes
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.climb import climb
 from opbridge.climb_torch import ClimbedProgram, climb_torch
 from opbridge.climbed import Climbed
@@ -23,14 +25,12 @@ from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.entry import Entry, find_entry, load_entry
 from opbridge.errors import EngineError, InputError
-from opbridge.fakes import check_fakes
 from opbridge.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
 from opbridge.manifest import make_manifest, make_sources
 from opbridge.model_files import convert_programs, write_models
 from opbridge.onnx_model.versions import Versions
 from opbridge.onnx_model.weights import has_other_weights, hashed_weights
-from opbridge.operator import without_kernels
 from opbridge.proof.bisection_captured import Inside
 from opbridge.proof.crash_site import CrashSites
 from opbridge.proof.inputs import InputSpecs

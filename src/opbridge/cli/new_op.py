@@ -20,8 +20,8 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
+    from opbridge.catalog.declare.scaffold import new_operator
     from opbridge.report.scaffold import scaffold_view
-    from opbridge.scaffold import new_operator
 
     scaffold = new_operator(arguments.name, arguments.output, kernel=arguments.kernel)
     return Outcome(scaffold.to_dict(), scaffold_view)

@@ -19,7 +19,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.lookup import list_mappings, look_up
+    from opbridge.catalog.declare.lookup import list_mappings, look_up
     from opbridge.report.operators import catalog_view, operator_view
 
     progress("reading the catalog")

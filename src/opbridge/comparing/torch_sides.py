@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from opbridge.capture import Captured, capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Session, TensorSpec
 from opbridge.entry import Entry
 from opbridge.errors import EngineError, InputError, OpbridgeError

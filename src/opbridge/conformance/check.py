@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from opbridge.capture import Captured, capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.conformance.calls import Batch, Call
 from opbridge.conformance.definitions import definition_of, differs_by_definition
 from opbridge.conformance.exporters import EXPORTERS, Exported, Failure
@@ -24,7 +25,6 @@ from opbridge.conformance.sizes import enlarged, moves_of
 from opbridge.engines import get
 from opbridge.engines.base import Session
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.operator import without_kernels
 from opbridge.proof.inputs import to_numpy
 from opbridge.torch_graph.silence import silenced
 from opbridge.verify import verify_captured

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from opbridge.capture import Captured
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.fakes import check_fakes
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.climb import climb
 from opbridge.engines.base import Engine
 from opbridge.errors import UnsupportedOperatorError
-from opbridge.fakes import check_fakes
 from opbridge.onnx_model.file import save_model
-from opbridge.operator import without_kernels
 from opbridge.probe import probe
 from opbridge.torch_graph.silence import silenced
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from opbridge.custom_node import custom_node
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import TranslationError
-from opbridge.spec import OpSpec
 from opbridge.torch_graph.targets import target_key
 
 __all__ = ["CustomCall", "keep_custom_nodes"]

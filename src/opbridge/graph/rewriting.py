@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
-from opbridge.spec import OpSpec
 
 __all__ = ["rewriting"]
 
@@ -91,7 +91,7 @@ def _resolve(spec: OpSpec) -> Any:
     parts = path.split(".")
     if parts[0] not in sys.modules:
         return None
-    of_catalog = (getattr(spec.function, "__module__", None) or "").startswith("opbridge.ops.")
+    of_catalog = (getattr(spec.function, "__module__", None) or "").startswith("opbridge.catalog.ops.")
     for length in range(len(parts) - 1, 0, -1):
         try:
             # A large library is not imported further for the catalog's sake.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opbridge.capture import capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import OpbridgeError
 from opbridge.legacy.function_calls import FunctionCall, function_of

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.legacy.function_fakes import fake_outputs
-from opbridge.spec import OpSpec
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_function
 

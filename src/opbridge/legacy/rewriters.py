@@ -25,9 +25,9 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from opbridge.catalog.declare.spec import LOWEST_OPSET, OPS_FILE_PREFIX, OpSpec, declare
 from opbridge.errors import InputError
 from opbridge.legacy.switch import enable
-from opbridge.spec import LOWEST_OPSET, OPS_FILE_PREFIX, OpSpec, declare
 
 if TYPE_CHECKING:
     import torch

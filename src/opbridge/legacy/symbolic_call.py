@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from opbridge.custom_node import custom_node
+from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.legacy import own_context, torchscript
 from opbridge.legacy.folding import fold_results, state_constants

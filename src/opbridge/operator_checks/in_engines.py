@@ -8,10 +8,10 @@ from pathlib import Path
 
 import opbridge
 from opbridge.bundle import Bundle
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines import get
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineNotInstalledError, InputError
-from opbridge.operator import without_kernels
 from opbridge.operator_checks.outcome import Said, failed, failed_with
 from opbridge.operator_checks.subjects import Case
 from opbridge.operator_checks.verdict import judged

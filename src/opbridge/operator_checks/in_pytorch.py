@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.autograd.gradcheck import GradcheckError
 
-from opbridge.operator import Operator, without_kernels
+from opbridge.catalog.declare.operator import Operator, without_kernels
 from opbridge.operator_checks.outcome import Said, failed, not_applicable, passed
 from opbridge.operator_checks.subjects import Case, describe_tensor, describe_tensors, told
 from opbridge.operator_checks.verdict import judged

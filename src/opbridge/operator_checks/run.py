@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from opbridge.catalog.declare.operator import Operator, without_kernels
 from opbridge.errors import BuildError, InputError
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelLibrary
 from opbridge.kernels.toolchain import find_compiler
 from opbridge.kernels.torch_adapter import attach, detach
-from opbridge.operator import Operator, without_kernels
 from opbridge.operator_check import CheckResult
 from opbridge.operator_checks.in_engines import check_engine, missing_engine
 from opbridge.operator_checks.in_pytorch import check_gradients, check_kernel, check_opcheck, check_shapes

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from opbridge.capture import Captured, capture
+from opbridge.catalog.declare.operator import Operator
+from opbridge.catalog.declare.spec import OpSpec, Sample, declared_specs
 from opbridge.entry import load_file
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.kernels.declared import KernelSpec, declared_kernels
-from opbridge.operator import Operator
 from opbridge.proof.inputs import to_numpy
-from opbridge.spec import OpSpec, Sample, declared_specs
 from opbridge.torch_graph.sources import source_of_error
 
 __all__ = ["Case", "Subject", "describe_tensor", "describe_tensors", "find_subjects", "made_cases", "told"]

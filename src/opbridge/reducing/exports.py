@@ -15,7 +15,7 @@ import torch
 from opbridge import torch_flow
 from opbridge.arguments import Ops, chosen_engines
 from opbridge.capture import capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.comparing.sides import ModelSide, model_side
 from opbridge.comparing.torch_sides import captured_entry
 from opbridge.engines.base import Engine

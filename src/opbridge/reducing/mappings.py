@@ -12,14 +12,14 @@ import numpy as np
 
 from opbridge.arguments import Ops
 from opbridge.capture import Captured
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.comparing.pairing import Paired, pair
 from opbridge.comparing.sides import ModelSide
 from opbridge.comparing.torch_insides import TorchInside, inside_of
 from opbridge.comparing.torch_sides import TorchSession, captured_entry
 from opbridge.entry import load_entry
 from opbridge.errors import InputError, VerificationError
-from opbridge.operator import without_kernels
 from opbridge.proof.inputs import InputSpecs
 from opbridge.proof.intermediates import CapturedValues, Intermediate, judged
 from opbridge.proof.intermediates_engine import EngineModel, marked_model

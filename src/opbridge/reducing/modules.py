@@ -14,7 +14,7 @@ import torch
 
 from opbridge.capture import capture
 from opbridge.capture_failures import CaptureFailure
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.entry import Entry
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.reducing.output import SCRIPT, runs_and_fails, write_folder

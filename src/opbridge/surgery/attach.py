@@ -73,7 +73,7 @@ def attach(
         TranslationError: A body can't be exported.
         BuildError: A kernel does not compile.
     """
-    from opbridge.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog
     from opbridge.foreign_bodies import attach_bodies
 
     own = model_of(model)

@@ -112,9 +112,9 @@ def _sources(
     operator: Any, args: Sequence[Any] | None, opset: int, ops: Sequence[Any]
 ) -> Sequence[OperatorSource | FunctionSource]:
     """The body as opbridge exports it and, since others export too, by torch's own mappings alone."""
-    from opbridge.catalog import Catalog
-    from opbridge.operator import Operator, _operators, find_operator
-    from opbridge.spec import specs_of
+    from opbridge.catalog.declare.catalog import Catalog
+    from opbridge.catalog.declare.operator import Operator, _operators, find_operator
+    from opbridge.catalog.declare.spec import specs_of
 
     catalog = Catalog.load(ops)
     if isinstance(operator, str):

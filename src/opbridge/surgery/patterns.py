@@ -15,12 +15,12 @@ import torch
 from onnx_ir.passes.common import InlinePass
 
 from opbridge.capture import capture
-from opbridge.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.operator import Operator
+from opbridge.catalog.declare.spec import LOWEST_OPSET
 from opbridge.errors import InputError
 from opbridge.onnx_model import infer
-from opbridge.operator import Operator
 from opbridge.plan import plan
-from opbridge.spec import LOWEST_OPSET
 from opbridge.surgery.dimensions import size_of
 from opbridge.surgery.matching import Match, is_reference
 from opbridge.surgery.shapes import refine_shapes

@@ -126,7 +126,7 @@ def _standard_library() -> tuple[str, ...]:
 
 
 def _own_folder() -> str:
-    return str(Path(__file__).resolve().parent) + "/"
+    return str(Path(__file__).resolve().parents[1]) + "/"
 
 
 def _is_torch(file: str) -> bool:

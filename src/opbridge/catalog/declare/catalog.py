@@ -1,0 +1,213 @@
+"""Finds the operator files, and answers who maps a torch operator.
+
+Two levels: the user's (declared in their code, or in a directory or file given with ``--ops``) and the catalog's
+(``opbridge.catalog.ops``). The user's beats the catalog's, and the catalog's beats torch's own. Two declarations for
+one operator and rung on one level are an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from opbridge.catalog.declare.spec import OPS_FILE_PREFIX, OpSpec, declared_specs, specs_of
+from opbridge.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["RUNGS", "Catalog"]
+
+RUNGS = ("decompose", "translate", "function")
+"""Of a mapping, the cheapest first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Catalog:
+    """The operator mappings in force.
+
+    Attributes:
+        user: The user's declarations.
+        builtin: The declarations of ``opbridge.catalog.ops``.
+    """
+
+    user: tuple[OpSpec, ...]
+    builtin: tuple[OpSpec, ...]
+
+    @classmethod
+    def load(cls, ops: Sequence[str | Path | ModuleType | Callable[..., Any]] = ()) -> Catalog:
+        """Collect the catalog, what the user's code has declared so far, and ``ops``.
+
+        Args:
+            ops: Further operator files of the user's: a directory (searched for ``*.py``), a file, a module, or a
+                decorated function.
+
+        Raises:
+            InputError: A path is missing, a file fails when it is imported, or an operator is declared twice.
+        """
+        builtin = tuple(_package_specs())
+        extra = [spec for item in ops for spec in _specs_in(item)]
+        user = {(spec.target, spec.rung, spec.source): spec for spec in (*declared_specs(), *extra)}
+        _refuse_duplicates(builtin)
+        _refuse_duplicates(user.values())
+        return cls((*user.values(), *_registered_specs(user.values())), builtin)
+
+    def extended(self, specs: Sequence[OpSpec]) -> Catalog:
+        """The catalog with further declarations at the user's level."""
+        return dataclasses.replace(self, user=(*self.user, *specs)) if specs else self
+
+    @property
+    def specs(self) -> tuple[OpSpec, ...]:
+        """All declarations, the user's first, by target."""
+        return (*sorted(self.user, key=_order), *sorted(self.builtin, key=_order))
+
+    def rewrites(self) -> tuple[OpSpec, ...]:
+        """The rewrites in force: one per function, the user's before the catalog's."""
+        chosen: dict[str, OpSpec] = {}
+        for spec in (*self.user, *self.builtin):
+            if spec.rung == "rewrite":
+                chosen.setdefault(spec.target, spec)
+        return tuple(chosen.values())
+
+    def find(
+        self,
+        overload: torch._ops.OpOverload,
+        *,
+        rungs: Sequence[str] = RUNGS,
+        refused: Collection[str] = (),
+    ) -> OpSpec | None:
+        """The mapping in force for a torch operator: the user's, else the catalog's, the cheapest rung first.
+
+        Args:
+            overload: The operator.
+            rungs: Those to look on.
+            refused: The rungs that are not to be taken again, on either level.
+        """
+        wanted = [rung for rung in rungs if rung not in refused]
+        name = overload.name().partition(".")[0]
+        for level in self._by_name:
+            found = [spec for spec in level.get(name, ()) if spec.rung in wanted and _matches(spec.target, overload)]
+            if found:
+                return min(found, key=lambda spec: ("." not in spec.target, RUNGS.index(spec.rung)))
+        return None
+
+    @functools.cached_property
+    def _by_name(self) -> tuple[Mapping[str, Sequence[OpSpec]], ...]:
+        """The user's declarations and the catalog's, by target without its overload."""
+        levels: list[dict[str, list[OpSpec]]] = []
+        for specs in (self.user, self.builtin):
+            level: dict[str, list[OpSpec]] = {}
+            for spec in specs:
+                level.setdefault(spec.target.partition(".")[0], []).append(spec)
+            levels.append(level)
+        return tuple(levels)
+
+    def provider(self, spec: OpSpec) -> str:
+        """``"user"`` or ``"catalog"``."""
+        return "user" if spec in self.user else "catalog"
+
+
+def _order(spec: OpSpec) -> tuple[str, str]:
+    return spec.target, spec.rung
+
+
+def _matches(target: str, overload: torch._ops.OpOverload) -> bool:
+    """Whether a target serves this overload of the operator that it names."""
+    wanted = target.partition(".")[2]
+    if wanted:
+        return wanted == overload._overloadname
+    # A bare name means the functional overloads; torch turns in-place and out= calls into these.
+    return not overload._schema.is_mutable and "Dimname" not in str(overload._schema)
+
+
+def _refuse_duplicates(specs: Iterable[OpSpec]) -> None:
+    seen: dict[tuple[str, str], OpSpec] = {}
+    for spec in specs:
+        other = seen.setdefault((spec.target, spec.rung), spec)
+        if other is not spec:
+            raise InputError(
+                f"The operator {spec.target!r} is declared twice: at {other.source} and at {spec.source}.",
+                fix="remove one of the two declarations.",
+            )
+
+
+def _registered_specs(declared: Iterable[OpSpec]) -> Iterator[OpSpec]:
+    """The registered symbolic functions, while the bridge is on; what the user declares in the new way goes first."""
+    from opbridge.legacy import switch
+
+    if switch.is_on():
+        from opbridge.legacy.registrations import registered_specs
+
+        taken = {spec.target.partition(".")[0] for spec in declared if spec.rung in RUNGS}
+        yield from (spec for spec in registered_specs() if spec.target.partition(".")[0] not in taken)
+
+
+def _package_specs() -> Iterator[OpSpec]:
+    import opbridge.catalog.ops
+
+    for module in pkgutil.walk_packages(opbridge.catalog.ops.__path__, "opbridge.catalog.ops."):
+        if not module.ispkg:
+            yield from _module_specs(importlib.import_module(module.name))
+
+
+def _module_specs(module: ModuleType) -> Iterator[OpSpec]:
+    for value in vars(module).values():
+        if callable(value) and getattr(value, "__module__", None) == module.__name__:
+            yield from specs_of(value)
+
+
+def _specs_in(item: str | Path | ModuleType | Callable[..., Any]) -> Iterator[OpSpec]:
+    if isinstance(item, ModuleType):
+        yield from _module_specs(item)
+    elif callable(item):
+        found = specs_of(item)
+        if not found:
+            raise InputError(
+                f"ops: {getattr(item, '__name__', item)!r} is not declared with an opbridge decorator.",
+                fix="decorate it with opbridge.translation, opbridge.decomposition, opbridge.rewrite or "
+                "opbridge.operator.",
+            )
+        yield from found
+    else:
+        for file in _files(Path(item)):
+            yield from _module_specs(_import_file(file))
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*.py") if file.name != "__init__.py")
+    if path.is_file():
+        return [path]
+    raise InputError(f"ops: there is no file or directory {str(path)!r}.", fix="check the path given to --ops.")
+
+
+def _import_file(file: Path) -> ModuleType:
+    resolved = file.resolve()
+    name = f"{OPS_FILE_PREFIX}{hashlib.sha256(str(resolved).encode()).hexdigest()[:12]}_{resolved.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    specification = importlib.util.spec_from_file_location(name, resolved)
+    if specification is None or specification.loader is None:
+        raise InputError(f"ops: {str(file)!r} is no Python file.", fix="give a .py file or a directory of them.")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, (InputError, KeyboardInterrupt)):
+            raise
+        raise InputError(
+            f"ops: {str(file)!r} fails when it is imported: {type(error).__name__}: {error}",
+            fix="mend the file; try it with python alone.",
+        ) from error
+    return module

@@ -1,0 +1,31 @@
+"""Scaled sums of products and quotients in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.by_type import only_for
+
+_WHY = "torch's mapping keeps the factor in float32"
+
+
+@decomposition("aten::addcmul", overrides=_WHY)
+@only_for(torch.float64)
+def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """The sum x + value a b, for float64.
+
+    addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
+    """
+    return self + tensor1 * value * tensor2
+
+
+@decomposition("aten::addcdiv", overrides=_WHY)
+@only_for(torch.float64)
+def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """The sum x + value a / b, for float64.
+
+    addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
+    """
+    return self + tensor1 * value / tensor2

@@ -1,0 +1,32 @@
+"""Division that is rounded: of integers in integers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.by_type import FLOATING
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+@decomposition(
+    "aten::div.Tensor_mode",
+    overrides="torch.onnx divides integers in float32, which has 24 bits for them, and rounds a rounded quotient down",
+)
+def div_mode(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tensor:
+    """The quotient, rounded down ("floor") or towards 0 ("trunc"): of integers exact, also above 2**24.
+
+    div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
+    """
+    dtype = torch.result_type(self, other)
+    if rounding_mode == "floor" and dtype in (*_INTEGERS, *FLOATING):
+        return torch.floor_divide(self, other)
+    if rounding_mode is None or dtype not in _INTEGERS:
+        return NotImplemented
+    a, b = (x.to(dtype) if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=dtype) for x in (self, other))
+    # ONNX's own division of integers; those of aten all round down, or compute in floating point.
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    sides = (x if x.dim() == 0 or x.shape == shape else x.expand(shape) for x in (a, b))
+    return torch.ops.prims.div.default(*sides)  # type: ignore[no-any-return]

@@ -1,0 +1,37 @@
+"""Mantissa and exponent, exactly, without looking at bits."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+_LIFT = {torch.float16: 14, torch.float32: 64, torch.float64: 128, torch.bfloat16: 64}
+"""The power of two by which a small number is multiplied, so that it is denormal no more."""
+
+
+@decomposition("aten::frexp.Tensor")
+def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
+    """A mantissa m, 0.5 <= |m| < 1, and an exponent e: the element is m 2**e. 0, infinity and NaN come back with e = 0.
+
+    frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
+
+    The exponent is guessed by the logarithm, which may be off by one where the element is next to a power of two. The
+    element is divided in two steps, for a power of two may overflow where the quotient does not.
+    """
+    size = self.abs()
+    is_plain = (size > 0) & ~size.isinf() & ~size.isnan()
+    power = _LIFT[self.dtype]
+    lift = 2.0**power
+    is_small = size < 1 / lift
+    lifted = torch.where(is_plain, torch.where(is_small, size * lift, size), 0.5)
+    guess = torch.floor(torch.log2(lifted.to(torch.float32 if self.dtype.itemsize < 4 else self.dtype))) + 1
+    half = torch.floor(guess / 2)
+    mantissa = lifted * torch.exp2(-half).to(self.dtype) * torch.exp2(half - guess).to(self.dtype)
+    is_low, is_high = mantissa < 0.5, mantissa >= 1
+    mantissa = torch.where(is_low, mantissa * 2, torch.where(is_high, mantissa / 2, mantissa))
+    exponent = guess.to(torch.int32) - is_low.to(torch.int32) + is_high.to(torch.int32)
+    exponent = exponent - is_small.to(torch.int32) * power
+    mantissa = torch.where(self < 0, -mantissa, mantissa)
+    return torch.where(is_plain, mantissa, self), torch.where(is_plain, exponent, 0)

@@ -1,0 +1,61 @@
+"""Tensors of one number, and ranges, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.by_type import only_for
+
+_WHY = "torch's mapping writes the number in float32 first"
+
+
+@decomposition("aten::full", overrides=_WHY)
+@only_for(torch.float64)
+def full(size: Sequence[Any], fill_value: Any, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
+    """A tensor of one number, for float64.
+
+    full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
+    bool? pin_memory=None) -> Tensor
+    """
+    return torch.scalar_tensor(fill_value, dtype=dtype).expand(size)
+
+
+@decomposition("aten::fill.Scalar", overrides=_WHY)
+@only_for(torch.float64)
+def fill(self: Tensor, value: Any) -> Tensor:
+    """A tensor of one number, of the shape of another, for float64.
+
+    fill.Scalar(Tensor self, Scalar value) -> Tensor
+    """
+    return torch.scalar_tensor(value, dtype=self.dtype).expand(self.shape)
+
+
+@decomposition("aten::arange.start_step", overrides="torch's mapping counts the steps in float32")
+@only_for(torch.float32, torch.float64)
+def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
+    """start, start + step, start + 2 step, ... up to ``end``, for numbers that are constant.
+
+    arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None,
+    Device? device=None, bool? pin_memory=None) -> Tensor
+    """
+    if not all(isinstance(number, int | float) for number in (start, end, step)):
+        return NotImplemented
+    places = torch.arange(math.ceil((end - start) / step), dtype=torch.int64)
+    return (start + places.to(torch.float64) * float(step)).to(dtype)
+
+
+@decomposition("aten::arange.start", overrides="torch's mapping counts the steps in float32")
+@only_for(torch.float32, torch.float64)
+def arange_from(start: Any, end: Any, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
+    """start, start + 1, start + 2, ... up to ``end``, for numbers that are constant.
+
+    arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
+    bool? pin_memory=None) -> Tensor
+    """
+    return arange(start, end, dtype=dtype)

@@ -1,0 +1,54 @@
+"""Logarithms of the sum of two exponentials."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.by_type import FLOATING, only_for, working_type
+
+_WHY = "torch's mapping adds the exponentials themselves, which overflow above 88"
+
+
+@decomposition("aten::logaddexp", overrides=_WHY)
+@only_for(*FLOATING)
+def logaddexp(self: Tensor, other: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)) = m + log(1 + exp(-|a - b|)), where m is the larger of both.
+
+    logaddexp(Tensor self, Tensor other) -> Tensor
+    """
+    largest, distance = _apart(self, other)
+    return (largest + _log1p(torch.exp(distance))).to(torch.result_type(self, other))
+
+
+@decomposition("aten::logaddexp2", overrides=_WHY)
+@only_for(*FLOATING)
+def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
+    """log2(2**a + 2**b) = m + log2(1 + 2**-|a - b|), where m is the larger of both.
+
+    logaddexp2(Tensor self, Tensor other) -> Tensor
+    """
+    largest, distance = _apart(self, other)
+    # The product is off by no more than ``distance`` itself is rounded by; ONNX's Pow takes many times as long.
+    exponential = torch.exp(distance * math.log(2))
+    return (largest + _log1p(exponential) * (1 / math.log(2))).to(torch.result_type(self, other))
+
+
+def _apart(self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """The larger of both, and how far the other one is below it: 0 also for two infinities.
+
+    Where one is NaN, so is the first result, whatever the second is.
+    """
+    working = working_type(torch.result_type(self, other))
+    a, b = self.to(working), other.to(working)
+    limit = torch.finfo(working).max
+    return torch.maximum(a, b), -(a.clamp(-limit, limit) - b.clamp(-limit, limit)).abs()
+
+
+def _log1p(x: Tensor) -> Tensor:
+    """log(1 + x) for x in [0, 1]: what the sum is rounded by is added afterwards, for the slope is 1 near 0."""
+    raised = 1 + x
+    return torch.log(raised) + (x - (raised - 1))

@@ -1,0 +1,17 @@
+"""Buckets of one row of boundaries: a binary search."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+
+@decomposition("aten::bucketize", overrides="torch's decomposition freezes the number of boundaries")
+def bucketize(self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """The bucket each value falls into.
+
+    bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
+    """
+    return torch.searchsorted(boundaries, self, out_int32=out_int32, right=right)

@@ -1,0 +1,69 @@
+"""The running maximum and where it was met, as ONNX Loops of log2(length) steps."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, Union
+
+from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8, script
+from onnxscript import opset18 as op
+
+from opbridge.catalog.declare.spec import translation
+from opbridge.onnx_model.dtypes import FLOATS
+
+# onnxscript reads typing.Union, and not the | of types.
+Element = TypeVar("Element", bound=Union[FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64, INT32, INT16, INT8, UINT8])  # noqa: UP007
+
+
+@script()
+def _running_maximum(x: Element, axis: int) -> Element:  # type: ignore[valid-type]
+    """After k rounds each element holds the best of the 2**k up to it; to see one twice does no harm."""
+    along = op.Reshape(op.Constant(value_int=axis), op.Constant(value_ints=[1]))
+    start = op.Constant(value_ints=[0])
+    length = op.Gather(op.Shape(x), along)
+    best = x
+    reach = op.Constant(value_ints=[1])
+    unfinished = op.Squeeze(op.Less(reach, length))
+    while unfinished:
+        begun = op.Slice(best, start, reach, along)
+        shifted = op.Slice(best, start, op.Neg(reach), along)
+        best = op.Max(best, op.Concat(begun, shifted, axis=axis))
+        reach = reach + reach
+        unfinished = op.Squeeze(op.Less(reach, length))
+    return best
+
+
+@translation("aten::cummax")
+def cummax(self: Any, dim: int) -> Any:
+    """The largest element so far along ``dim``, and the position of its latest occurrence; NaN counts as the largest.
+
+    cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
+
+    Recursive doubling (Hillis and Steele, "Data parallel algorithms", 1986): O(n log n) work, a graph whose size does
+    not depend on n, and no matrix of all pairs. The position is the largest so far at which an element is as large as
+    the largest so far.
+    """
+    if len(self.shape) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
+    axis = dim % len(self.shape)
+    if self.dtype in FLOATS:
+        is_nan = op.IsNaN(self)
+        best = _running_maximum(op.Where(is_nan, _number(float("-inf"), self), self), axis=axis)
+        counts = op.CumSum(op.Cast(is_nan, to=INT32.dtype), op.Constant(value_int=axis))
+        is_spoilt = op.Cast(counts, to=BOOL.dtype)
+        values = op.Where(is_spoilt, _number(float("nan"), self), best)
+        is_met = op.Where(is_spoilt, is_nan, op.Equal(self, best))
+    else:
+        keys = op.Cast(self, to=INT32.dtype) if self.dtype == BOOL.dtype else self
+        best = _running_maximum(keys, axis=axis)
+        values = op.Cast(best, to=self.dtype)
+        is_met = op.Equal(keys, best)
+    length = op.Squeeze(op.Shape(self, start=axis, end=axis + 1))
+    places = op.Range(op.Constant(value_int=0), length, op.Constant(value_int=1))
+    places = op.Cast(places, to=INT32.dtype)
+    shape = op.Constant(value_ints=[-1] + [1] * (len(self.shape) - 1 - axis))
+    met = op.Mul(op.Cast(is_met, to=INT32.dtype), op.Reshape(places, shape))
+    return values, op.Cast(_running_maximum(met, axis=axis), to=INT64.dtype)
+
+
+def _number(value: float, like: Any) -> Any:
+    return op.CastLike(op.Constant(value_float=value), like)

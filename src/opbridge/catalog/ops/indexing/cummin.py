@@ -1,0 +1,24 @@
+"""The running minimum, by the running maximum in reversed order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+
+@decomposition("aten::cummin")
+def cummin(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The smallest element so far along ``dim``, and the position of its latest occurrence; NaN counts as the smallest.
+
+    cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
+
+    Negation reverses the order of floats. For integers it overflows at the lowest one; the bitwise complement does not,
+    and works for unsigned ones and bool as well.
+    """
+    if self.is_floating_point():
+        values, indices = torch.cummax(-self, dim)
+        return -values, indices
+    values, indices = torch.cummax(~self, dim)
+    return ~values, indices

@@ -1,0 +1,39 @@
+"""Elements put at places, with indices of 32 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+_WHY = "torch's mapping gives ONNX indices of 32 bits, which it does not take; other calls keep that mapping"
+
+
+def _put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+    if not any(index is not None and index.dtype == torch.int32 for index in indices):
+        return NotImplemented
+    wide = [index.to(torch.int64) if index is not None and index.dtype == torch.int32 else index for index in indices]
+    return torch.ops.aten.index_put.default(self, wide, values, accumulate)
+
+
+@decomposition("aten::index_put", overrides=_WHY)
+def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """``self`` with ``values`` at the places that the indices name, or added there.
+
+    index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
+    """
+    return _put(self, indices, values, accumulate)
+
+
+@decomposition("aten::_unsafe_index_put", overrides=_WHY)
+def unsafe_index_put(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """The same, of indices that are known to be within bounds.
+
+    _unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
+    """
+    return _put(self, indices, values, accumulate)

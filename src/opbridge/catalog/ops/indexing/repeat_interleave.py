@@ -1,0 +1,34 @@
+"""The position of each element, as often as the element is repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxscript import INT64
+from onnxscript import opset18 as op
+
+from opbridge.catalog.declare.spec import translation
+
+
+@translation("aten::repeat_interleave.Tensor", overrides="torch's mapping takes no output_size")
+def repeat_interleave(repeats: Any, *, output_size: Any = None) -> Any:
+    """0 as often as the first element says, then 1 as often as the second, and so on.
+
+    repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
+
+    A mark where the repetitions of each element end; the position is how many marks there are up to here. What is
+    given as ``output_size`` is the sum of the repetitions, in PyTorch too.
+    """
+    counts = op.Cast(repeats, to=INT64.dtype)
+    zero, one = op.Constant(value_ints=[0]), op.Constant(value_ints=[1])
+    ends = op.CumSum(counts, op.Constant(value_int=0))
+    total = op.ReduceSum(counts, zero, keepdims=1)
+    marks = op.ScatterElements(
+        op.Cast(op.ConstantOfShape(op.Add(total, one)), to=INT64.dtype),
+        ends,
+        op.Expand(one, op.Shape(counts)),
+        axis=0,
+        reduction="add",
+    )
+    # The last marks lie behind the end.
+    return op.Cast(op.Slice(op.CumSum(marks, op.Constant(value_int=0)), zero, total), to=repeats.dtype)

@@ -1,0 +1,95 @@
+"""Binary search in sorted rows, as an ONNX Loop of log2(row length) steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from onnxscript import BOOL, INT32, INT64, script
+from onnxscript import opset18 as op
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition, translation
+
+
+@script()
+def _insertion_points(row, values, length, before_equal) -> INT64[...]:  # type: ignore[no-untyped-def, valid-type]
+    """Halve the range [first, last) of every value at once until nothing is left of it."""
+    one = op.Constant(value_int=1)
+    two = op.Constant(value_int=2)
+    first = op.Expand(op.Constant(value_int=0), op.Shape(values))
+    last = first + length
+    span = length
+    unfinished = op.Greater(span, op.Constant(value_int=0))
+    while unfinished:
+        middle = (first + last) / two
+        at_middle = op.GatherElements(row, op.Min(middle, length - one), axis=-1)
+        stops = op.Or(op.Greater(at_middle, values), op.And(op.Equal(at_middle, values), before_equal))
+        goes_on = op.And(op.Not(stops), op.Less(first, last))
+        first = op.Where(goes_on, middle + one, first)
+        last = op.Where(goes_on, last, middle)
+        span = span / two
+        unfinished = op.Greater(span, op.Constant(value_int=0))
+    return first
+
+
+def _flat(value: Any) -> Any:
+    """In one axis; an engine may copy what is reshaped for nothing."""
+    return value if len(value.shape) == 1 else op.Reshape(value, op.Constant(value_ints=[-1]))
+
+
+@decomposition("aten::searchsorted.Scalar")
+def searchsorted_scalar(
+    sorted_sequence: Tensor,
+    self: float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where a number would be inserted to keep the row sorted.
+
+    searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None,
+    Tensor? sorter=None) -> Tensor
+    """
+    value = torch.full((), self, dtype=sorted_sequence.dtype)
+    return torch.searchsorted(sorted_sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter)
+
+
+@translation("aten::searchsorted.Tensor")
+def searchsorted(
+    sorted_sequence: Any,
+    self: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """Where each value would be inserted to keep its row sorted.
+
+    searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None,
+    Tensor? sorter=None) -> Tensor
+
+    Comparing every value with every element would need memory for all pairs; this needs O(values) memory and
+    O(values log length) time. The steps are those of PyTorch's own binary search
+    (aten/src/ATen/native/Bucketization.cpp), so unsorted rows and NaN give the same positions too.
+    """
+    row = sorted_sequence
+    values = self
+    is_shared = len(row.shape) <= 1
+    if is_shared:
+        row, values = _flat(row), _flat(values)
+    if row.dtype == BOOL.dtype:  # BOOL has no order in ONNX.
+        row, values = op.Cast(row, to=INT32.dtype), op.Cast(values, to=INT32.dtype)
+    if sorter is not None:
+        row = op.GatherElements(row, op.Reshape(sorter, op.Shape(row), allowzero=1), axis=-1)
+    length = op.Squeeze(op.Shape(row, start=-1), op.Constant(value_ints=[0]))
+    before_equal = op.Cast(op.Constant(value_int=int(not (right or side == "right"))), to=BOOL.dtype)
+    found = _insertion_points(row, values, length, before_equal)
+    if len(self.shape) == 0:
+        found = op.Squeeze(found)
+    elif is_shared:
+        found = op.Reshape(found, op.Shape(self), allowzero=1)
+    return op.Cast(found, to=INT32.dtype) if out_int32 else found

@@ -1,0 +1,30 @@
+"""Axes of length 1 removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxscript import opset18 as op
+
+from opbridge.catalog.declare.spec import translation
+
+
+@translation("aten::squeeze.dims", overrides="torch has no mapping for several axes of which none has length 1")
+def squeeze(self: Any, dim: Sequence[int]) -> Any:
+    """The tensor without those of the named axes that have length 1.
+
+    squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
+    """
+    rank = len(self.shape)
+    axes = sorted({place % rank for place in dim if self.shape[place] == 1}) if rank else []
+    return op.Squeeze(self, op.Constant(value_ints=axes)) if axes else op.Identity(self)
+
+
+@translation("aten::squeeze.dim", overrides="torch's mapping removes an axis of any length")
+def squeeze_one(self: Any, dim: int) -> Any:
+    """The tensor without the named axis, if that has length 1.
+
+    squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
+    """
+    return squeeze(self, (dim,))

@@ -1,0 +1,46 @@
+"""Runs of equal elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxscript import BOOL, INT64
+from onnxscript import opset18 as op
+
+from opbridge.catalog.declare.spec import translation
+
+
+@translation("aten::unique_consecutive", overrides="torch's mapping fails")
+def unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Every run of equal elements (or slices along ``dim``) once; the run of each element; the runs' lengths.
+
+    unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False,
+    int? dim=None) -> (Tensor, Tensor, Tensor)
+    """
+    axis = 0 if dim is None or not self.shape else dim % len(self.shape)
+    x = op.Reshape(self, op.Constant(value_ints=[-1])) if dim is None or not self.shape else self
+    rank = 1 if x is not self else len(self.shape)
+    length = op.Shape(x, start=axis, end=axis + 1)
+    first, one, along = (op.Constant(value_ints=[value]) for value in (0, 1, axis))
+    later = op.Slice(x, one, length, along)
+    earlier = op.Slice(x, first, op.Sub(length, one), along)
+    differs = op.Cast(op.Not(op.Equal(later, earlier)), to=INT64.dtype)
+    others = [place for place in range(rank) if place != axis]
+    if others:
+        differs = op.ReduceMax(differs, op.Constant(value_ints=others), keepdims=0)
+    # The first element begins a run, if there is one.
+    start = op.Expand(op.Constant(value_int=1), op.Min(length, one))
+    begins = op.Concat(start, op.Min(differs, op.Constant(value_int=1)), axis=0)
+    kept = op.Compress(x, op.Cast(begins, to=BOOL.dtype), axis=axis)
+    empty = op.Constant(value_ints=[])
+    inverse, counts = empty, empty
+    if return_inverse:
+        inverse = op.Sub(op.CumSum(begins, op.Constant(value_int=0)), op.Constant(value_int=1))
+        inverse = op.Reshape(inverse, op.Shape(self), allowzero=1) if x is not self else inverse
+    if return_counts:
+        places = op.Reshape(op.NonZero(begins), op.Constant(value_ints=[-1]))
+        ends = op.Concat(op.Slice(places, one, op.Constant(value_ints=[2**62])), length, axis=0)
+        counts = op.Sub(op.Slice(ends, first, op.Shape(places)), places)
+    return kept, inverse, counts

@@ -1,0 +1,88 @@
+"""Distances between all pairs of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition, rewrite
+
+_WIDE = 32
+"""From this many columns on, all differences at once take more memory than they are worth where a product will do."""
+
+
+def _is_static(size: Any) -> bool:
+    return isinstance(size, int)
+
+
+def _by_product(x1: Tensor, x2: Tensor) -> Tensor:
+    """Euclidean distances by (a - b)² = a² - 2ab + b², which loses digits where a and b are close."""
+    squares1 = x1.square().sum(-1, keepdim=True)
+    squares2 = x2.square().sum(-1, keepdim=True)
+    left = torch.cat([-2 * x1, squares1, torch.ones_like(squares1)], -1)
+    right = torch.cat([x2, torch.ones_like(squares2), squares2], -1)
+    return (left @ right.mT).clamp_min(0).sqrt()
+
+
+def _takes_product(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> bool:
+    if p != 2 or compute_mode == 2 or not _is_static(x1.shape[-1]) or x1.shape[-1] < _WIDE:
+        return False
+    rows = (x1.shape[-2], x2.shape[-2])
+    return compute_mode == 1 or any(not _is_static(size) or size > 25 for size in rows)
+
+
+@decomposition("aten::_cdist_forward")
+def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    """The p-norm of the difference of every row of ``x1`` (.., P, M) and every row of ``x2`` (.., R, M): (.., P, R).
+
+    _cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor
+
+    The differences themselves are taken, so that close rows lose no digits. Only where torch multiplies matrices
+    (``compute_mode``, or more than 25 rows) and the rows are wide does this, too: the differences would need
+    P x R x M numbers.
+    """
+    if _takes_product(x1, x2, p, compute_mode):
+        return _by_product(x1, x2)
+    difference = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs()
+    if p == 0:
+        return (difference != 0).to(x1.dtype).sum(-1)
+    if p == 1 or x1.shape[-1] == 0:
+        return difference.sum(-1)
+    if p == 2:
+        return difference.square().sum(-1).sqrt()
+    if math.isinf(p):
+        # torch passes over NaN here, and engines differ in what their maximum does with it.
+        return torch.where(difference.isnan(), 0, difference).amax(-1)
+    return difference.pow(p).sum(-1).pow(1 / p)
+
+
+@decomposition("aten::_euclidean_dist", overrides="torch's loses all digits between close rows, narrow ones too")
+def euclidean_dist(x1: Tensor, x2: Tensor) -> Tensor:
+    """What torch makes of ``aten::cdist`` in its product mode: by the differences where rows are narrow.
+
+    _euclidean_dist(Tensor x1, Tensor x2) -> Tensor
+    """
+    return cdist_forward(x1, x2, 2.0, 1)
+
+
+@rewrite("torch.cdist")
+def cdist(
+    original: Callable[..., Tensor],
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
+    """Keep a dynamic number of rows dynamic: torch's default mode asks whether it is above 25, and freezes the answer.
+
+    cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor
+    """
+    is_open = compute_mode == "use_mm_for_euclid_dist_if_necessary"
+    if is_open and not (_is_static(x1.shape[-2]) and _is_static(x2.shape[-2])):
+        wide = _is_static(x1.shape[-1]) and x1.shape[-1] >= _WIDE
+        compute_mode = "use_mm_for_euclid_dist" if wide else "donot_use_mm_for_euclid_dist"
+    return original(x1, x2, p=p, compute_mode=compute_mode)

@@ -1,0 +1,24 @@
+"""Sums of products of integers by Einstein's convention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+
+@decomposition("aten::einsum", overrides="torch's mapping sums integers in their own type, PyTorch in int64")
+def einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Tensor:
+    """The sum over some labels of one tensor of integers, in int64; where nothing is summed, torch's mapping is right.
+
+    einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor
+    """
+    tensor = tensors[0]
+    if len(tensors) > 1 or tensor.dtype == torch.int64 or tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return NotImplemented
+    given, arrow, asked = equation.replace(" ", "").partition("->")
+    kept = set(asked) if arrow else {label for label in given if label == "." or given.count(label) == 1}
+    return torch.einsum(equation, tensor.long()) if set(given) - kept else NotImplemented

@@ -1,0 +1,64 @@
+"""Norms of matrices of dynamic sizes: the largest and the smallest sum of magnitudes along rows or columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import rewrite
+from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
+
+
+@rewrite("torch.linalg.matrix_norm")
+def matrix_norm(
+    original: Callable[..., Tensor],
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
+) -> Any:
+    """For ``ord`` of 1 and -1 the extreme of the columns' sums, for infinity and its opposite of the rows'.
+
+    linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None)
+    -> Tensor
+
+    torch's own reads how many sums there are as a plain number, which freezes it. Without a row or a column the largest
+    sum is 0.
+    """
+    if isinstance(ord, str) or abs(ord) not in (1, math.inf) or out is not None or have_fixed_sizes(A):
+        return NotImplemented
+    summed, compared = dim if abs(ord) == 1 else reversed(dim)
+    sums = torch.linalg.vector_norm(A, 1, summed, True, dtype=dtype)
+    if ord > 0:
+        sums = torch.cat([sums, torch.zeros_like(sums.sum(compared, True))], compared)
+    result = sums.amax(compared, True) if ord > 0 else sums.amin(compared, True)
+    return result if keepdim else result.squeeze(list(dim))
+
+
+@rewrite("torch.linalg.norm")
+def norm(
+    original: Callable[..., Tensor],
+    A: Tensor,
+    ord: Any = None,
+    dim: Sequence[int] | int | None = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    """Of matrices, as :func:`matrix_norm`.
+
+    linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None)
+    -> Tensor
+    """
+    axes = (0, 1) if dim is None and ord is not None and A.dim() == 2 else dim
+    if ord is None or not isinstance(axes, Sequence) or len(axes) != 2:
+        return NotImplemented
+    return matrix_norm(original, A, ord, axes, keepdim, dtype=dtype, out=out)

@@ -1,0 +1,118 @@
+"""Pools of a given output size: the windows differ in length, so their elements are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.pooling import first_largest
+from opbridge.catalog.formulas.series import in_working_precision
+
+
+def _bounds(length: Any, outputs: int) -> tuple[Tensor, Tensor]:
+    """Window i runs from floor(i length / outputs) to ceil((i + 1) length / outputs)."""
+    number = torch.arange(outputs)
+    return number * length // outputs, ((number + 1) * length + outputs - 1) // outputs
+
+
+def _taken(x: Tensor, axis: int, place: Tensor) -> Tensor:
+    """The elements at ``place`` (windows, elements of a window), in two axes instead of one."""
+    taken = x.index_select(axis, place.reshape(-1))
+    return taken.reshape([*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]])
+
+
+def _means(x: Tensor, axis: int, outputs: int) -> Tensor:
+    """The mean of each window along ``axis``: all have so many elements, or one more."""
+    length = x.shape[axis]
+    if isinstance(length, int) and length % outputs == 0:
+        return x.reshape([*x.shape[:axis], outputs, length // outputs, *x.shape[axis + 1 :]]).mean(axis + 1)
+    start, stop = _bounds(length, outputs)
+    least = (length + outputs - 1) // outputs
+    total = _taken(x, axis, start.unsqueeze(-1) + torch.arange(least)).sum(axis + 1)
+    last = x.index_select(axis, stop - 1)
+    shape = [-1] + [1] * (x.dim() - 1 - axis)
+    total = torch.where((stop - start > least).reshape(shape), total + last, total)
+    return total / (stop - start).to(x.dtype).reshape(shape)
+
+
+@in_working_precision
+def _averaged(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    """One axis after the other."""
+    count = len(output_size)
+    if isinstance(x.numel(), int) and x.numel() == 0:
+        # Engines differ in what the sum of nothing is.
+        return x.new_zeros([*x.shape[:-count], *output_size])
+    for axis, size in zip(range(x.dim() - count, x.dim()), output_size, strict=True):
+        x = _means(x, axis, size)
+    return x
+
+
+@decomposition("aten::_adaptive_avg_pool2d", overrides="torch decomposes it into a sum for each element of a window")
+def adaptive_avg_pool2d(self: Tensor, output_size: Sequence[int]) -> Tensor:
+    """The mean of each window of an (.., H, W) tensor.
+
+    _adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor
+    """
+    return _averaged(self, output_size)
+
+
+@decomposition("aten::_adaptive_avg_pool3d")
+def adaptive_avg_pool3d(self: Tensor, output_size: Sequence[int]) -> Tensor:
+    """The mean of each window of an (.., D, H, W) tensor.
+
+    _adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor
+    """
+    return _averaged(self, output_size)
+
+
+def _places(x: Tensor, axis: int, outputs: int) -> Tensor:
+    """The elements of each window, as many in all: a shorter one has its last twice, which changes no maximum."""
+    start, stop = _bounds(x.shape[axis], outputs)
+    if isinstance(x.shape[axis], int) and x.shape[axis] % outputs == 0:
+        return start.unsqueeze(-1) + torch.arange(x.shape[axis] // outputs)
+    longest = torch.arange((x.shape[axis] + outputs - 1) // outputs + 1)
+    return torch.minimum(start.unsqueeze(-1) + longest, stop.unsqueeze(-1) - 1)
+
+
+def _largest(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The largest element of each window, and its place in the flattened axes: the first in reading order.
+
+    The place takes more work than the element, and many models drop it; so each is computed by itself.
+    """
+    rank = len(output_size)
+    axes = range(self.dim() - rank, self.dim())
+    value = self
+    for axis, outputs in zip(axes, output_size, strict=True):
+        value = _taken(value, axis, _places(value, axis, outputs)).amax(axis + 1)
+    x, step = self, 1
+    place: Any = None
+    for axis, outputs in reversed(list(zip(axes, output_size, strict=True))):
+        inside = _places(x, axis, outputs)
+        x, position = first_largest(_taken(x, axis, inside), axis + 1)
+        shape = [-1] + [1] * (self.dim() - axis)
+        found = torch.minimum(position + inside[:, :1].reshape(shape), inside[:, -1:].reshape(shape)).squeeze(axis + 1)
+        x, place = x.squeeze(axis + 1), found * step + (0 if place is None else place.gather(axis, found))
+        step = step * self.shape[axis]
+    return value, place
+
+
+@decomposition("aten::adaptive_max_pool2d")
+def adaptive_max_pool2d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The largest element of each window of an (.., H, W) tensor, and its place in the flattened H and W.
+
+    adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)
+    """
+    return _largest(self, output_size)
+
+
+@decomposition("aten::adaptive_max_pool3d")
+def adaptive_max_pool3d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The largest element of each window of an (.., D, H, W) tensor, and its place in the flattened D, H and W.
+
+    adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)
+    """
+    return _largest(self, output_size)

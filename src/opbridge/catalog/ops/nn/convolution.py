@@ -1,0 +1,110 @@
+"""Convolutions in float64, and of integers, as matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import Sample, decomposition
+from opbridge.catalog.formulas.by_type import only_for
+from opbridge.catalog.formulas.windows import windows
+
+
+def _samples() -> list[Sample]:
+    generator = torch.Generator().manual_seed(0)
+
+    def image(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    plain = (image(2, 3, 7, 8), image(4, 3, 3, 2), image(4), [2, 1], [1, 0], [1, 2], False, [0, 0], 1)
+    transposed = (image(2, 4, 5), image(4, 3, 3), image(6), [3], [1], [2], True, [1], 2)
+    volume = (image(1, 2, 4, 5, 3), image(2, 1, 2, 3, 1), None, [1], [0], [1], False, [0], 2)
+    whole = (torch.arange(24).reshape(1, 2, 12), torch.arange(12).reshape(2, 2, 3), None, [2], [1], [1], False, [0], 1)
+    return [
+        Sample(plain, name="strided and dilated"),
+        Sample(transposed, name="transposed, in groups"),
+        Sample(volume, name="in three dimensions, without bias"),
+        Sample(whole, name="integers"),
+    ]
+
+
+def _spread(x: Tensor, axis: int, stride: int) -> Tensor:
+    """Put ``stride`` - 1 zeros between the elements of an axis."""
+    if stride == 1:
+        return x
+    apart = torch.nn.functional.pad(x.unsqueeze(axis + 1), [0, 0] * (x.dim() - axis - 1) + [0, stride - 1])
+    joined = apart.reshape(*x.shape[:axis], x.shape[axis] * stride, *x.shape[axis + 1 :])
+    return joined.narrow(axis, 0, joined.shape[axis] - stride + 1)
+
+
+def _padded(x: Tensor, amounts: Sequence[tuple[int, int]]) -> Tensor:
+    flat = [amount for pair in reversed(amounts) for amount in pair]
+    return torch.nn.functional.pad(x, flat) if any(flat) else x
+
+
+def _correlated(x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], groups: int) -> Tensor:
+    """Slide the weights over an image that is padded already."""
+    dims = weight.dim() - 2
+    counts = []
+    for d in range(dims):
+        reach = dilation[d] * (weight.shape[2 + d] - 1) + 1
+        counts.append((x.shape[2 + 2 * d] - reach) // stride[d] + 1)
+        x = windows(x, 2 + 2 * d, weight.shape[2 + d], counts[d], stride[d], dilation[d])
+    batch, channels = x.shape[:2]
+    x = x.reshape(batch, groups, channels // groups, *x.shape[2:])
+    outer, inner = [3 + 2 * d for d in range(dims)], [4 + 2 * d for d in range(dims)]
+    columns = x.permute(1, 0, *outer, 2, *inner)
+    terms = weight[0].numel()
+    columns = columns.reshape(groups, -1, terms)
+    matrix = weight.reshape(groups, weight.shape[0] // groups, terms)
+    products = torch.matmul(columns, matrix.transpose(1, 2))
+    products = products.reshape(groups, batch, *counts, weight.shape[0] // groups)
+    order = [1, 0, 2 + dims, *range(2, 2 + dims)]
+    return products.permute(order).reshape(batch, weight.shape[0], *counts)
+
+
+def _flipped(weight: Tensor, groups: int) -> Tensor:
+    """The weights of a transposed convolution as those of a plain one."""
+    spatial = weight.shape[2:]
+    apart = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], *spatial).transpose(1, 2)
+    joined = apart.reshape(groups * weight.shape[1], weight.shape[0] // groups, *spatial)
+    return joined.flip(list(range(2, weight.dim())))
+
+
+@decomposition("aten::convolution", samples=_samples, overrides="engines convolve in float32 only")
+@only_for(torch.float64, torch.int64, torch.int32)
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A convolution of any rank, for float64 and integers: the windows as rows of a matrix, times the weights.
+
+    convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
+    bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
+
+    A transposed one is a plain one of the image with zeros between its elements, by the flipped weights (Dumoulin and
+    Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4).
+    """
+    dims = weight.dim() - 2
+    stride, padding, dilation, output_padding = (
+        list(value) * (dims if len(value) == 1 else 1) for value in (stride, padding, dilation, output_padding)
+    )
+    if transposed:
+        for d in range(dims):
+            input = _spread(input, 2 + d, stride[d])
+        reach = [dilation[d] * (weight.shape[2 + d] - 1) for d in range(dims)]
+        amounts = [(reach[d] - padding[d], reach[d] - padding[d] + output_padding[d]) for d in range(dims)]
+        result = _correlated(_padded(input, amounts), _flipped(weight, groups), [1] * dims, dilation, groups)
+    else:
+        amounts = [(amount, amount) for amount in padding]
+        result = _correlated(_padded(input, amounts), weight, stride, dilation, groups)
+    return result if bias is None else result + bias.reshape(1, -1, *[1] * dims)

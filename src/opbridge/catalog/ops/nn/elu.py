@@ -1,0 +1,39 @@
+"""Exponential linear units with all digits near 0."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.series import in_working_precision
+
+_WHY = "ONNX Runtime's Elu and Selu take 1 from the exponential, and lose what is below 1e-7"
+
+
+@decomposition("aten::elu", overrides=_WHY)
+@in_working_precision
+def elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """The element above 0, alpha (exp(input_scale x) - 1) below; times ``scale``.
+
+    elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor
+    """
+    return torch.where(self > 0, self * scale, torch.expm1(self * input_scale) * (alpha * scale))
+
+
+@decomposition("aten::selu", overrides=_WHY)
+def selu(self: Tensor) -> Tensor:
+    """The unit elu with the two constants under which activations normalise themselves (Klambauer et al., 2017).
+
+    selu(Tensor self) -> Tensor
+    """
+    return elu(self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+@decomposition("aten::celu", overrides=_WHY)
+def celu(self: Tensor, alpha: float = 1.0) -> Tensor:
+    """The element above 0, alpha (exp(x / alpha) - 1) below.
+
+    celu(Tensor self, Scalar alpha=1.0) -> Tensor
+    """
+    return elu(self, alpha, 1.0, 1.0 / alpha)

@@ -1,0 +1,121 @@
+"""Sums, means and maxima of bags of embeddings, without a loop over the bags."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+_SUM, _MAX = 0, 2
+_WHY = "torch's mapping is a loop over the bags, in float32"
+
+
+@decomposition("aten::embedding_bag", overrides=_WHY)
+@decomposition("aten::embedding_bag.padding_idx", overrides=_WHY)
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the rows of ``weight`` that each bag's ``indices`` name come to; a bag of nothing comes to 0.
+
+    embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
+    bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor,
+    Tensor)
+    embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode,
+    bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor,
+    Tensor)
+
+    Indices behind the last offset, where that is included, are in the last bag, as in PyTorch's kernels of float64 and
+    of maxima; its quick ones of float32 leave them out of sums. Documented are last offsets with nothing behind them.
+
+    The other three results are for a backward pass: the bag of each index, the sizes of the bags (zeros for sums), and
+    of maxima the index that gave them.
+    """
+    if padding_idx is not None and padding_idx < 0:
+        padding_idx += weight.shape[0]
+    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+@decomposition("aten::_embedding_bag", overrides=_WHY)
+@decomposition("aten::_embedding_bag_forward_only", overrides=_WHY)
+def embedding_bag_forward(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same, of what ``embedding_bag`` is made of: -1 is no padding.
+
+    _embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
+    bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor,
+    Tensor, Tensor, Tensor)
+    _embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False,
+    int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False,
+    int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)
+    """
+    padding = None if padding_idx < 0 else padding_idx
+    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding)
+
+
+def _bags(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    mode: int,
+    factors: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    starts = (offsets[:-1] if include_last_offset else offsets).long()
+    bag = torch.searchsorted(starts, torch.arange(indices.shape[0]), right=True) - 1
+    rows = weight.index_select(0, indices)
+    if factors is not None:
+        rows = rows * factors.unsqueeze(1)
+    neutral = -math.inf if mode == _MAX else 0
+    counts = torch.ones_like(bag)
+    if padding_idx is not None:
+        is_padding = indices == padding_idx
+        rows = torch.where(is_padding.unsqueeze(1), neutral, rows)
+        counts = torch.where(is_padding, 0, counts)
+    sizes = torch.zeros_like(starts).index_add(0, bag, counts)
+    if mode == _MAX:
+        largest, which = _largest(rows, indices, bag, counts > 0, sizes)
+        return largest, bag, sizes, which
+    total = _nothing(rows, starts).index_add(0, bag, rows)
+    if mode == _SUM:
+        return total, bag, torch.zeros_like(offsets), torch.zeros_like(offsets)
+    return total / sizes.clamp_min(1).unsqueeze(1).to(total.dtype), bag, sizes, sizes.clone()
+
+
+def _nothing(rows: Tensor, starts: Tensor) -> Tensor:
+    return rows.new_zeros(starts.shape[0], rows.shape[1])
+
+
+def _largest(rows: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each bag, column by column; and the first index that gives it."""
+    none = _nothing(rows, sizes)
+    places = bag.unsqueeze(1).expand_as(rows)
+    largest = (none - math.inf).scatter_reduce(0, places, rows, "amax")
+    is_largest = counts.unsqueeze(1) & (rows == largest.index_select(0, bag))
+    position = torch.arange(rows.shape[0]).unsqueeze(1)
+    last = rows.shape[0] - 1
+    first = torch.full_like(none, last, dtype=torch.int64)
+    first = first.scatter_reduce(0, places, torch.where(is_largest, position, last), "amin")
+    some = (sizes > 0).unsqueeze(1)
+    which = indices.index_select(0, first.flatten()).reshape(first.shape)
+    return torch.where(some, largest, none), torch.where(some, which, 0)

@@ -1,0 +1,34 @@
+"""The windows of an image as columns, of an empty batch too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.pooling import pooled_length
+
+
+@decomposition("aten::im2col", overrides="torch's mapping fails for an empty batch")
+def im2col(
+    self: Tensor, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> Tensor:
+    """(N, C, H, W) as (N, C kernel_h kernel_w, windows).
+
+    im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor
+    """
+    x = self if self.dim() == 4 else self.unsqueeze(0)
+    columns, counts = torch.nn.functional.pad(x, [padding[1], padding[1], padding[0], padding[0]]), []
+    for axis in range(2):
+        reach = dilation[axis] * (kernel_size[axis] - 1) + 1
+        counts.append(pooled_length(x.shape[2 + axis], reach, stride[axis], padding[axis], False))
+        offset = (torch.arange(kernel_size[axis]) * dilation[axis]).unsqueeze(-1)
+        place = offset + torch.arange(counts[axis]) * stride[axis]
+        columns = columns.index_select(2 + axis, place.reshape(-1))
+    batch, channels = x.shape[:2]
+    columns = columns.reshape(batch, channels, kernel_size[0], counts[0], kernel_size[1], counts[1])
+    rows = channels * kernel_size[0] * kernel_size[1]
+    columns = columns.permute(0, 1, 2, 4, 3, 5).reshape(batch, rows, counts[0] * counts[1])
+    return columns if self.dim() == 4 else columns.squeeze(0)

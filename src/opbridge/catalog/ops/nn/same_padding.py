@@ -1,0 +1,39 @@
+"""Convolutions that are as long as their input, by kernels of dynamic size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import rewrite
+
+
+@rewrite("torch.conv1d")
+@rewrite("torch.conv2d")
+@rewrite("torch.conv3d")
+def padded_to_the_same_size(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Any:
+    """Pad before the convolution, for the pads of ONNX's are fixed numbers; one more at the end where they are odd.
+
+    conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid",
+    SymInt[1] dilation=1, SymInt groups=1) -> Tensor
+    """
+    sizes = weight.shape[2:]
+    if padding != "same" or all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    steps = [dilation] if isinstance(dilation, int) else list(dilation)
+    steps *= len(sizes) // len(steps)  # One may stand for all axes.
+    reach = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
+    amounts = [amount for more in reversed(reach) for amount in (more // 2, more - more // 2)]
+    return original(torch.nn.functional.pad(input, amounts), weight, bias, stride, 0, dilation, groups)

@@ -1,0 +1,65 @@
+"""Matrix products of scaled eight-bit floats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onnxscript import FLOAT, FLOAT8E5M2
+from onnxscript import opset19 as op
+
+from opbridge.catalog.declare.spec import translation
+
+
+def _product(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, dtype: int | None) -> Any:
+    left, right = (op.Mul(op.Cast(x, to=FLOAT.dtype), scale) for x, scale in ((a, scale_a), (b, scale_b)))
+    result = op.MatMul(left, right)
+    result = result if bias is None else op.Add(result, op.Cast(bias, to=FLOAT.dtype))
+    wanted = a.dtype if dtype in (None, -1) else dtype
+    # What is too large for float8_e5m2 is infinite in PyTorch; float8_e4m3fn has no infinity, and takes its largest.
+    return op.Cast(result, to=wanted, saturate=int(wanted != FLOAT8E5M2.dtype))
+
+
+@translation("aten::_scaled_mm", opset=19)
+def scaled_mm(
+    self: Any,
+    mat2: Any,
+    scale_a: Any,
+    scale_b: Any,
+    bias: Any = None,
+    scale_result: Any = None,
+    out_dtype: int = -1,
+    use_fast_accum: bool = False,
+) -> Any:
+    """(a scale_a) @ (b scale_b) + bias in float32, for scales of the whole matrix or of its rows and columns.
+
+    _scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None,
+    Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor
+
+    PyTorch's kernel for the CPU leaves ``scale_result`` aside, too.
+    """
+    return _product(self, mat2, scale_a, scale_b, bias, out_dtype)
+
+
+@translation("aten::_scaled_mm_v2", opset=19)
+def scaled_mm_by_recipe(
+    self: Any,
+    mat2: Any,
+    scale_a: Sequence[Any],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[Any],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: Any = None,
+    out_dtype: int = -1,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Any:
+    """The same for scales of the whole matrix or of its rows and columns; other recipes PyTorch has on GPUs only.
+
+    _scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b,
+    int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[],
+    bool use_fast_accum=False) -> Tensor
+    """
+    return _product(self, mat2, scale_a[0], scale_b[0], bias, out_dtype)

@@ -1,0 +1,101 @@
+"""Images made smaller with a filter as wide as the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.formulas.by_type import only_for
+
+_WHY = "torch's mapping ignores the scales, and aligns corners otherwise"
+
+
+@decomposition("aten::_upsample_bilinear2d_aa.default", overrides=_WHY)
+@only_for(torch.float32, torch.float64)
+def upsample_bilinear2d_aa(
+    self: Tensor,
+    output_size: Sequence[Any],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor:
+    """Linear interpolation with antialias, in float64 or with a step not that of the sizes; the rest is torch's.
+
+    _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor
+    """
+    return _resized(self, output_size, align_corners, (scales_h, scales_w), _linear)
+
+
+@decomposition("aten::_upsample_bicubic2d_aa.default", overrides=_WHY)
+@only_for(torch.float32, torch.float64)
+def upsample_bicubic2d_aa(
+    self: Tensor,
+    output_size: Sequence[Any],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor:
+    """Cubic interpolation with antialias, in float64 or with a step not that of the sizes; the rest is torch's.
+
+    _upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor
+    """
+    return _resized(self, output_size, align_corners, (scales_h, scales_w), _cubic)
+
+
+def _linear(distance: Tensor) -> Tensor:
+    return (1 - distance).clamp_min(0)
+
+
+def _cubic(distance: Tensor) -> Tensor:
+    """Keys' kernel with a = -0.5 ("Cubic convolution interpolation for digital image processing", 1981)."""
+    near = (1.5 * distance - 2.5) * distance * distance + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
+
+
+def _resized(
+    image: Tensor,
+    sizes: Sequence[Any],
+    align_corners: bool,
+    scales: Sequence[float | None],
+    kernel: Callable[[Tensor], Tensor],
+) -> Any:
+    """One matrix product for each of the last two axes. In float64 engines have no Resize."""
+    by_sizes = all(_is_of_sizes(*axis) for axis in zip(image.shape[-2:], sizes, scales, strict=True))
+    if by_sizes and not align_corners and image.dtype == torch.float32:
+        return NotImplemented
+    rows, columns = (
+        _weights(have, want, _step(have, want, align_corners, scale), kernel).to(image.dtype)
+        for have, want, scale in zip(image.shape[-2:], sizes, scales, strict=True)
+    )
+    return rows @ image @ columns.mT
+
+
+def _is_of_sizes(have: Any, want: Any, scale: float | None) -> bool:
+    """Whether a scale says no more than the sizes."""
+    return not scale or (isinstance(have, int) and isinstance(want, int) and have * scale == want)
+
+
+def _step(have: Any, want: Any, align_corners: bool, scale: float | None) -> Any:
+    """The distance between two results, in elements of the image."""
+    if align_corners:
+        return (have - 1) / (want - 1) if want > 1 else 0.0
+    return 1 / scale if scale else have / want
+
+
+def _weights(have: Any, want: Any, step: Any, kernel: Callable[[Tensor], Tensor]) -> Tensor:
+    """The share of each element in each result: (want, have), rows that sum to 1.
+
+    PyTorch cuts the filter at whole elements, where it is 0 anyway, and puts corners no other way than the rest.
+    """
+    centers = (torch.arange(want, dtype=torch.float64) + 0.5) * step
+    places = torch.arange(have, dtype=torch.float64) + 0.5
+    width = torch.scalar_tensor(step, dtype=torch.float64).clamp_min(1)
+    found = kernel((places - centers.unsqueeze(-1)).abs() / width)
+    return found / found.sum(-1, keepdim=True)

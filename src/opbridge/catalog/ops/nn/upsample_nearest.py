@@ -1,0 +1,60 @@
+"""Images resized by repeating or leaving out pixels, by a factor that is not a whole number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+_WHY = (
+    "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they part where a pixel's place is whole"
+)
+
+
+@decomposition("aten::upsample_nearest1d.vec", overrides=_WHY)
+@decomposition("aten::upsample_nearest2d.vec", overrides=_WHY)
+@decomposition("aten::upsample_nearest3d.vec", overrides=_WHY)
+def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None) -> Tensor:
+    """The pixel at ``floor(i / factor)``, the product with the inverse as the floating-point type rounds it.
+
+    upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+
+    Sizes and whole factors are left to ONNX's Resize.
+    """
+    return _resized(input, scale_factors, 0.0)
+
+
+@decomposition("aten::_upsample_nearest_exact1d.vec", overrides=_WHY)
+@decomposition("aten::_upsample_nearest_exact2d.vec", overrides=_WHY)
+@decomposition("aten::_upsample_nearest_exact3d.vec", overrides=_WHY)
+def upsample_nearest_exact(
+    input: Tensor, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None
+) -> Tensor:
+    """The pixel at ``floor((i + 0.5) / factor)``, the centre's.
+
+    _upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    _upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+    """
+    return _resized(input, scale_factors, 0.5)
+
+
+def _resized(images: Tensor, factors: Sequence[float] | None, centre: float) -> Any:
+    if factors is None or all(float(factor).is_integer() for factor in factors):
+        return NotImplemented
+    places = torch.float64 if images.dtype == torch.float64 else torch.float32
+    for axis, factor in enumerate(factors, start=2):
+        size = images.shape[axis]
+        count = torch.sym_int(size * factor)
+        if images.dim() == 4 and not centre and isinstance(size, int) and count == size:
+            continue  # PyTorch's kernel for two dimensions leaves as many pixels as there were as they are.
+        counted = torch.arange(count, dtype=places)
+        source = ((counted + centre) * (1.0 / factor)).to(torch.int64)
+        images = images.index_select(axis, source.clamp_max(size - 1))
+    return images

@@ -1,0 +1,57 @@
+"""Running products, as an ONNX Scan."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, Union
+
+from onnxscript import BOOL, DOUBLE, FLOAT, INT32, INT64, graph, script
+from onnxscript import opset18 as op
+
+from opbridge.catalog.declare.spec import translation
+from opbridge.onnx_model.dtypes import FLOATS, HALVES
+
+Number = TypeVar("Number", bound=Union[FLOAT, DOUBLE, INT64, INT32])  # noqa: UP007 - onnxscript reads typing.Union
+Wide = TypeVar("Wide", bound=Union[DOUBLE, INT64, INT32])  # noqa: UP007
+
+
+@script()
+def _running_products(x: Number, first: Wide) -> tuple[Wide, Number]:  # type: ignore[valid-type]
+    """The products of the first 1, 2, 3, ... rows."""
+
+    @graph()
+    def step(product, row):  # type: ignore[no-untyped-def]
+        following = product * op.CastLike(row, product)
+        shown = op.CastLike(following, row)
+        return following, shown
+
+    last, products = op.Scan(first, x, body=step, num_scan_inputs=1)
+    return last, products
+
+
+@translation("aten::cumprod")
+def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
+    """The product of the elements so far along ``dim``; integers give int64 unless a dtype is asked for.
+
+    cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+
+    One by one and in float64, as PyTorch multiplies them: products of blocks would overflow where these do not.
+    """
+    given = self.dtype
+    is_integer = given not in FLOATS
+    result_type = dtype if dtype not in (None, -1) else INT64.dtype if is_integer else given
+    working = FLOAT.dtype if result_type in HALVES else INT64.dtype if result_type == BOOL.dtype else result_type
+    x = op.Cast(self, to=working)
+    rank = len(self.shape)
+    if rank == 0:
+        return op.Cast(x, to=result_type)
+    axis = dim % rank
+    order = [axis, *(other for other in range(rank) if other != axis)]
+    rows = op.Transpose(x, perm=order)
+    ones = op.Expand(op.Constant(value_int=1), op.Shape(rows, start=1))
+    first = op.Cast(ones, to=DOUBLE.dtype if working in FLOATS else working)
+    # One row more, for ONNX Runtime's Scan takes no empty sequence.
+    row = op.Unsqueeze(op.Cast(ones, to=working), op.Constant(value_ints=[0]))
+    _, products = _running_products(op.Concat(row, rows, axis=0), first)
+    products = op.Slice(products, op.Constant(value_ints=[1]), op.Constant(value_ints=[2**62]))
+    back = [order.index(place) for place in range(rank)]
+    return op.Cast(op.Transpose(products, perm=back), to=result_type)

@@ -1,0 +1,92 @@
+"""A tensor's bits as one number."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
+
+_LOWEST = -(2**63)
+_SMALLEST_NORMAL = 2.0**-1022
+_PAIR = 2**32 + 1
+"""Bits 0 and 32: sums of up to 2**32 - 1 of them do not run into each other."""
+
+
+@decomposition("aten::hash_tensor")
+def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Any:
+    """The exclusive or of all elements' bits, those of float64 for floating point and of int64 for integers, as uint64.
+
+    Axes of fixed sizes are folded in halves. Of others a bit is set where an odd number of elements has it, which is
+    counted for two bits at once.
+
+    hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+    """
+    if mode != 0:
+        return NotImplemented
+    bits = _bits(self.to(torch.float64)) if self.is_floating_point() else self.to(torch.int64)
+    if self.dim() == 0:
+        return bits.to(torch.uint64)
+    axes = list(dim) if len(dim) else list(range(self.dim()))
+    if all(isinstance(self.shape[axis], int) and self.shape[axis] > 0 for axis in axes):
+        return _folded(bits, axes, keepdim).to(torch.uint64)
+    parities = []
+    for place in range(32):
+        pair = ((bits >> place) & 1) + ((bits >> (place + 32)) & 1) * 2**32
+        parities.append((pair.sum(axes, keepdim=keepdim) & _PAIR) << place)
+    return functools.reduce(operator.or_, parities).to(torch.uint64)
+
+
+@rewrite("torch.hash_tensor")
+def hash_of_dynamic_sizes(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    dim: int | Sequence[int] = (),
+    *,
+    keepdim: bool = False,
+    mode: int = 0,
+) -> Any:
+    """Keep a dynamic size dynamic, which torch's shape function freezes.
+
+    hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+    """
+    if have_fixed_sizes(input):
+        return NotImplemented
+    return hash_tensor(input, (dim,) if isinstance(dim, int) else dim, keepdim=keepdim, mode=mode)
+
+
+def _folded(bits: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
+    """One half of the elements meets the other, until one is left: log2 steps."""
+    axes = [axis % bits.dim() for axis in axes]
+    kept = [axis for axis in range(bits.dim()) if axis not in axes]
+    shape = [1 if axis in axes else bits.shape[axis] for axis in range(bits.dim()) if keepdim or axis in kept]
+    length = math.prod(bits.shape[axis] for axis in axes)
+    rows = bits.permute([*axes, *kept]).reshape([length, *(bits.shape[axis] for axis in kept)])
+    while length > 1:
+        half = (length + 1) // 2
+        later = rows.narrow(0, half, length - half)
+        if length % 2:
+            later = torch.cat([later, torch.zeros_like(rows.narrow(0, 0, 1))])
+        rows, length = rows.narrow(0, 0, half) ^ later, half
+    return rows.reshape(shape)
+
+
+def _bits(x: Tensor) -> Tensor:
+    """The bits of float64 as int64: sign, exponent + 1023 in 11 bits, 52 of the mantissa (IEEE 754, 3.4)."""
+    size = x.abs()
+    mantissa, exponent = torch.frexp(size)
+    normal = (exponent.to(torch.int64) + 1022) * 2**52 + ((2 * mantissa - 1) * 2.0**52).to(torch.int64)
+    # In two steps, for one factor would be infinite.
+    denormal = (size * 2.0**537 * 2.0**537).to(torch.int64)
+    special = torch.where(size.isnan(), 0x7FF8 << 48, 0x7FF0 << 48)
+    is_finite = size < math.inf
+    value = torch.where(is_finite, torch.where(size < _SMALLEST_NORMAL, denormal, normal), special)
+    is_negative = (x < 0) | ((x == 0) & (1 / x < 0))
+    return torch.where(is_negative, value + _LOWEST, value)

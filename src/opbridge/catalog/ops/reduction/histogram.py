@@ -1,0 +1,134 @@
+"""Counts of elements between edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
+
+
+def _searched(values: Tensor, edges: Tensor) -> Tensor:
+    """The bin of each value between the first edge and the last."""
+    return (torch.searchsorted(edges, values, right=True) - 1).clamp(0, edges.shape[0] - 2)
+
+
+def _computed(values: Tensor, edges: Tensor) -> Tensor:
+    """The same for equal bins: computed, and moved by one where an edge, rounded as it is, says so, as in PyTorch."""
+    bins = edges.shape[0] - 1
+    low, high = edges[0], edges[-1]
+    is_inside = (values >= low) & (values <= high)
+    place = (torch.where(is_inside, values, low) - low) * bins / (high - low)
+    place = place.to(torch.int64).clamp(0, bins - 1)
+    is_below, is_above = values < edges[place], values >= edges[place + 1]
+    return (place - is_below.to(torch.int64) + is_above.to(torch.int64)).clamp(0, bins - 1)
+
+
+def _counted(
+    self: Tensor,
+    edges: Tensor,
+    weight: Tensor | None,
+    density: bool,
+    find: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """The weight between neighbouring edges; the last bin holds its right edge too, NaN counts nowhere."""
+    values = self.reshape(-1)
+    bins = edges.shape[0] - 1
+    place = find(values, edges)
+    is_inside = (values >= edges[0]) & (values <= edges[-1])
+    weights = torch.ones_like(values) if weight is None else weight.reshape(-1)
+    counts = torch.zeros(bins, dtype=values.dtype).scatter_add(0, place, torch.where(is_inside, weights, 0))
+    return counts / (counts.sum() * torch.diff(edges)) if density else counts
+
+
+@decomposition("aten::histogram.bins_tensor")
+def histogram_of_edges(
+    self: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    """How much weight is between the given edges.
+
+    histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """
+    return _counted(self, bins, weight, density, _searched), bins.clone()
+
+
+def equal_edges(values: Tensor, bins: int, range: Sequence[float] | None) -> Tensor:
+    """The edges of equal bins from the smallest value to the largest, or over a given range."""
+    steps = torch.arange(bins + 1, dtype=values.dtype)
+    if range is not None:
+        low, high = (torch.full((), end, dtype=values.dtype) for end in range)
+    elif values.numel() == 0:
+        low, high = torch.zeros((), dtype=values.dtype), torch.ones((), dtype=values.dtype)
+    else:
+        low, high = torch.aminmax(values)
+    # One value alone stands in the middle of a bin of width 1.
+    margin = torch.where(low == high, 0.5, 0.0).to(values.dtype)
+    low, high = low - margin, high + margin
+    step = (high - low) / bins
+    # From either end, as PyTorch's linspace, so that the last edge is the end itself.
+    return torch.where(steps < (bins + 1) // 2, low + steps * step, high - (bins - steps) * step)
+
+
+@decomposition("aten::histogram.bin_ct")
+def histogram_of_count(
+    self: Tensor,
+    bins: int = 100,
+    *,
+    range: list[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """How much weight is in each of equal bins, from the smallest element to the largest or in a given range.
+
+    histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """
+    edges = equal_edges(self, bins, range)
+    return _counted(self, edges, weight, density, _computed), edges
+
+
+@rewrite("torch.histogram")
+@rewrite("torch.Tensor.histogram")
+def histogram_of_dynamic_sizes(
+    original: Callable[..., Any], input: Tensor, bins: int | Tensor = 100, **options: Any
+) -> Any:
+    """Count what has a dynamic size, for which torch's operator has no shape function.
+
+    histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """
+    tensors = [value for value in (input, bins, options.get("weight")) if isinstance(value, Tensor)]
+    if have_fixed_sizes(*tensors):
+        return NotImplemented
+    counted: Callable[..., Any] = histogram_of_edges if isinstance(bins, Tensor) else histogram_of_count
+    return torch.return_types.histogram(counted(input, bins, **options))
+
+
+@decomposition(
+    "aten::histc", overrides="torch's mapping refuses equal bounds, and compares each element with each edge"
+)
+def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements are in each of equal bins, from ``min`` to ``max``; equal bounds stand for those of the data.
+
+    histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
+
+    The bin is computed, not searched, with the roundings of PyTorch's own formula.
+    """
+    values = self.reshape(-1)
+    low, high = (torch.full((), bound, dtype=values.dtype) for bound in (min, max))
+    if min == max and values.numel() != 0:
+        low, high = torch.aminmax(values)
+        # One value alone stands in the middle of an interval of length 2.
+        margin = torch.where(low == high, 1.0, 0.0).to(values.dtype)
+        low, high = low - margin, high + margin
+    is_inside = (values >= low) & (values <= high)
+    place = ((torch.where(is_inside, values, low) - low) * bins / (high - low)).to(torch.int64)
+    counts = torch.zeros(bins, dtype=values.dtype)
+    return counts.scatter_add(0, place.clamp(0, bins - 1), is_inside.to(values.dtype))

@@ -1,0 +1,56 @@
+"""The running logarithm of the sum of exponentials, as an ONNX Loop of log2(length) steps."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, Union
+
+from onnxscript import DOUBLE, FLOAT, script
+from onnxscript import opset18 as op
+
+from opbridge.catalog.declare.spec import translation
+from opbridge.onnx_model.dtypes import HALVES
+
+Wide = TypeVar("Wide", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
+
+
+@script()
+def _running_log_sum(x: Wide, axis: int) -> Wide:  # type: ignore[valid-type]
+    """After k rounds each place holds the sum of the 2**k exponentials up to it, over that of the largest of these."""
+    along = op.Reshape(op.Constant(value_int=axis), op.Constant(value_ints=[1]))
+    start = op.Constant(value_ints=[0])
+    end = op.Constant(value_ints=[9223372036854775807])
+    none = op.CastLike(op.Constant(value_float=0.0), x)
+    length = op.Gather(op.Shape(x), along)
+    largest = x
+    total = op.Expand(op.CastLike(op.Constant(value_float=1.0), x), op.Shape(x))
+    reach = op.Constant(value_ints=[1])
+    unfinished = op.Squeeze(op.Less(reach, length))
+    while unfinished:
+        own = op.Slice(largest, reach, end, along)
+        other = op.Slice(largest, start, op.Neg(reach), along)
+        both = op.Max(own, other)
+        # Where it is infinite, the difference to itself would be NaN.
+        own_part = op.Exp(op.Where(op.Equal(own, both), none, op.Sub(own, both)))
+        other_part = op.Exp(op.Where(op.Equal(other, both), none, op.Sub(other, both)))
+        own_total = op.Mul(op.Slice(total, reach, end, along), own_part)
+        other_total = op.Mul(op.Slice(total, start, op.Neg(reach), along), other_part)
+        largest = op.Concat(op.Slice(largest, start, reach, along), both, axis=axis)
+        total = op.Concat(op.Slice(total, start, reach, along), op.Add(own_total, other_total), axis=axis)
+        reach = reach + reach
+        unfinished = op.Squeeze(op.Less(reach, length))
+    return op.Add(largest, op.Log(total))
+
+
+@translation("aten::logcumsumexp", overrides="torch's mapping is -inf wherever an element 104 larger comes later")
+def logcumsumexp(self: Any, dim: int) -> Any:
+    """The logarithm of the sum of the exponentials so far along ``dim``, in the range of the largest so far.
+
+    logcumsumexp(Tensor self, int dim) -> Tensor
+
+    Recursive doubling (Hillis and Steele, "Data parallel algorithms", 1986) of sums that carry their own scale.
+    """
+    rank = len(self.shape)
+    if rank == 0:
+        return op.Identity(self)
+    x = op.Cast(self, to=FLOAT.dtype) if self.dtype in HALVES else self
+    return op.CastLike(_running_log_sum(x, axis=dim % rank), self)

@@ -1,0 +1,31 @@
+"""The most frequent element, by sorting."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+
+@decomposition("aten::mode")
+def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The smallest of the most frequent elements along ``dim``, and the last place where it stands.
+
+    mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
+
+    Sorted, equal elements are runs. An element's number in its run is largest at the end of the longest one.
+    """
+    if self.dim() == 0:
+        return self.clone(), torch.zeros((), dtype=torch.int64)
+    values, order = torch.sort(self, dim=dim, stable=True)
+    length = self.shape[dim]
+    places = torch.arange(length).reshape([-1 if axis == dim % self.dim() else 1 for axis in range(self.dim())])
+    places = places.expand(self.shape)
+    begins = values.narrow(dim, 1, length - 1) != values.narrow(dim, 0, length - 1)
+    starts = torch.where(begins, places.narrow(dim, 1, length - 1), 0)
+    starts = torch.cat([torch.zeros_like(places.narrow(dim, 0, 1)), starts], dim)
+    numbers = places - torch.cummax(starts, dim)[0]
+    best = torch.argmax(numbers, dim, keepdim=True)
+    values, indices = values.gather(dim, best), order.gather(dim, best)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))

@@ -1,0 +1,40 @@
+"""The Chebyshev polynomials of the fourth kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition, translation
+from opbridge.catalog.formulas.orthogonal import Family, as_tensor, evaluate
+
+_FAMILY = Family(first=(1, 2), slope=2, weight=1)
+
+
+@translation("aten::special_chebyshev_polynomial_w")
+def special_chebyshev_polynomial_w(x: Any, n: Any) -> Any:
+    """The Chebyshev polynomial W of degree n at x (DLMF 18.9); 0 for a degree below 0.
+
+    special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor
+    """
+    return evaluate(_FAMILY, x, n)
+
+
+@decomposition("aten::special_chebyshev_polynomial_w.x_scalar")
+def special_chebyshev_polynomial_w_of_number(x: float, n: Tensor) -> Tensor:
+    """The Chebyshev polynomial W of every degree at one number.
+
+    special_chebyshev_polynomial_w.x_scalar(Scalar x, Tensor n) -> Tensor
+    """
+    return torch.special.chebyshev_polynomial_w(as_tensor(x, n), n)
+
+
+@decomposition("aten::special_chebyshev_polynomial_w.n_scalar")
+def special_chebyshev_polynomial_w_of_degree(x: Tensor, n: float) -> Tensor:
+    """The Chebyshev polynomial W of one degree at every number.
+
+    special_chebyshev_polynomial_w.n_scalar(Tensor x, Scalar n) -> Tensor
+    """
+    return torch.special.chebyshev_polynomial_w(x, as_tensor(n, x))

@@ -1,0 +1,40 @@
+"""The Hermite polynomials of the physicists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition, translation
+from opbridge.catalog.formulas.orthogonal import Family, as_tensor, evaluate
+
+_FAMILY = Family(first=(0, 2), slope=2, weight_rise=2, limits=(128, 512))
+
+
+@translation("aten::special_hermite_polynomial_h")
+def special_hermite_polynomial_h(x: Any, n: Any) -> Any:
+    """The Hermite polynomial H of degree n at x (DLMF 18.9); 0 for a degree below 0.
+
+    special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor
+    """
+    return evaluate(_FAMILY, x, n)
+
+
+@decomposition("aten::special_hermite_polynomial_h.x_scalar")
+def special_hermite_polynomial_h_of_number(x: float, n: Tensor) -> Tensor:
+    """The Hermite polynomial H of every degree at one number.
+
+    special_hermite_polynomial_h.x_scalar(Scalar x, Tensor n) -> Tensor
+    """
+    return torch.special.hermite_polynomial_h(as_tensor(x, n), n)
+
+
+@decomposition("aten::special_hermite_polynomial_h.n_scalar")
+def special_hermite_polynomial_h_of_degree(x: Tensor, n: float) -> Tensor:
+    """The Hermite polynomial H of one degree at every number.
+
+    special_hermite_polynomial_h.n_scalar(Tensor x, Scalar n) -> Tensor
+    """
+    return torch.special.hermite_polynomial_h(x, as_tensor(n, x))

@@ -1,0 +1,28 @@
+"""Elements put where a strided view has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import decomposition
+
+
+@decomposition("aten::as_strided_scatter")
+def as_strided_scatter(
+    self: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: int | None = None
+) -> Tensor:
+    """``self`` with ``src`` in the places of ``self.as_strided(size, stride, storage_offset)``.
+
+    as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
+
+    The elements are taken to lie one after the other, as those of every tensor of an ONNX model.
+    """
+    places = torch.full([], storage_offset or 0, dtype=torch.int64)
+    for length, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(length) * step
+    flat = self.reshape(-1).scatter(0, places.reshape(-1), src.reshape(-1))
+    return flat.reshape(self.shape)
