@@ -33,7 +33,7 @@ import torch
 from _table import finish, verdict
 from catalog_cases import NOT_TIMED, Case, cases
 
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.catalog.formulas.by_type import limited_to

@@ -132,7 +132,7 @@ def measure(name: str, opset: int, engines: Sequence[str]) -> Row:
 
 
 def opbridge_entry(model: nn.Module, args: tuple[Tensor, ...], shapes: Any) -> Any:
-    from opbridge.entry import Entry
+    from opbridge.capture.entry import Entry
 
     return Entry("", model, args, {}, shapes)
 

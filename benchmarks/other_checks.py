@@ -16,9 +16,9 @@ from torch.onnx.verification import verify_onnx_program
 
 import opbridge
 from opbridge.bundle import Bundle
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
+from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.operator import without_kernels
-from opbridge.entry import Entry
 from opbridge.errors import OpbridgeError
 from opbridge.proof.inputs import to_numpy, to_torch
 from opbridge.proof.special import special_feeds

@@ -11,7 +11,7 @@ from typing import Any
 
 import opbridge
 from opbridge.bundle import Bundle
-from opbridge.entry import Entry
+from opbridge.capture.entry import Entry
 from opbridge.verification import Verification
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

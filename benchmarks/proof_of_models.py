@@ -34,9 +34,9 @@ from models_of_vision import without_zeros
 
 import opbridge
 from opbridge.bundle import Bundle, write_bundle
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
+from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.entry import Entry
 from opbridge.proof.inputs import to_numpy
 
 __all__ = ["MODELS", "ModelRow", "measure"]

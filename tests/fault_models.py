@@ -8,7 +8,7 @@ import fault_operators
 import torch
 from torch import Tensor, nn
 
-from opbridge.entry import Entry
+from opbridge.capture.entry import Entry
 
 __all__ = ["average", "counts", "half_norm", "image", "mixer", "scaled", "sequence", "steps", "with_kernel"]
 

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 import opbridge
 from opbridge.bundle import Bundle, write_bundle
-from opbridge.entry import Entry
+from opbridge.capture.entry import Entry
 from opbridge.verification import Verification
 
 __all__ = ["FAULTS", "MODES", "NAMED", "Fault", "faulty_bundle", "named_node", "sound_bundle"]

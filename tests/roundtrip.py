@@ -12,7 +12,7 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 
-from opbridge.capture import Captured, capture
+from opbridge.capture.capture import Captured, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.climb import Climbed, climb

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from opbridge.entry import Entry
+from opbridge.capture.entry import Entry
 
 __all__ = ["AT_THE_EDGES", "OTHERWISE_BY_DESIGN", "SOUND", "long_sum"]
 

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 import opbridge
 from opbridge import engines
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.climb import climb
 from opbridge.engines.process.isolation import IsolatedSession

@@ -13,7 +13,7 @@ from roundtrip import Trip, travel
 from torch import Tensor, nn
 from torch.export import Dim
 
-from opbridge.capture import capture, load_program
+from opbridge.capture.capture import capture, load_program
 from opbridge.errors import CaptureError, InputError
 
 

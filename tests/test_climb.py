@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from unmapped import abandoned, forgotten, lost
 
 import opbridge
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.plan import plan

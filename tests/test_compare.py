@@ -15,9 +15,9 @@ from rich.console import Console
 
 import opbridge
 from opbridge import engines
+from opbridge.capture.entry import load_entry
 from opbridge.cli import main
 from opbridge.comparing.result import ModelComparison
-from opbridge.entry import load_entry
 from opbridge.errors import EngineNotInstalledError, InputError
 from opbridge.report.compare import comparison_view
 

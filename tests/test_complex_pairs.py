@@ -221,7 +221,7 @@ def test_halves_and_parts_at_the_border(tmp_path: Path) -> None:
 
 
 def test_the_plan_says_which_rung_complex_tensors_take() -> None:
-    from opbridge.capture import capture
+    from opbridge.capture.capture import capture
     from opbridge.catalog.declare.catalog import Catalog
     from opbridge.plan import plan
 

@@ -18,7 +18,7 @@ from one_node import DOUBLE, FLOAT16, make_model, save, to_ir  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
 
 from opbridge import engines  # noqa: E402
-from opbridge.capture import capture  # noqa: E402
+from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.catalog.ops.elementwise import atan, erf, sinh  # noqa: E402
 from opbridge.catalog.ops.nn.convolution import convolution  # noqa: E402

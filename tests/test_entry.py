@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from opbridge.bundle import Bundle
-from opbridge.entry import entry_file, find_entry, load_entry, portable_entry
+from opbridge.capture.entry import entry_file, find_entry, load_entry, portable_entry
 from opbridge.errors import InputError
 
 HEAD = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"

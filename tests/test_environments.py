@@ -15,8 +15,8 @@ from one_node import DOUBLE, FLOAT, one_node, save, to_ir
 
 import opbridge
 from opbridge import engines
+from opbridge.capture.entry import Entry
 from opbridge.engines.environments import cached_environments, engine_environment
-from opbridge.entry import Entry
 from opbridge.errors import EngineError, InputError
 
 

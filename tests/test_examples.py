@@ -14,7 +14,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
-from opbridge.entry import Entry, load_entry  # noqa: E402
+from opbridge.capture.entry import Entry, load_entry  # noqa: E402
 from opbridge.errors import BuildError  # noqa: E402
 from opbridge.kernels.toolchain import find_compiler  # noqa: E402
 

@@ -14,8 +14,8 @@ from capture_failure_models import CASES, Case
 from torch import nn
 
 from opbridge import findings
-from opbridge.capture import capture
-from opbridge.capture_failures import CaptureFailure, capture_finding, explain_capture_failure
+from opbridge.capture.capture import capture
+from opbridge.capture.failures import CaptureFailure, capture_finding, explain_capture_failure
 from opbridge.errors import CaptureError, InputError, OpbridgeError
 from opbridge.findings.base import Failure, Finding
 from opbridge.torch_graph.sources import SourceLine, source_of_function

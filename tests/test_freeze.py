@@ -14,7 +14,7 @@ from roundtrip import travel
 from torch import Tensor, nn
 
 import opbridge
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 from opbridge.errors import CaptureError
 from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.proof.eager import Eager

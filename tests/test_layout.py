@@ -131,7 +131,7 @@ LIGHT = [
     "opbridge.engines",
     "opbridge.engines.onnxruntime",
     "opbridge.engines.process.isolation",
-    "opbridge.entry",
+    "opbridge.capture.entry",
 ]
 
 

@@ -14,7 +14,7 @@ import onnx_ir as ir  # noqa: E402
 from legacy_graphs import output_trees  # noqa: E402
 
 from opbridge import legacy  # noqa: E402
-from opbridge.capture import capture  # noqa: E402
+from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.errors import TranslationError  # noqa: E402
 from opbridge.legacy import torchscript  # noqa: E402

@@ -21,8 +21,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
 from opbridge import legacy  # noqa: E402
+from opbridge.capture.entry import load_file  # noqa: E402
 from opbridge.catalog.declare import spec  # noqa: E402
-from opbridge.entry import load_file  # noqa: E402
 from opbridge.errors import BuildError  # noqa: E402
 from opbridge.kernels.toolchain import find_compiler  # noqa: E402
 from opbridge.legacy.migrate import migrate  # noqa: E402

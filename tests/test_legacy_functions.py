@@ -14,8 +14,8 @@ from torch.autograd import Function
 
 import opbridge
 from opbridge import legacy
-from opbridge.capture import capture
-from opbridge.entry import Entry
+from opbridge.capture.capture import capture
+from opbridge.capture.entry import Entry
 from opbridge.errors import CaptureError, InputError
 from opbridge.legacy.function_calls import function_of
 from opbridge.legacy.switch import is_on

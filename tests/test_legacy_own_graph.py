@@ -16,7 +16,7 @@ from legacy_cases.table import all_cases  # noqa: E402
 from legacy_graphs import output_trees, registered  # noqa: E402
 
 from opbridge import legacy  # noqa: E402
-from opbridge.capture import capture  # noqa: E402
+from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.legacy import own_context, symbolic_call, torchscript  # noqa: E402
 from opbridge.legacy.folding import state_constants  # noqa: E402

@@ -19,7 +19,7 @@ from legacy_graphs import output_trees  # noqa: E402
 from torch.onnx.symbolic_helper import parse_args  # noqa: E402
 
 from opbridge import findings, legacy  # noqa: E402
-from opbridge.capture import capture  # noqa: E402
+from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.errors import InputError, TranslationError  # noqa: E402
 from opbridge.legacy import registrations as own_registrations  # noqa: E402

@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime")
 from linalg_kernels import kernel, needs_compiler, run  # noqa: E402
 
 import opbridge  # noqa: E402
-from opbridge.capture import capture  # noqa: E402
+from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.formulas import householder  # noqa: E402
 from opbridge.catalog.formulas.repeat import repeat  # noqa: E402
 from opbridge.catalog.ops.linalg import (  # noqa: E402

@@ -14,10 +14,10 @@ from roundtrip import travel
 from torch import Tensor, nn
 
 import opbridge
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
+from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.graph.rewriting import rewriting
 from opbridge.torch_graph.dimensions import size_at
 from opbridge.torch_graph.outputs import opened
 

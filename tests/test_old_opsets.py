@@ -13,7 +13,7 @@ from roundtrip import PickyEngine, travel
 from torch import Tensor, nn
 
 import opbridge
-from opbridge.entry import Entry
+from opbridge.capture.entry import Entry
 from opbridge.errors import InputError
 
 

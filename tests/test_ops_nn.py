@@ -17,6 +17,7 @@ pytest.importorskip("onnxruntime")
 from torch import Tensor, nn  # noqa: E402
 
 import opbridge  # noqa: E402
+from opbridge.capture.rewriting import rewriting  # noqa: E402
 from opbridge.catalog.declare.spec import OpSpec  # noqa: E402
 from opbridge.catalog.ops.nn import (  # noqa: E402
     adaptive_pool,
@@ -32,7 +33,6 @@ from opbridge.catalog.ops.nn import (  # noqa: E402
     pad,
     pixel_unshuffle,
 )
-from opbridge.graph.rewriting import rewriting  # noqa: E402
 from opbridge.proof.distribution import compare_runs  # noqa: E402
 
 INF, NAN = math.inf, math.nan

@@ -198,7 +198,7 @@ def test_a_failed_verification_still_writes_the_bundle(folder: Path, monkeypatch
 
 
 def opbridge_entry(model: nn.Module, *args: Tensor) -> Any:
-    from opbridge.entry import Entry
+    from opbridge.capture.entry import Entry
 
     return Entry("", model, args, {}, None, None, None)
 

@@ -18,8 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import opbridge
 from opbridge.bundle import read_bundle, write_bundle
+from opbridge.capture.entry import load_entry
 from opbridge.cli import main
-from opbridge.entry import load_entry
 from opbridge.errors import InputError
 from opbridge.onnx_model.read import model_of_proto
 from opbridge.reducing.minimise import minimise

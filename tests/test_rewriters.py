@@ -14,7 +14,7 @@ onnx = pytest.importorskip("onnx")
 from legacy_batches import any_domain_supported  # noqa: E402
 
 import opbridge  # noqa: E402
-from opbridge.entry import load_file  # noqa: E402
+from opbridge.capture.entry import load_file  # noqa: E402
 from opbridge.errors import InputError  # noqa: E402
 from opbridge.legacy import rewriters  # noqa: E402
 from opbridge.legacy.rewriters import FunctionRewriter, ModuleRewriter, SymbolicRewriter, for_engine  # noqa: E402

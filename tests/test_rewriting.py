@@ -14,10 +14,10 @@ import pytest
 import torch
 from roundtrip import travel
 
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
+from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
-from opbridge.graph.rewriting import rewriting
 
 
 def spec(target: str, function: object) -> OpSpec:

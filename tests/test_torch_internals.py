@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.plan import plan
 from opbridge.torch_graph import internals as torch_internals
@@ -162,7 +162,7 @@ def test_every_internal_is_where_it_was(module, name):
 
 CONDITION = """
 import torch
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 
 class Branch(torch.nn.Module):
     def forward(self, x):

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from opbridge.capture.entry import Entry, load_entry
 from opbridge.engines import get, needs_installing
 from opbridge.engines.base import Engine
-from opbridge.entry import Entry, load_entry
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from opbridge.translate import translate
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from opbridge.capture import Captured
+    from opbridge.capture.capture import Captured
 
 __all__ = ["Break", "Climbed", "climb"]
 

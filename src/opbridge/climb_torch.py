@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from opbridge.build import Built, build
-from opbridge.capture import Captured
+from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.climb_state import unsupported
 from opbridge.climbed import Break

@@ -20,7 +20,7 @@ from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:
-    from opbridge.capture import Captured
+    from opbridge.capture.capture import Captured
     from opbridge.comparing.torch_sides import TorchSide
     from opbridge.verify_onnx import Options
 
@@ -157,7 +157,7 @@ class _Sides:
         return model_side(model, where)
 
     def _entry(self, model: Any) -> Any:
-        from opbridge.entry import Entry, load_entry
+        from opbridge.capture.entry import Entry, load_entry
 
         key = model if isinstance(model, str | Path) else id(model)
         if key not in self._entries:

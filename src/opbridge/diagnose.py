@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opbridge import findings
-from opbridge.capture import Captured, capture
-from opbridge.capture_failures import CaptureFailure
+from opbridge.capture.capture import Captured, capture
+from opbridge.capture.failures import CaptureFailure
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.climb import climb
 from opbridge.climb_torch import ClimbedProgram, climb_torch

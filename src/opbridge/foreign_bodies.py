@@ -151,7 +151,7 @@ def _exported(node: ir.Node, spec: OpSpec, catalog: Catalog, opset: int) -> _Exp
 
 
 def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, ...], opset: int) -> _Exported:
-    from opbridge.capture import capture
+    from opbridge.capture.capture import capture
     from opbridge.catalog.declare.operator import without_kernels
     from opbridge.plan import plan
     from opbridge.translate import translate

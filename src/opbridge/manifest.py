@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from opbridge.capture.entry import entry_file, portable_entry
 from opbridge.engines.base import Engine, TensorSpec
-from opbridge.entry import entry_file, portable_entry
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from opbridge.build import Built
-    from opbridge.capture import Captured
+    from opbridge.capture.capture import Captured
     from opbridge.climb_onnx import ClimbedModel
     from opbridge.climb_torch import ClimbedProgram
     from opbridge.climbed import Climbed

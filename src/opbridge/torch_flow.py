@@ -14,7 +14,8 @@ import torch
 
 from opbridge.arguments import Ops
 from opbridge.bundle import Bundle, write_bundle
-from opbridge.capture import Captured, capture, load_program
+from opbridge.capture.capture import Captured, capture, load_program
+from opbridge.capture.entry import Entry, find_entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.fakes import check_fakes
 from opbridge.catalog.declare.operator import without_kernels
@@ -23,7 +24,6 @@ from opbridge.climb_torch import ClimbedProgram, climb_torch
 from opbridge.climbed import Climbed
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
-from opbridge.entry import Entry, find_entry, load_entry
 from opbridge.errors import EngineError, InputError
 from opbridge.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 import torch
 
-from opbridge.capture import Captured
+from opbridge.capture.capture import Captured
 from opbridge.engines.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.engines.passes.counted_axes import CountedAxesPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass

@@ -20,7 +20,7 @@ def register(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     import opbridge
     from opbridge.arguments import is_onnx
-    from opbridge.entry import Entry, load_entry
+    from opbridge.capture.entry import Entry, load_entry
     from opbridge.report.diagnosis import diagnosis_view
 
     progress(f"loading {arguments.entry}")

@@ -40,8 +40,8 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     import opbridge
     from opbridge.arguments import is_onnx
     from opbridge.bundle import check_destination
+    from opbridge.capture.entry import Entry, load_entry
     from opbridge.cli._arrays import read_cases
-    from opbridge.entry import Entry, load_entry
     from opbridge.report.bundle import bundle_view
     from opbridge.verification import NOT_RUN
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from opbridge.capture import Captured
+from opbridge.capture.capture import Captured
 from opbridge.comparing.departures import first_unmatched
 from opbridge.comparing.insides import equal_values, fx_nodes, opened, renamed
 from opbridge.comparing.pairing import Pairing

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from opbridge.capture import Captured, capture
+from opbridge.capture.capture import Captured, capture
+from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Session, TensorSpec
-from opbridge.entry import Entry
 from opbridge.errors import EngineError, InputError, OpbridgeError
 from opbridge.proof.eager import Eager
 from opbridge.proof.inputs import InputSpecs, to_numpy

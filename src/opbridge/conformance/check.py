@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from opbridge.capture import Captured, capture
+from opbridge.capture.capture import Captured, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.conformance.calls import Batch, Call

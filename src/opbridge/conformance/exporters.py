@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture import Captured
+from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.fakes import check_fakes
 from opbridge.catalog.declare.operator import without_kernels

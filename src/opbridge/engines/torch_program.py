@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opbridge.capture import user_inputs
+from opbridge.capture.capture import user_inputs
 from opbridge.engines.base import TensorSpec
 
 if TYPE_CHECKING:
-    from opbridge.capture import Captured
+    from opbridge.capture.capture import Captured
     from opbridge.kernels.library import KernelOperator
 
 __all__ = ["TorchProgram", "specs_of_program"]

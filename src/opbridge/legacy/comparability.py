@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import OpbridgeError
@@ -30,7 +30,7 @@ from opbridge.verification import NOT_VERIFIED, Verification
 from opbridge.verify import verify_captured
 
 if TYPE_CHECKING:
-    from opbridge.capture import Captured
+    from opbridge.capture.capture import Captured
 
 __all__ = ["reconsidered"]
 
@@ -160,7 +160,7 @@ def _example(value: Any) -> Any:
 
 def _outputs_after(captured: Captured, targets: set[Any]) -> set[str]:
     """The ONNX names of the outputs that depend on one of these operators."""
-    from opbridge.capture import user_outputs
+    from opbridge.capture.capture import user_outputs
 
     after: set[torch.fx.Node] = set()
     for node in captured.program.graph.nodes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opbridge.capture import Captured, _as_module, capture, user_inputs, user_outputs
+from opbridge.capture.capture import Captured, _as_module, capture, user_inputs, user_outputs
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import LOWEST_OPSET, OpSpec
 from opbridge.errors import InputError, TranslationError, UnsupportedOperatorError

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from opbridge.capture import Captured, capture
+from opbridge.capture.capture import Captured, capture
+from opbridge.capture.entry import load_file
 from opbridge.catalog.declare.operator import Operator
 from opbridge.catalog.declare.spec import OpSpec, Sample, declared_specs
-from opbridge.entry import load_file
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.proof.inputs import to_numpy

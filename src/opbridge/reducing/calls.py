@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx.node import map_arg
 
-from opbridge.capture import Captured
+from opbridge.capture.capture import Captured
 from opbridge.proof.inputs import InputSpecs
 
 __all__ = ["CallPart", "Calls"]

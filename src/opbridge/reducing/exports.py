@@ -14,12 +14,12 @@ import torch
 
 from opbridge import torch_flow
 from opbridge.arguments import Ops, chosen_engines
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
+from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.comparing.sides import ModelSide, model_side
 from opbridge.comparing.torch_sides import captured_entry
 from opbridge.engines.base import Engine
-from opbridge.entry import Entry, load_entry
 from opbridge.errors import CaptureError, OpbridgeError, TranslationError
 from opbridge.onnx_model.versions import Versions
 from opbridge.pipeline import export

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from opbridge.arguments import Ops
-from opbridge.capture import Captured
+from opbridge.capture.capture import Captured
+from opbridge.capture.entry import load_entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.comparing.pairing import Paired, pair
 from opbridge.comparing.sides import ModelSide
 from opbridge.comparing.torch_insides import TorchInside, inside_of
 from opbridge.comparing.torch_sides import TorchSession, captured_entry
-from opbridge.entry import load_entry
 from opbridge.errors import InputError, VerificationError
 from opbridge.proof.inputs import InputSpecs
 from opbridge.proof.intermediates import CapturedValues, Intermediate, judged

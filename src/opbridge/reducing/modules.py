@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from opbridge.capture import capture
-from opbridge.capture_failures import CaptureFailure
+from opbridge.capture.capture import capture
+from opbridge.capture.entry import Entry
+from opbridge.capture.failures import CaptureFailure
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.entry import Entry
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.reducing.output import SCRIPT, runs_and_fails, write_folder
 from opbridge.reducing.result import Reduction

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import InlinePass
 
-from opbridge.capture import capture
+from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import Operator
 from opbridge.catalog.declare.spec import LOWEST_OPSET

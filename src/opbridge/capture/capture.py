@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
+from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
-from opbridge.graph.rewriting import rewriting
 from opbridge.legacy.functions import bridging, note_ignored
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
@@ -160,7 +160,7 @@ def _as_module(model: Any) -> torch.nn.Module:
 def _export(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> torch.export.ExportedProgram:
-    from opbridge.capture_failures import explain_capture_failure
+    from opbridge.capture.failures import explain_capture_failure
 
     shapes = without_names(dynamic_shapes)
     fixed: list[FixedSize] = []

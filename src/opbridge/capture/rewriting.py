@@ -114,7 +114,7 @@ def _resolve(spec: OpSpec) -> Any:
 
 
 def _trampoline(*args: Any, **kwargs: Any) -> Any:
-    from opbridge.graph.rewriting import _replacements
+    from opbridge.capture.rewriting import _replacements
 
     return _replacements["KEY"](*args, **kwargs)
 
