@@ -36,10 +36,10 @@ from torch import Tensor
 
 import opbridge
 from opbridge import engines
-from opbridge.build import build
 from opbridge.engines.base import Engine
 from opbridge.errors import OpbridgeError
 from opbridge.kernels.declared import KernelSpec
+from opbridge.ladder.build import build
 
 NODE_MICROSECONDS, BUILD_SECONDS = 20.0, 5.0
 DEFORM_GAINS = {"onnxruntime": 4.0, "openvino": 4.0}

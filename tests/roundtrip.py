@@ -15,9 +15,9 @@ import torch
 from opbridge.capture.capture import Captured, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.climb import Climbed, climb
 from opbridge.engines import get
 from opbridge.engines.base import Engine, Refusal
+from opbridge.ladder.climb import Climbed, climb
 
 
 @dataclasses.dataclass(frozen=True)

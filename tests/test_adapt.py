@@ -14,9 +14,9 @@ from onnx import helper, numpy_helper
 from test_probe import function, node
 
 from opbridge import engines
-from opbridge.adapt import Adaptation, adapt
 from opbridge.engines.passes.cast_around_missing_types import _WIDER
-from opbridge.probe import probe
+from opbridge.ladder.adapt import Adaptation, adapt
+from opbridge.ladder.probe import probe
 
 ENGINE = engines.get("onnxruntime")
 

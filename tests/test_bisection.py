@@ -25,8 +25,8 @@ import opbridge
 from opbridge import engines
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.climb import climb
 from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.ladder.climb import climb
 from opbridge.onnx_flow import load_onnx
 from opbridge.onnx_model.file import save_model
 from opbridge.proof.bisection_captured import Inside

@@ -18,7 +18,7 @@ import opbridge
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import TranslationError, UnsupportedOperatorError
-from opbridge.plan import plan
+from opbridge.ladder.plan import plan
 
 
 def line_of(function: Any) -> str:

@@ -223,7 +223,7 @@ def test_halves_and_parts_at_the_border(tmp_path: Path) -> None:
 def test_the_plan_says_which_rung_complex_tensors_take() -> None:
     from opbridge.capture.capture import capture
     from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.plan import plan
+    from opbridge.ladder.plan import plan
 
     class Products(torch.nn.Module):
         def forward(self, z: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -44,8 +44,8 @@ def test_a_tensor_with_elements_stays_as_it_is(body: str) -> None:
 def test_an_exported_model_takes_an_empty_input() -> None:
     from opbridge.capture.capture import capture
     from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.climb import climb
     from opbridge.engines import get
+    from opbridge.ladder.climb import climb
 
     class Sums(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -18,10 +18,10 @@ import opbridge
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import load_entry
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.climb import climb
 from opbridge.diagnose import Diagnosis, diagnose_model
 from opbridge.engines import get
-from opbridge.plan import calls_in, plan
+from opbridge.ladder.climb import climb
+from opbridge.ladder.plan import calls_in, plan
 from opbridge.torch_graph.distinct import distinct_operators
 from opbridge.torch_graph.targets import functional_target, target_key
 

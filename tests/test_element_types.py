@@ -28,7 +28,7 @@ from opbridge.conformance.definitions import differs_by_definition  # noqa: E402
 from opbridge.conformance.results import Way  # noqa: E402
 from opbridge.engines.passes.vector_scales import VectorScalesPass  # noqa: E402
 from opbridge.engines.passes.wide_scatter import WideScatterPass  # noqa: E402
-from opbridge.plan import plan  # noqa: E402
+from opbridge.ladder.plan import plan  # noqa: E402
 from opbridge.torch_graph.promoted_results import shield_results  # noqa: E402
 
 functional = torch.nn.functional

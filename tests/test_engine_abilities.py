@@ -18,13 +18,13 @@ from one_node import FLOAT, one_node
 
 import opbridge
 from opbridge import engines
-from opbridge.build import build
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines.abilities import ABILITIES
 from opbridge.engines.base import Engine
 from opbridge.engines.profiling import profile_isolated
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError, OpbridgeError, UnsupportedOperatorError
 from opbridge.kernels.declared import declared_kernels
+from opbridge.ladder.build import build
 
 NAMES = [name for name in engines.names() if engines.get(name).is_installed()]
 needs_compiler = pytest.mark.skipif(

@@ -15,11 +15,11 @@ from onnx import helper, numpy_helper
 
 import opbridge
 from opbridge import engines
-from opbridge.adapt import adapt
 from opbridge.engines.asked import AskedEngine
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 from opbridge.kernels.compiler import build
-from opbridge.probe import probe
+from opbridge.ladder.adapt import adapt
+from opbridge.ladder.probe import probe
 
 pytest.importorskip("ncnn")
 pytest.importorskip("pnnx")

@@ -19,11 +19,11 @@ from torch.nn import functional
 
 import opbridge
 from opbridge import engines
-from opbridge.adapt import adapt
 from opbridge.engines.openppl import native
 from opbridge.engines.openppl.listed import LISTED
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
-from opbridge.probe import probe
+from opbridge.ladder.adapt import adapt
+from opbridge.ladder.probe import probe
 
 not_built = pytest.mark.skipif(native.is_built(), reason="not run: it is about a machine without OpenPPL")
 

@@ -17,12 +17,12 @@ from opbridge import legacy  # noqa: E402
 from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.errors import TranslationError  # noqa: E402
+from opbridge.ladder.plan import plan  # noqa: E402
+from opbridge.ladder.translate import Translated, translate  # noqa: E402
 from opbridge.legacy import torchscript  # noqa: E402
 from opbridge.legacy.constants import SCALAR_TYPES  # noqa: E402
 from opbridge.legacy.symbolic_call import emit  # noqa: E402
 from opbridge.legacy.target import Target, targeting  # noqa: E402
-from opbridge.plan import plan  # noqa: E402
-from opbridge.translate import Translated, translate  # noqa: E402
 
 X = torch.arange(6.0).reshape(2, 3)
 

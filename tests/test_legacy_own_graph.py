@@ -18,13 +18,13 @@ from legacy_graphs import output_trees, registered  # noqa: E402
 from opbridge import legacy  # noqa: E402
 from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
+from opbridge.ladder.plan import plan  # noqa: E402
+from opbridge.ladder.translate import translate  # noqa: E402
 from opbridge.legacy import own_context, symbolic_call, torchscript  # noqa: E402
 from opbridge.legacy.folding import state_constants  # noqa: E402
 from opbridge.legacy.fragment import Fragment, Slot, TensorInput  # noqa: E402
 from opbridge.legacy.target import Target  # noqa: E402
 from opbridge.legacy.validity import InvalidNodeError  # noqa: E402
-from opbridge.plan import plan  # noqa: E402
-from opbridge.translate import translate  # noqa: E402
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 BUILDERS = {"TorchScript's": torchscript.build, "our own": own_context.build}

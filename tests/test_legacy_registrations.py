@@ -22,6 +22,8 @@ from opbridge import findings, legacy  # noqa: E402
 from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.errors import InputError, TranslationError  # noqa: E402
+from opbridge.ladder.plan import Plan, plan  # noqa: E402
+from opbridge.ladder.translate import Translated, translate  # noqa: E402
 from opbridge.legacy import registrations as own_registrations  # noqa: E402
 from opbridge.legacy import torchscript  # noqa: E402
 from opbridge.legacy.old_names import OLD_NAMES  # noqa: E402
@@ -32,8 +34,6 @@ from opbridge.legacy.registrations import (  # noqa: E402
     registrations,
     unregister_custom_op_symbolic,
 )
-from opbridge.plan import Plan, plan  # noqa: E402
-from opbridge.translate import Translated, translate  # noqa: E402
 
 X = torch.arange(6.0).reshape(2, 3)
 IMAGE = torch.ones(2, 3, 6, 6)

@@ -11,11 +11,11 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.plan import plan
+from opbridge.ladder.plan import plan
+from opbridge.ladder.translate import translate
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.reuse import reusing_operator_list, reusing_registry
 from opbridge.torch_graph.sources import innermost
-from opbridge.translate import translate
 
 
 def test_the_mappings_of_torch_are_found_with_their_opsets():

@@ -11,14 +11,14 @@ from opbridge import findings
 from opbridge.capture.capture import Captured, capture
 from opbridge.capture.failures import CaptureFailure
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.climb import climb
-from opbridge.climb_torch import ClimbedProgram, climb_torch
-from opbridge.climbed import Break, Climbed
 from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
-from opbridge.steps import Step
+from opbridge.ladder.climb import climb
+from opbridge.ladder.climb_torch import ClimbedProgram, climb_torch
+from opbridge.ladder.climbed import Break, Climbed
+from opbridge.ladder.steps import Step
 from opbridge.torch_graph.distinct import distinct_operators
 from opbridge.torch_graph.targets import display_name
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opbridge.findings.base import Finding
-from opbridge.step import Step
+from opbridge.ladder.step import Step
 
 __all__ = ["Diagnosis", "OperatorLinks", "describe_engine"]
 

@@ -14,12 +14,12 @@ from opbridge.engines.base import Engine, TensorSpec
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from opbridge.build import Built
     from opbridge.capture.capture import Captured
-    from opbridge.climb_onnx import ClimbedModel
-    from opbridge.climb_torch import ClimbedProgram
-    from opbridge.climbed import Climbed
-    from opbridge.step import Step
+    from opbridge.ladder.build import Built
+    from opbridge.ladder.climb_onnx import ClimbedModel
+    from opbridge.ladder.climb_torch import ClimbedProgram
+    from opbridge.ladder.climbed import Climbed
+    from opbridge.ladder.step import Step
 
 __all__ = ["MODEL", "distinct_models", "make_manifest", "make_model_manifest", "make_sources"]
 
@@ -145,7 +145,7 @@ def _described(
 
 def _kernels(engine: Engine, built: Built, climbed: Climbed | ClimbedModel) -> dict[str, Any]:
     """What is said of a library of kernels; it is optional where the engine runs the function bodies instead."""
-    from opbridge.probe import probe
+    from opbridge.ladder.probe import probe
 
     return {**built.to_dict(), "optional": not probe(climbed.models[engine.name], engine)}
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opbridge.build import Built, write_libraries
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import compile_isolated
+from opbridge.ladder.build import Built, write_libraries
 from opbridge.manifest import distinct_models
 from opbridge.onnx_model.file import save_model
 
 if TYPE_CHECKING:
-    from opbridge.climb_onnx import ClimbedModel
-    from opbridge.climb_torch import ClimbedProgram
-    from opbridge.climbed import Climbed
+    from opbridge.ladder.climb_onnx import ClimbedModel
+    from opbridge.ladder.climb_torch import ClimbedProgram
+    from opbridge.ladder.climbed import Climbed
 
 __all__ = ["convert_programs", "write_models"]
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from opbridge import findings
 from opbridge.bundle import Bundle, write_bundle
-from opbridge.climb_onnx import ClimbedModel, climb_onnx
 from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError
 from opbridge.findings.base import Finding
+from opbridge.ladder.climb_onnx import ClimbedModel, climb_onnx
 from opbridge.manifest import make_model_manifest
 from opbridge.model_files import write_models
 from opbridge.onnx_model.file import save_model
@@ -234,7 +234,7 @@ def _original(bundle: Bundle, reference: Any, catalog: Catalog | None) -> ir.Mod
         )
     model = entry.model.clone()
     if catalog is not None:
-        from opbridge.foreign_bodies import attach_bodies
+        from opbridge.ladder.foreign_bodies import attach_bodies
 
         attach_bodies(model, catalog)
     return model

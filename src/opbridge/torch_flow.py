@@ -19,13 +19,13 @@ from opbridge.capture.entry import Entry, find_entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.fakes import check_fakes
 from opbridge.catalog.declare.operator import without_kernels
-from opbridge.climb import climb
-from opbridge.climb_torch import ClimbedProgram, climb_torch
-from opbridge.climbed import Climbed
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
-from opbridge.kernel_shapes import check_kernel_shapes
+from opbridge.ladder.climb import climb
+from opbridge.ladder.climb_torch import ClimbedProgram, climb_torch
+from opbridge.ladder.climbed import Climbed
+from opbridge.ladder.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
 from opbridge.manifest import make_manifest, make_sources
 from opbridge.model_files import convert_programs, write_models

@@ -19,13 +19,13 @@ from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import OpbridgeError
+from opbridge.ladder.plan import plan
+from opbridge.ladder.translate import translate
 from opbridge.legacy.function_calls import FunctionCall, function_of
 from opbridge.legacy.functions import ignored_in
-from opbridge.plan import plan
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_node
 from opbridge.torch_graph.targets import calls_in
-from opbridge.translate import translate
 from opbridge.verification import NOT_VERIFIED, Verification
 from opbridge.verify import verify_captured
 

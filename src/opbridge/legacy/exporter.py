@@ -15,14 +15,14 @@ from opbridge.capture.capture import Captured, _as_module, capture, user_inputs,
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import LOWEST_OPSET, OpSpec
 from opbridge.errors import InputError, TranslationError, UnsupportedOperatorError
+from opbridge.ladder.plan import Plan, plan
+from opbridge.ladder.translate import translate
 from opbridge.legacy.dynamic_axes import axis_names, label_dimensions, shapes_by_argument
 from opbridge.legacy.old_arguments import Request, read_arguments
 from opbridge.legacy.scripted import export_scripted
 from opbridge.legacy.target import Target, targeting
-from opbridge.plan import Plan, plan
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name
-from opbridge.translate import translate
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -12,10 +12,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from opbridge.build import Built
 from opbridge.engines import get
 from opbridge.errors import InputError
-from opbridge.kernel_rung import build_kernels, kernels_in
+from opbridge.ladder.build import Built
+from opbridge.ladder.kernel_rung import build_kernels, kernels_in
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of
 from opbridge.surgery.places import add_functions
@@ -74,7 +74,7 @@ def attach(
         BuildError: A kernel does not compile.
     """
     from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.foreign_bodies import attach_bodies
+    from opbridge.ladder.foreign_bodies import attach_bodies
 
     own = model_of(model)
     custom = {f"{node.domain}::{node.op_type}" for node in own.graph.all_nodes() if node.domain}

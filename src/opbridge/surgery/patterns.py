@@ -19,13 +19,13 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import Operator
 from opbridge.catalog.declare.spec import LOWEST_OPSET
 from opbridge.errors import InputError
+from opbridge.ladder.plan import plan
+from opbridge.ladder.translate import translate
 from opbridge.onnx_model import infer
-from opbridge.plan import plan
 from opbridge.surgery.dimensions import size_of
 from opbridge.surgery.matching import Match, is_reference
 from opbridge.surgery.shapes import refine_shapes
 from opbridge.surgery.template import Given, Pattern, Template
-from opbridge.translate import translate
 
 __all__ = ["FunctionSource", "OperatorSource"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from opbridge.engines.refusals import describe_node
+from opbridge.ladder.probe import probe
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.infer import fill_types, with_types
 from opbridge.onnx_model.opsets.bodies import expand_body
@@ -15,7 +16,6 @@ from opbridge.onnx_model.opsets.building import Builder, Names
 from opbridge.onnx_model.opsets.result import CannotExpress
 from opbridge.onnx_model.opsets.schemas import find_schema, is_standard
 from opbridge.onnx_model.opsets.site import Site
-from opbridge.probe import probe
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine

@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from opbridge.engines.refusals import describe_node
+from opbridge.ladder.probe import probe
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
-from opbridge.probe import probe
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import torch
 
 from opbridge.errors import OpbridgeError, TranslationError
-from opbridge.graph.custom_calls import CustomCall, Slot
+from opbridge.ladder.custom_calls import CustomCall, Slot
 from opbridge.torch_graph import internals as torch_internals
 
 __all__ = ["Bodies", "capture_bodies", "cut_into_functions"]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opbridge.catalog.declare.custom_node import custom_node
-from opbridge.climbed import Break
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_operator
 from opbridge.errors import TranslationError, UnsupportedOperatorError
+from opbridge.ladder.climbed import Break
+from opbridge.ladder.plan import Plan
+from opbridge.ladder.translate import Translated, all_nodes
 from opbridge.onnx_model.versions import ORIGIN
-from opbridge.plan import Plan
 from opbridge.torch_graph.targets import calls_in, display_name, target_key
-from opbridge.translate import Translated, all_nodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from opbridge.steps import has_complex_input
+from opbridge.ladder.steps import has_complex_input
 from opbridge.torch_graph.targets import graph_modules, target_key
 
 __all__ = ["under_twins"]

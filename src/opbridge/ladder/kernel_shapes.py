@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from opbridge.build import Built
 from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels.library import KernelLibrary, KernelOperator
+from opbridge.ladder.build import Built
 
 __all__ = ["check_kernel_shapes"]
 

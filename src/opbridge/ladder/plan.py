@@ -16,10 +16,10 @@ from opbridge.catalog.complex.simplify import simplify
 from opbridge.catalog.declare.catalog import RUNGS, Catalog
 from opbridge.catalog.declare.spec import LOWEST_OPSET, OpSpec
 from opbridge.errors import OpbridgeError, TranslationError
-from opbridge.graph.bodies import Bodies, capture_bodies
-from opbridge.graph.custom_calls import CustomCall, keep_custom_nodes
-from opbridge.graph.twins import under_twins
-from opbridge.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
+from opbridge.ladder.bodies import Bodies, capture_bodies
+from opbridge.ladder.custom_calls import CustomCall, keep_custom_nodes
+from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
+from opbridge.ladder.twins import under_twins
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.checks import CHECKS, remove_checks
 from opbridge.torch_graph.promoted_results import shield_results

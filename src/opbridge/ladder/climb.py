@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opbridge.adapt import Adaptation, fit
-from opbridge.build import Built
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import LOWEST_OPSET
-from opbridge.climb_state import ClimbState
-from opbridge.climbed import Break, Climbed
 from opbridge.engines.base import Engine, Refusal
 from opbridge.errors import TranslationError
-from opbridge.foreign_bodies import attach_bodies
-from opbridge.kernel_rung import build_kernels, buildable, kernels_in
+from opbridge.ladder.adapt import Adaptation, fit
+from opbridge.ladder.build import Built
+from opbridge.ladder.climb_state import ClimbState
+from opbridge.ladder.climbed import Break, Climbed
+from opbridge.ladder.foreign_bodies import attach_bodies
+from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in
+from opbridge.ladder.plan import Plan, plan
+from opbridge.ladder.step import Step
+from opbridge.ladder.translate import translate
 from opbridge.onnx_model.versions import Versions, forget_origins, ir_version_for
-from opbridge.plan import Plan, plan
-from opbridge.step import Step
-from opbridge.translate import translate
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,7 +53,7 @@ def climb(
             placeholder, and nothing stops.
         opset: The opset the user asks for.
         rewrites: The rewrites taken while capturing.
-        whole: See :func:`~opbridge.plan.plan`.
+        whole: See :func:`~opbridge.ladder.plan.plan`.
         ir_version: The version of the ONNX IR; by default the oldest that has function overloads.
         report: Told the stage that begins.
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from opbridge.build import Built, build
 from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.climb_state import unsupported
-from opbridge.climbed import Break
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.torch_program import TorchProgram, specs_of_program
 from opbridge.errors import BuildError, TranslationError
 from opbridge.kernels.declared import KernelSpec, declared_kernels
-from opbridge.step import Step
+from opbridge.ladder.build import Built, build
+from opbridge.ladder.climb_state import unsupported
+from opbridge.ladder.climbed import Break
+from opbridge.ladder.step import Step
 from opbridge.torch_graph.checks import CHECKS, remove_checks
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import source_of_stack_trace

@@ -153,8 +153,8 @@ def _exported(node: ir.Node, spec: OpSpec, catalog: Catalog, opset: int) -> _Exp
 def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, ...], opset: int) -> _Exported:
     from opbridge.capture.capture import capture
     from opbridge.catalog.declare.operator import without_kernels
-    from opbridge.plan import plan
-    from opbridge.translate import translate
+    from opbridge.ladder.plan import plan
+    from opbridge.ladder.translate import translate
 
     function = getattr(spec.function, "body", spec.function)
     attributes = {name: _python(attribute) for name, attribute in node.attributes.items()}

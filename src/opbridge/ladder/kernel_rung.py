@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from opbridge.build import Built, build
-from opbridge.climbed import NoCompiler
 from opbridge.engines.base import Engine
 from opbridge.errors import BuildError
 from opbridge.kernels import numba_compiler
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.kernels.sources import include_folders
 from opbridge.kernels.toolchain import find_compiler
+from opbridge.ladder.build import Built, build
+from opbridge.ladder.climbed import NoCompiler
 
 __all__ = ["build_kernels", "buildable", "kernels_in"]
 

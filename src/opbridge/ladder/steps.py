@@ -11,7 +11,7 @@ import torch
 from opbridge.catalog.complex.rules import rules
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.step import Step
+from opbridge.ladder.step import Step
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_stack_trace
 from opbridge.torch_graph.targets import calls_in, display_name, functional_target, overload_of, target_key

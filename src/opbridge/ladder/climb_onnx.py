@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import onnx
 import onnx_ir as ir
 
-from opbridge.adapt import Adaptation, Fitted, fit
-from opbridge.build import Built
-from opbridge.climbed import Break, NoCompiler
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.errors import UnsupportedOperatorError
-from opbridge.kernel_rung import build_kernels, buildable, kernels_in
+from opbridge.ladder.adapt import Adaptation, Fitted, fit
+from opbridge.ladder.build import Built
+from opbridge.ladder.climbed import Break, NoCompiler
+from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in
+from opbridge.ladder.probe import probe
+from opbridge.ladder.step import Step
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
 from opbridge.onnx_model.versions import ORIGIN, Versions, bring_to_versions, forget_origins, lowest_ir_version
-from opbridge.probe import probe
-from opbridge.step import Step
 
 if TYPE_CHECKING:
     from opbridge.catalog.declare.catalog import Catalog
@@ -144,7 +144,7 @@ def _named(model: ir.Model) -> ir.Model:
 def _attach_bodies(model: ir.Model, catalog: Catalog | None) -> tuple[str, ...]:
     if catalog is None:
         return ()
-    from opbridge.foreign_bodies import attach_bodies
+    from opbridge.ladder.foreign_bodies import attach_bodies
 
     return tuple(attach_bodies(model, catalog))
 

@@ -17,10 +17,10 @@ from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.engines.passes.vector_scales import VectorScalesPass
 from opbridge.engines.passes.wide_scatter import WideScatterPass
 from opbridge.errors import OpbridgeError, TranslationError
-from opbridge.graph.bodies import cut_into_functions, name_overloads
-from opbridge.graph.custom_calls import CustomCall
+from opbridge.ladder.bodies import cut_into_functions, name_overloads
+from opbridge.ladder.custom_calls import CustomCall
+from opbridge.ladder.plan import Plan
 from opbridge.legacy.symbolic_call import splicing
-from opbridge.plan import Plan
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
 from opbridge.torch_graph.origins import Origin, captured_nodes, origins_of_values

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from opbridge.build import Built
+    from opbridge.ladder.build import Built
+    from opbridge.ladder.plan import Plan
+    from opbridge.ladder.translate import Translated
     from opbridge.onnx_model.adaptation import Adaptation
-    from opbridge.plan import Plan
-    from opbridge.translate import Translated
 
 __all__ = ["Break", "Climbed", "NoCompiler"]
 
