@@ -15,7 +15,7 @@ import torch
 from torch.onnx.verification import verify_onnx_program
 
 import opbridge
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.operator import without_kernels

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import opbridge
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.capture.entry import Entry
 from opbridge.verification import Verification
 

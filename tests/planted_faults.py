@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 import opbridge
-from opbridge.bundle import Bundle, write_bundle
+from opbridge.bundle.bundle import Bundle, write_bundle
 from opbridge.capture.entry import Entry
 from opbridge.verification import Verification
 

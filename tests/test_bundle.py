@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import opbridge.atomic
-from opbridge.bundle import Bundle, check_destination, read_bundle, to_json, write_bundle, write_side_file
+from opbridge.bundle.bundle import Bundle, check_destination, read_bundle, to_json, write_bundle, write_side_file
 from opbridge.errors import InputError
 
 MANIFEST: dict[str, Any] = {

@@ -22,7 +22,7 @@ import pytest
 
 import opbridge
 import opbridge.cli
-from opbridge.bundle import Bundle, write_bundle
+from opbridge.bundle.bundle import Bundle, write_bundle
 from opbridge.cli import main
 from opbridge.errors import CaptureError
 

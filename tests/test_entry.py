@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.capture.entry import entry_file, find_entry, load_entry, portable_entry
 from opbridge.errors import InputError
 

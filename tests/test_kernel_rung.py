@@ -177,7 +177,7 @@ def test_a_library_of_another_platform_gives_way_to_the_bodies_and_a_damaged_one
     manifest = json.loads((bundle.path / "bundle.json").read_text())
     manifest["kernels"][0]["platform"] = "darwin-arm64"
     foreign = dataclasses.replace(bundle, manifest=manifest)
-    from opbridge.load import _kernels_of
+    from opbridge.bundle.load import _kernels_of
 
     with pytest.warns(UserWarning, match=r"built for darwin-arm64, and this is .*: the slower function bodies run"):
         assert _kernels_of(foreign, "onnxruntime") is None

@@ -125,7 +125,7 @@ LIGHT = [
     "opbridge",
     "opbridge.errors",
     "opbridge.catalog.declare.spec",
-    "opbridge.bundle",
+    "opbridge.bundle.bundle",
     "opbridge.load",
     "opbridge.cli",
     "opbridge.engines",

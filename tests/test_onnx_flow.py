@@ -230,7 +230,7 @@ def test_verify_finds_the_original_again_or_says_that_it_is_gone(mended: Path, t
 
 def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     """The proof is one: a bundle whose model computes something else does not pass."""
-    from opbridge.bundle import read_bundle
+    from opbridge.bundle.bundle import read_bundle
     from opbridge.engines import get
     from opbridge.onnx_model.read import read_model
     from opbridge.verify_onnx import Options, verify_model

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from unmapped import forgotten, lost
 
 import opbridge
-from opbridge.bundle import read_bundle
+from opbridge.bundle.bundle import read_bundle
 from opbridge.errors import InputError, UnsupportedOperatorError
 
 ENTRY = '''"""A model with an operator of its own, one of the catalog, and a dynamic dimension."""
@@ -210,7 +210,7 @@ def test_nothing_is_left_of_a_failed_export(folder: Path, fails: str, monkeypatc
 
     model: Any = {"capture": lambda x: x if x.sum() > 0 else -x, "mapping": lost, "write": torch.exp}[fails]
     if fails == "write":
-        monkeypatch.setattr("opbridge.model_files.save_model", no_disk)
+        monkeypatch.setattr("opbridge.bundle.model_files.save_model", no_disk)
     with pytest.raises(opbridge.OpbridgeError) as caught:
         opbridge.export(model, (torch.randn(3),), path="out")
     assert caught.value.fix

@@ -106,7 +106,7 @@ def test_a_submodule_does_not_hide_the_function_of_its_name() -> None:
 
 
 def test_other_submodules_are_attributes_as_usual() -> None:
-    import opbridge.bundle
+    import opbridge.bundle.bundle
 
     assert isinstance(opbridge.bundle, types.ModuleType)
     assert pickle.loads(pickle.dumps(opbridge.Bundle)) is opbridge.bundle.Bundle

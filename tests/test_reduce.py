@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import opbridge
-from opbridge.bundle import read_bundle, write_bundle
+from opbridge.bundle.bundle import read_bundle, write_bundle
 from opbridge.capture.entry import load_entry
 from opbridge.cli import main
 from opbridge.errors import InputError

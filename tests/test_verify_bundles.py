@@ -12,7 +12,7 @@ import pytest
 from one_node import save
 
 import opbridge
-from opbridge.bundle import check_destination, read_bundle
+from opbridge.bundle.bundle import check_destination, read_bundle
 from opbridge.cli import main
 from opbridge.engines.onnxruntime.session import OnnxRuntimeSession
 from opbridge.errors import InputError

@@ -11,7 +11,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opbridge.bundle import Bundle
+    from opbridge.bundle.bundle import Bundle
+    from opbridge.bundle.load import load
     from opbridge.catalog.declare.custom_node import custom_node
     from opbridge.catalog.declare.operator import operator
     from opbridge.catalog.declare.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from opbridge.kernels.declared import kernel_for
-    from opbridge.load import load
     from opbridge.onnx_model.opsets.public import convert_opset
     from opbridge.pipeline import diagnose, export, verify
     from opbridge.reduce import reduce
@@ -85,7 +85,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Bundle": "bundle",
+    "Bundle": "bundle.bundle",
     "Diagnosis": "diagnose",
     "Finding": "diagnose",
     "Sample": "catalog.declare.spec",
@@ -104,7 +104,7 @@ _HOMES = {
     "inline": "surgery.inline",
     "join": "surgery.join",
     "kernel_for": "kernels.declared",
-    "load": "load",
+    "load": "bundle.load",
     "operator": "catalog.declare.operator",
     "reduce": "reduce",
     "rewrite": "catalog.declare.spec",

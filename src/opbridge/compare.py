@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opbridge.arguments import Ops, is_onnx
-from opbridge.bundle import MANIFEST
+from opbridge.bundle.bundle import MANIFEST
 from opbridge.comparing.pairing import Paired, pair
 from opbridge.comparing.result import ModelComparison
 from opbridge.comparing.sides import ModelSide, model_side

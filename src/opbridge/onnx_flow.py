@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opbridge import findings
-from opbridge.bundle import Bundle, write_bundle
+from opbridge.bundle.bundle import Bundle, write_bundle
+from opbridge.bundle.manifest import make_model_manifest
+from opbridge.bundle.model_files import write_models
 from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError
 from opbridge.findings.base import Finding
 from opbridge.ladder.climb_onnx import ClimbedModel, climb_onnx
-from opbridge.manifest import make_model_manifest
-from opbridge.model_files import write_models
 from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import model_of_proto, read_model

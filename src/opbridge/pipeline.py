@@ -15,7 +15,7 @@ from opbridge.arguments import (
     refuse_torch_options,
     resolved_entry,
 )
-from opbridge.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
+from opbridge.bundle.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError
 from opbridge.verification import Verification

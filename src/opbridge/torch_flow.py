@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from opbridge.arguments import Ops
-from opbridge.bundle import Bundle, write_bundle
+from opbridge.bundle.bundle import Bundle, write_bundle
+from opbridge.bundle.manifest import make_manifest, make_sources
+from opbridge.bundle.model_files import convert_programs, write_models
 from opbridge.capture.capture import Captured, capture, load_program
 from opbridge.capture.entry import Entry, find_entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
@@ -27,8 +29,6 @@ from opbridge.ladder.climb_torch import ClimbedProgram, climb_torch
 from opbridge.ladder.climbed import Climbed
 from opbridge.ladder.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
-from opbridge.manifest import make_manifest, make_sources
-from opbridge.model_files import convert_programs, write_models
 from opbridge.onnx_model.versions import Versions
 from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.proof.bisection_captured import Inside

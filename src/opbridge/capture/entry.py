@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.torch_graph.sources import source_of_error
 

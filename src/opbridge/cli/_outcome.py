@@ -150,7 +150,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _print_json(data: Mapping[str, Any]) -> None:
-    from opbridge.bundle import to_json
+    from opbridge.bundle.bundle import to_json
 
     sys.stdout.write(to_json(data))
 

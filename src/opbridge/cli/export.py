@@ -39,7 +39,7 @@ def register(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     import opbridge
     from opbridge.arguments import is_onnx
-    from opbridge.bundle import check_destination
+    from opbridge.bundle.bundle import check_destination
     from opbridge.capture.entry import Entry, load_entry
     from opbridge.cli._arrays import read_cases
     from opbridge.report.bundle import bundle_view

@@ -27,7 +27,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.bundle import read_bundle
+    from opbridge.bundle.bundle import read_bundle
     from opbridge.report.tables import unbroken
     from opbridge.report.written import write_report
 

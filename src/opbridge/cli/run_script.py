@@ -41,7 +41,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
 
 def _write(file: Path, name: str, data: Mapping[str, Any]) -> None:
-    from opbridge.bundle import to_json
+    from opbridge.bundle.bundle import to_json
 
     try:
         file.write_text(to_json(data), encoding="utf-8")

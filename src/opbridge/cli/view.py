@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
 
 def _server(path: Path, port: int) -> ReportServer:
-    from opbridge.bundle import read_bundle
+    from opbridge.bundle.bundle import read_bundle
     from opbridge.report.server import INSTALL, ReportServer, netron_folder
     from opbridge.report.written import render
 

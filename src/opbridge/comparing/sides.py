@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge import engines
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
@@ -82,7 +82,7 @@ def model_side(model: str | Path | Bundle, engine_name: str | None, *, text: str
     if isinstance(model, str | Path) and not Path(model).is_dir():
         return _file_side(Path(model), engine_name or "onnxruntime", text)
     if not isinstance(model, Bundle):
-        from opbridge.bundle import read_bundle
+        from opbridge.bundle.bundle import read_bundle
 
         model = read_bundle(model)
     recorded = [name for item in model.manifest["models"] for name in item["engines"]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import opbridge
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines import get
 from opbridge.engines.process.isolation import IsolatedSession

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.engines.base import Engine
 from opbridge.kernels.cache import cache_folder
 from opbridge.progress import Count

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.bundle import Bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.engines.base import Engine
 from opbridge.engines.profiling import NodeTime, profile_isolated
 from opbridge.errors import EngineError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opbridge.bundle import REPORT, Bundle, write_side_file
+from opbridge.bundle.bundle import REPORT, Bundle, write_side_file
 from opbridge.errors import InputError
 
 __all__ = ["FORMATS", "render", "write_report"]

@@ -48,7 +48,7 @@ def make_manifest(
     weights: Mapping[str, Any],
     programs: Mapping[str, tuple[str, ClimbedProgram]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The manifest, without what :func:`~opbridge.bundle.write_bundle` adds. It holds no path of this machine.
+    """The manifest, without what :func:`~opbridge.bundle.bundle.write_bundle` adds. It holds no path of this machine.
 
     Args:
         entry: As the user wrote it.

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opbridge.bundle.manifest import distinct_models
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import compile_isolated
 from opbridge.ladder.build import Built, write_libraries
-from opbridge.manifest import distinct_models
 from opbridge.onnx_model.file import save_model
 
 if TYPE_CHECKING:

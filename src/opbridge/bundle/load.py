@@ -13,7 +13,7 @@ from opbridge.engines.base import Session
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:
-    from opbridge.bundle import Bundle
+    from opbridge.bundle.bundle import Bundle
 
 __all__ = ["load"]
 
@@ -58,7 +58,7 @@ def load(
     if not place.exists():
         raise InputError(f"There is no bundle or model at {str(place)!r}.", fix="check the path.")
     if place.is_dir():
-        from opbridge.bundle import read_bundle
+        from opbridge.bundle.bundle import read_bundle
 
         bundle = read_bundle(place)
         place = bundle.model_file(chosen.name)
