@@ -37,9 +37,9 @@ from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.catalog.formulas.by_type import limited_to
-from opbridge.conformance.calls import Batch, Call
-from opbridge.conformance.exporters import by_opbridge
 from opbridge.engines import get
+from opbridge.proof.conformance.calls import Batch, Call
+from opbridge.proof.conformance.exporters import by_opbridge
 from opbridge.torch_graph.silence import silenced
 
 ELEMENTS, SIDE = 2**20, 256

@@ -20,9 +20,9 @@ from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.errors import OpbridgeError
-from opbridge.proof.inputs import to_numpy, to_torch
-from opbridge.proof.special import special_feeds
-from opbridge.verification import DEFAULT_SEED
+from opbridge.proof.verify.inputs import to_numpy, to_torch
+from opbridge.proof.verify.special import special_feeds
+from opbridge.proof.verify.verification import DEFAULT_SEED
 
 __all__ = ["passes_allclose", "passes_torch_verification"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import opbridge
 from opbridge.bundle.bundle import Bundle
 from opbridge.capture.entry import Entry
-from opbridge.verification import Verification
+from opbridge.proof.verify.verification import Verification
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

@@ -37,7 +37,7 @@ from opbridge.bundle.bundle import Bundle, write_bundle
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.proof.inputs import to_numpy
+from opbridge.proof.verify.inputs import to_numpy
 
 __all__ = ["MODELS", "ModelRow", "measure"]
 

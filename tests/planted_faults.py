@@ -21,7 +21,7 @@ import onnx_ir as ir
 import opbridge
 from opbridge.bundle.bundle import Bundle, write_bundle
 from opbridge.capture.entry import Entry
-from opbridge.verification import Verification
+from opbridge.proof.verify.verification import Verification
 
 __all__ = ["FAULTS", "MODES", "NAMED", "Fault", "faulty_bundle", "named_node", "sound_bundle"]
 

@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from opbridge.proof.joined import joined
-from opbridge.trace import Departure, Timing, Trace, TracedValue
-from opbridge.verification import CaseResult, Comparison, EngineVerdict, Verification
+from opbridge.proof.verify.joined import joined
+from opbridge.proof.verify.trace import Departure, Timing, Trace, TracedValue
+from opbridge.proof.verify.verification import CaseResult, Comparison, EngineVerdict, Verification
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&\u2028"
 

@@ -29,13 +29,13 @@ from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.ladder.climb import climb
 from opbridge.onnx_flow import load_onnx
 from opbridge.onnx_model.file import save_model
-from opbridge.proof.bisection_captured import Inside
-from opbridge.proof.bisection_onnx import ModelInside
-from opbridge.proof.intermediates_engine import EngineModel, loader, marked_model
+from opbridge.proof.bisect.bisection_captured import Inside
+from opbridge.proof.bisect.bisection_onnx import ModelInside
+from opbridge.proof.bisect.intermediates_engine import EngineModel, loader, marked_model
+from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.verify_onnx import Options, verify_model
 from opbridge.report.verification import verification_view
-from opbridge.verification import Verification
-from opbridge.verify import verify_captured
-from opbridge.verify_onnx import Options, verify_model
 
 ENGINE = "onnxruntime"
 

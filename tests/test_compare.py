@@ -17,8 +17,8 @@ import opbridge
 from opbridge import engines
 from opbridge.capture.entry import load_entry
 from opbridge.cli import main
-from opbridge.comparing.result import ModelComparison
 from opbridge.errors import EngineNotInstalledError, InputError
+from opbridge.proof.compare.result import ModelComparison
 from opbridge.report.compare import comparison_view
 
 NET = """

@@ -15,8 +15,8 @@ pytest.importorskip("onnxruntime")
 import opbridge  # noqa: E402
 from opbridge.catalog.complex.rules import complex_rule, is_complex_call, rules, with_complex_rules  # noqa: E402
 from opbridge.catalog.complex.simplify import simplify  # noqa: E402
-from opbridge.conformance import database  # noqa: E402
-from opbridge.conformance.calls import Batch  # noqa: E402
+from opbridge.proof.conformance import database  # noqa: E402
+from opbridge.proof.conformance.calls import Batch  # noqa: E402
 from opbridge.torch_graph.targets import calls_in  # noqa: E402
 
 aten = torch.ops.aten

@@ -16,15 +16,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
 from opbridge.cli import main  # noqa: E402
-from opbridge.conformance import applicability, check, database, pool, worker  # noqa: E402
-from opbridge.conformance import run as run_module  # noqa: E402
-from opbridge.conformance.batches import in_batches, verdicts  # noqa: E402
-from opbridge.conformance.calls import Batch, Call  # noqa: E402
-from opbridge.conformance.definitions import differs_by_definition  # noqa: E402
-from opbridge.conformance.results import Result, Way, latest, read_results  # noqa: E402
-from opbridge.conformance.run import run_conformance  # noqa: E402
-from opbridge.conformance.sizes import enlarged, moves_of  # noqa: E402
 from opbridge.errors import InputError  # noqa: E402
+from opbridge.proof.conformance import applicability, check, database, pool, worker  # noqa: E402
+from opbridge.proof.conformance import run as run_module  # noqa: E402
+from opbridge.proof.conformance.batches import in_batches, verdicts  # noqa: E402
+from opbridge.proof.conformance.calls import Batch, Call  # noqa: E402
+from opbridge.proof.conformance.definitions import differs_by_definition  # noqa: E402
+from opbridge.proof.conformance.results import Result, Way, latest, read_results  # noqa: E402
+from opbridge.proof.conformance.run import run_conformance  # noqa: E402
+from opbridge.proof.conformance.sizes import enlarged, moves_of  # noqa: E402
 from opbridge.report.conformance_page import write_page  # noqa: E402
 
 RESULT = Result("sort", "float32", Way(), "mismatch", {"pass": 1, "mismatch": 1}, "2 < 1 & so on", "(f32[3])")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opbridge.conformance.results import Result, Way
+from opbridge.proof.conformance.results import Result, Way
 from opbridge.report.conformance_page import write_page
 
 COLUMNS = ["opbridge · onnxruntime · float32", "torch.onnx · onnxruntime · float32"]

@@ -14,7 +14,7 @@ from opbridge.engines.process.crash import Crash
 from opbridge.engines.process.isolation import IsolatedSession, SessionSettings
 from opbridge.engines.process.limits import Limits
 from opbridge.errors import EngineCrashError, EngineError
-from opbridge.proof.crash_site import CrashSites
+from opbridge.proof.bisect.crash_site import CrashSites
 
 X = np.array([0.5, 2], np.float32)
 

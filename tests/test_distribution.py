@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opbridge.proof.distribution import compare_runs
+from opbridge.proof.verify.distribution import compare_runs
 
 RUNS = 16
 

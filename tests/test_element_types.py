@@ -22,13 +22,13 @@ from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.catalog.ops.elementwise import atan, erf, sinh  # noqa: E402
 from opbridge.catalog.ops.nn.convolution import convolution  # noqa: E402
-from opbridge.conformance.calls import Call  # noqa: E402
-from opbridge.conformance.check import Checker  # noqa: E402
-from opbridge.conformance.definitions import differs_by_definition  # noqa: E402
-from opbridge.conformance.results import Way  # noqa: E402
 from opbridge.engines.passes.vector_scales import VectorScalesPass  # noqa: E402
 from opbridge.engines.passes.wide_scatter import WideScatterPass  # noqa: E402
 from opbridge.ladder.plan import plan  # noqa: E402
+from opbridge.proof.conformance.calls import Call  # noqa: E402
+from opbridge.proof.conformance.check import Checker  # noqa: E402
+from opbridge.proof.conformance.definitions import differs_by_definition  # noqa: E402
+from opbridge.proof.conformance.results import Way  # noqa: E402
 from opbridge.torch_graph.promoted_results import shield_results  # noqa: E402
 
 functional = torch.nn.functional

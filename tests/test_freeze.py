@@ -17,7 +17,7 @@ import opbridge
 from opbridge.capture.capture import capture
 from opbridge.errors import CaptureError
 from opbridge.onnx_model.weights import has_other_weights, hashed_weights
-from opbridge.proof.eager import Eager
+from opbridge.proof.verify.eager import Eager
 from opbridge.torch_graph.freeze import frozen, without_gradients
 
 

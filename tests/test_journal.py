@@ -19,8 +19,8 @@ from test_robustness import opbridge as command_line
 import opbridge
 from opbridge.cli._progress import Progress
 from opbridge.progress import Count
-from opbridge.proof.journal import Journal
-from opbridge.verification import CaseResult, Comparison
+from opbridge.proof.verify.journal import Journal
+from opbridge.proof.verify.verification import CaseResult, Comparison
 
 
 def cases(count: int) -> list[dict[str, np.ndarray]]:
@@ -41,7 +41,7 @@ def journals(place: Path) -> list[Path]:  # noqa: F811
 def bundle(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
     crashing_engine.install(place / "engine", monkeypatch, "")
     monkeypatch.setenv("OPBRIDGE_CACHE", str(place / "kept"))
-    monkeypatch.setattr("opbridge.proof.repeats._MOST", 0)  # The runs are counted.
+    monkeypatch.setattr("opbridge.proof.verify.repeats._MOST", 0)  # The runs are counted.
     opbridge.export("m.onnx", path="b", engines=["crashing"], verify=False)
     return place / "b"
 

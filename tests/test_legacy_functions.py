@@ -506,7 +506,7 @@ class Calls(torch.nn.Module):
 
 def test_a_failure_that_is_no_functions_fault_stays_one() -> None:
     from opbridge.legacy.comparability import reconsidered
-    from opbridge.verification import CaseResult, Comparison, Verification
+    from opbridge.proof.verify.verification import CaseResult, Comparison, Verification
 
     with legacy.enable():
         found = capture(lambda x: Double.apply(x), (torch.randn(2),))

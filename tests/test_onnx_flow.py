@@ -233,7 +233,7 @@ def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     from opbridge.bundle.bundle import read_bundle
     from opbridge.engines import get
     from opbridge.onnx_model.read import read_model
-    from opbridge.verify_onnx import Options, verify_model
+    from opbridge.proof.verify.verify_onnx import Options, verify_model
 
     opbridge.export(mended, path=tmp_path / "b", verify=False)
     wrong = written(MENDED.replace("y = HardSwish(g)", "y = Elu(g)"), tmp_path / "wrong.onnx")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opbridge.proof.onnx_judgement import ModelJudgement
-from opbridge.proof.onnx_reference import OriginalRun
+from opbridge.proof.verify.onnx_judgement import ModelJudgement
+from opbridge.proof.verify.onnx_reference import OriginalRun
 
 RANDOM = np.random.default_rng(0)
 OWN = RANDOM.standard_normal((50, 40)).astype(np.float32)

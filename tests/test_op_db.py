@@ -16,13 +16,13 @@ pytest.importorskip("onnxruntime")
 from test_ops import NAMES_IN_DATABASE  # noqa: E402
 
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
-from opbridge.conformance import database  # noqa: E402
-from opbridge.conformance.applicability import NOT_APPLICABLE  # noqa: E402
-from opbridge.conformance.batches import Sample, in_batches, verdicts  # noqa: E402
-from opbridge.conformance.calls import Call  # noqa: E402
-from opbridge.conformance.check import Checked, Checker  # noqa: E402
-from opbridge.conformance.definitions import definition_of  # noqa: E402
-from opbridge.conformance.results import Way  # noqa: E402
+from opbridge.proof.conformance import database  # noqa: E402
+from opbridge.proof.conformance.applicability import NOT_APPLICABLE  # noqa: E402
+from opbridge.proof.conformance.batches import Sample, in_batches, verdicts  # noqa: E402
+from opbridge.proof.conformance.calls import Call  # noqa: E402
+from opbridge.proof.conformance.check import Checked, Checker  # noqa: E402
+from opbridge.proof.conformance.definitions import definition_of  # noqa: E402
+from opbridge.proof.conformance.results import Way  # noqa: E402
 from opbridge.torch_graph.silence import silenced  # noqa: E402
 
 pytestmark = pytest.mark.newest

@@ -21,8 +21,8 @@ import opbridge  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.catalog.declare.spec import OpSpec  # noqa: E402
 from opbridge.catalog.formulas.by_type import limited_to  # noqa: E402
-from opbridge.conformance import database  # noqa: E402
-from opbridge.conformance.calls import Batch, Call  # noqa: E402
+from opbridge.proof.conformance import database  # noqa: E402
+from opbridge.proof.conformance.calls import Batch, Call  # noqa: E402
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.float16: 4e-3}
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "int8", "bool")

@@ -33,7 +33,7 @@ from opbridge.catalog.ops.nn import (  # noqa: E402
     pad,
     pixel_unshuffle,
 )
-from opbridge.proof.distribution import compare_runs  # noqa: E402
+from opbridge.proof.verify.distribution import compare_runs  # noqa: E402
 
 INF, NAN = math.inf, math.nan
 aten, F = torch.ops.aten, nn.functional

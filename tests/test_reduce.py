@@ -22,9 +22,9 @@ from opbridge.capture.entry import load_entry
 from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.onnx_model.read import model_of_proto
-from opbridge.reducing.minimise import minimise
-from opbridge.reducing.problem import Problem, evaluate, widened
-from opbridge.reducing.result import Reduction
+from opbridge.proof.reduce.minimise import minimise
+from opbridge.proof.reduce.problem import Problem, evaluate, widened
+from opbridge.proof.reduce.result import Reduction
 
 DEEP = """
 import torch

@@ -18,11 +18,11 @@ import report_bundles as made
 from opbridge.bundle.bundle import read_bundle, write_bundle
 from opbridge.cli import main
 from opbridge.errors import InputError
+from opbridge.proof.verify.verification import CaseResult, Verification
 from opbridge.report.junit import render_junit
 from opbridge.report.markdown import render_markdown
 from opbridge.report.page import render_page
 from opbridge.report.written import write_report
-from opbridge.verification import CaseResult, Verification
 
 THREE = ("onnxruntime", "openvino", "tensorrt_rtx")
 

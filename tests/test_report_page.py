@@ -12,12 +12,12 @@ import pytest
 import report_bundles as made
 
 from opbridge.engines.process.crash import Crash
-from opbridge.proof.joined import joined
+from opbridge.proof.verify.joined import joined
+from opbridge.proof.verify.special_values import SpecialDifference, SpecialValues
+from opbridge.proof.verify.trace import Trace
+from opbridge.proof.verify.verification import CaseResult, Verification
 from opbridge.report.page import render_page
 from opbridge.report.page_words import summarise, times
-from opbridge.special_values import SpecialDifference, SpecialValues
-from opbridge.trace import Trace
-from opbridge.verification import CaseResult, Verification
 
 THREE = ("onnxruntime", "openvino", "tensorrt_rtx")
 

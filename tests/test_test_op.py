@@ -16,7 +16,7 @@ from opbridge.catalog.declare.scaffold import new_operator
 from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.operator_check import CheckResult, OperatorCheck, check_operators
-from opbridge.operator_checks.run import run_checks
+from opbridge.proof.operators.run import run_checks
 
 HEAD = "import torch\nfrom torch import Tensor\nimport opbridge\n"
 SCALE = """\

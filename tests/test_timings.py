@@ -13,8 +13,8 @@ import torch
 import opbridge
 from opbridge.engines.onnxruntime.profile import node_times
 from opbridge.engines.profiling import NodeTime
-from opbridge.proof.timing import CapturedCall, with_targets
-from opbridge.proof.torch_times import timed_calls
+from opbridge.proof.verify.timing import CapturedCall, with_targets
+from opbridge.proof.verify.torch_times import timed_calls
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

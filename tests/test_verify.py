@@ -23,9 +23,9 @@ from verify_models import (
 )
 
 from opbridge.errors import InputError
-from opbridge.proof.reference import Reference
-from opbridge.verification import Comparison, Verification
-from opbridge.verify import DEFAULT_SEED, verify_captured
+from opbridge.proof.verify.reference import Reference
+from opbridge.proof.verify.verification import Comparison, Verification
+from opbridge.proof.verify.verify import DEFAULT_SEED, verify_captured
 
 Dim = torch.export.Dim
 torch.manual_seed(0)

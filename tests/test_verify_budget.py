@@ -11,11 +11,11 @@ import pytest
 import torch
 from verify_models import Captured, Function, captured
 
-from opbridge.proof.compare import error_units
-from opbridge.proof.figures import histograms, relative_error, ulps
-from opbridge.proof.inputs import to_numpy, to_torch
-from opbridge.verification import Comparison, Verification
-from opbridge.verify import verify_captured
+from opbridge.proof.verify.compare import error_units
+from opbridge.proof.verify.figures import histograms, relative_error, ulps
+from opbridge.proof.verify.inputs import to_numpy, to_torch
+from opbridge.proof.verify.verification import Comparison, Verification
+from opbridge.proof.verify.verify import verify_captured
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])

@@ -16,7 +16,7 @@ from opbridge.bundle.bundle import check_destination, read_bundle
 from opbridge.cli import main
 from opbridge.engines.onnxruntime.session import OnnxRuntimeSession
 from opbridge.errors import InputError
-from opbridge.verification import Verification
+from opbridge.proof.verify.verification import Verification
 
 MODEL = """import torch
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from verify_models import Function, captured
 
-from opbridge.verify import verify_captured
+from opbridge.proof.verify.verify import verify_captured
 
 torch.manual_seed(0)
 WEIGHT = torch.randn(64, 64)

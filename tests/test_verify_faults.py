@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from verify_models import Altered, Attention, Captured, ConvNet, Function, captured, onnx_model, session
 
 from opbridge.errors import EngineError
-from opbridge.verify import verify_captured
+from opbridge.proof.verify.verify import verify_captured
 
 
 @functools.cache

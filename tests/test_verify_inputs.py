@@ -9,9 +9,9 @@ import pytest
 import torch
 from verify_models import Function, captured
 
-from opbridge.proof.fresh import BOLD, CONSERVATIVE, SHUFFLED, fresh_tensor
-from opbridge.proof.inputs import InputSpecs, to_numpy, to_torch
-from opbridge.verify import verify_captured
+from opbridge.proof.verify.fresh import BOLD, CONSERVATIVE, SHUFFLED, fresh_tensor
+from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
+from opbridge.proof.verify.verify import verify_captured
 
 Dim = torch.export.Dim
 

@@ -13,11 +13,11 @@ import torch
 from verify_models import Captured, ConvNet, Function, captured, onnx_model, session
 
 from opbridge.errors import EngineError, InputError
-from opbridge.proof.modes import Modes
-from opbridge.proof.small_input import SmallInput
-from opbridge.proof.special import examined
-from opbridge.verification import Verification
-from opbridge.verify import verify_captured
+from opbridge.proof.verify.modes import Modes
+from opbridge.proof.verify.small_input import SmallInput
+from opbridge.proof.verify.special import examined
+from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verify import verify_captured
 
 Dim = torch.export.Dim
 Feeds = dict[str, np.ndarray]

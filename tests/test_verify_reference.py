@@ -8,7 +8,7 @@ import torch
 from torch._higher_order_ops.scan import scan
 from verify_models import Function, captured
 
-from opbridge.proof.reference import Reference
+from opbridge.proof.verify.reference import Reference
 
 torch.manual_seed(0)
 X = torch.randn(6, 5)

@@ -14,8 +14,8 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
 from opbridge.engines.onnxruntime.session import OnnxRuntimeSession
-from opbridge.verification import Verification
-from opbridge.verify import verify_captured
+from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verify import verify_captured
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from opbridge.kernels.declared import kernel_for
     from opbridge.onnx_model.opsets.public import convert_opset
     from opbridge.pipeline import diagnose, export, verify
+    from opbridge.proof.verify.verification import Verification
     from opbridge.reduce import reduce
     from opbridge.surgery.diff import diff
     from opbridge.surgery.extract import extract
     from opbridge.surgery.fuse import fuse
     from opbridge.surgery.inline import inline
     from opbridge.surgery.join import join
-    from opbridge.verification import Verification
 
 __version__ = "0.1.0"
 
@@ -89,7 +89,7 @@ _HOMES = {
     "Diagnosis": "diagnose",
     "Finding": "diagnose",
     "Sample": "catalog.declare.spec",
-    "Verification": "verification",
+    "Verification": "proof.verify.verification",
     "body_for": "catalog.declare.spec",
     "compare": "compare",
     "convert_opset": "onnx_model.opsets.public",
@@ -119,7 +119,7 @@ class _Package(types.ModuleType):
     """The module of this package, on which a function is not hidden by the submodule of the same name.
 
     Importing ``opbridge.verify`` makes the import system set that module as the attribute ``verify`` of this package.
-    ``opbridge.verify`` must remain the function, so the assignment is dropped; ``from opbridge.verify import ...``
+    ``opbridge.verify`` must remain the function, so the assignment is dropped; ``from opbridge.proof.verify.verify import ...``
     needs no attribute, and ``importlib.import_module("opbridge.verify")`` gives the module.
     """
 

@@ -13,16 +13,16 @@ import numpy as np
 
 from opbridge.arguments import Ops, is_onnx
 from opbridge.bundle.bundle import MANIFEST
-from opbridge.comparing.pairing import Paired, pair
-from opbridge.comparing.result import ModelComparison
-from opbridge.comparing.sides import ModelSide, model_side
 from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
+from opbridge.proof.compare.pairing import Paired, pair
+from opbridge.proof.compare.result import ModelComparison
+from opbridge.proof.compare.sides import ModelSide, model_side
 
 if TYPE_CHECKING:
     from opbridge.capture.capture import Captured
-    from opbridge.comparing.torch_sides import TorchSide
-    from opbridge.verify_onnx import Options
+    from opbridge.proof.compare.torch_sides import TorchSide
+    from opbridge.proof.verify.verify_onnx import Options
 
 __all__ = ["compare"]
 
@@ -51,7 +51,7 @@ class _Options:
         return {"seed": self.seed, "rtol": self.rtol, "atol": self.atol}
 
     def for_models(self) -> Options:
-        from opbridge.verify_onnx import Options
+        from opbridge.proof.verify.verify_onnx import Options
 
         return Options(self.seed, self.inputs, self.rtol, self.atol, bisect=False)
 
@@ -172,7 +172,7 @@ class _Sides:
 
     def _torch(self, model: Any, where: str | None) -> TorchSide:
         from opbridge.catalog.declare.catalog import Catalog
-        from opbridge.comparing.torch_sides import EAGER, PROGRAM, captured_entry, torch_side
+        from opbridge.proof.compare.torch_sides import EAGER, PROGRAM, captured_entry, torch_side
 
         entry = self._entry(model)
         if id(entry) not in self._captured:
@@ -206,9 +206,9 @@ def _compare_with_torch(
 ) -> ModelComparison:
     """A model held against PyTorch: a verification."""
     from opbridge.catalog.declare.operator import without_kernels
-    from opbridge.comparing.torch_inputs import inputs_at
-    from opbridge.comparing.torch_insides import inside_of
-    from opbridge.verify import verify_captured
+    from opbridge.proof.compare.torch_inputs import inputs_at
+    from opbridge.proof.compare.torch_insides import inside_of
+    from opbridge.proof.verify.verify import verify_captured
 
     with contextlib.closing(model.load()) as session:
         own = reference.load()
@@ -232,8 +232,8 @@ def _compare_with_torch(
 
 def _compare_models(one: ModelSide, other: ModelSide, options: _Options) -> ModelComparison:
     """Two models that engines run; the first that is an ONNX model sets the budget."""
-    from opbridge.comparing.departures import with_departures
-    from opbridge.comparing.models import verify_against
+    from opbridge.proof.compare.departures import with_departures
+    from opbridge.proof.compare.models import verify_against
 
     if not one.has_graph and not other.has_graph:
         raise InputError(

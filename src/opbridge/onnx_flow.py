@@ -24,12 +24,12 @@ from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import model_of_proto, read_model
 from opbridge.onnx_model.versions import Versions
-from opbridge.proof.journal import Journal
-from opbridge.proof.modes import Given, Modes, named_cases
-from opbridge.proof.small_input import SmallInput
+from opbridge.proof.verify.journal import Journal
+from opbridge.proof.verify.modes import Given, Modes, named_cases
+from opbridge.proof.verify.small_input import SmallInput
+from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
+from opbridge.proof.verify.verify_onnx import Options, verify_model
 from opbridge.report.page import render_page
-from opbridge.verification import DEFAULT_SEED, Verification
-from opbridge.verify_onnx import Options, verify_model
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -255,10 +255,10 @@ def verify_bundle_models(
     original: ir.Model, bundle: Bundle, engines: Sequence[Engine], options: Options
 ) -> Verification:
     """The verifications of all engines, each with its kernels and, where it has bodies for them, without."""
-    from opbridge.proof.bisection_onnx import ModelInside
-    from opbridge.proof.intermediates_engine import loader
-    from opbridge.proof.joined import joined, not_run
-    from opbridge.proof.timing import timed
+    from opbridge.proof.bisect.bisection_onnx import ModelInside
+    from opbridge.proof.bisect.intermediates_engine import loader
+    from opbridge.proof.verify.joined import joined, not_run
+    from opbridge.proof.verify.timing import timed
 
     results = []
     for engine in engines:
@@ -280,7 +280,7 @@ def verify_bundle_models(
 
 def _feeds(original: ir.Model, options: Options) -> Mapping[str, np.ndarray]:
     """Inputs to time the nodes with: the user's first, or tame ones."""
-    from opbridge.proof.onnx_inputs import OnnxInputs
+    from opbridge.proof.verify.onnx_inputs import OnnxInputs
 
     if options.inputs:
         return named_cases(options.inputs)[0][1]

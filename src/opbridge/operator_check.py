@@ -1,6 +1,6 @@
 """Checks the operators and mappings that a file declares, in PyTorch and in engines.
 
-The work is done in a child process (:mod:`opbridge.operator_checks.child`), since a kernel that is being written may
+The work is done in a child process (:mod:`opbridge.proof.operators.child`), since a kernel that is being written may
 well write where it must not: its crash is a result too.
 """
 
@@ -133,7 +133,7 @@ def check_operators(
 def _child(request: Mapping[str, Any]) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """The child process at work; ended when the block is left, whatever the reason."""
     with tempfile.TemporaryFile() as log:
-        command = [sys.executable, "-P", "-m", "opbridge.operator_checks.child", json.dumps(request)]
+        command = [sys.executable, "-P", "-m", "opbridge.proof.operators.child", json.dumps(request)]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=child_environment()
         )

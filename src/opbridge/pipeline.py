@@ -18,13 +18,13 @@ from opbridge.arguments import (
 from opbridge.bundle.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError
-from opbridge.verification import Verification
+from opbridge.proof.verify.verification import Verification
 
 if TYPE_CHECKING:
     from opbridge.diagnosis import Diagnosis
-    from opbridge.proof.journal import Journal
-    from opbridge.proof.modes import Given as Inputs
-    from opbridge.proof.modes import Modes
+    from opbridge.proof.verify.journal import Journal
+    from opbridge.proof.verify.modes import Given as Inputs
+    from opbridge.proof.verify.modes import Modes
 
 __all__ = ["diagnose", "export", "verify"]
 
@@ -269,8 +269,8 @@ def verify(
     Raises:
         InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
     """
-    from opbridge.proof.journal import Journal
-    from opbridge.proof.small_input import SmallInput
+    from opbridge.proof.verify.journal import Journal
+    from opbridge.proof.verify.small_input import SmallInput
 
     modes = _modes(edge_sizes, special_values, shrink)
     bundle = read_bundle(path)
@@ -282,7 +282,7 @@ def verify(
     options |= {"bisect": bisect, "trace": trace, "modes": modes, "small": small, "journal": journal}
     if "original" in bundle.manifest:
         from opbridge.onnx_flow import verify_onnx_bundle
-        from opbridge.verify_onnx import Options
+        from opbridge.proof.verify.verify_onnx import Options
 
         progress("verifying")
         options_given = Options(**options, timings=timings)
@@ -297,7 +297,7 @@ def verify(
 
 
 def _modes(edge_sizes: bool, special_values: bool | str, shrink: float | None) -> Modes:
-    from opbridge.proof.modes import Modes
+    from opbridge.proof.verify.modes import Modes
 
     return Modes.of(edge_sizes, special_values, shrink)
 

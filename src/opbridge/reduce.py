@@ -12,9 +12,9 @@ import numpy as np
 
 from opbridge.arguments import Ops, is_onnx
 from opbridge.atomic import check_new_folder
-from opbridge.comparing.sides import ModelSide, model_side
 from opbridge.errors import InputError
-from opbridge.reducing.result import Reduction
+from opbridge.proof.compare.sides import ModelSide, model_side
+from opbridge.proof.reduce.result import Reduction
 
 __all__ = ["reduce"]
 
@@ -55,7 +55,7 @@ def reduce(
         InputError: Nothing fails; or an argument can't be used, or the folder can't be written.
         EngineError: The engine is not installed.
     """
-    from opbridge.reducing.trials import Clock
+    from opbridge.proof.reduce.trials import Clock
 
     if not time_limit > 0:
         raise InputError(f"A time limit of {time_limit:g} seconds leaves no time.", fix="pass a number above 0.")
@@ -66,7 +66,7 @@ def reduce(
         side = model_side(model, engine)
         return _reduce_side(side, Path(path), clock, started, inputs, seed, reference, ops, progress)
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
-        from opbridge.reducing.exports import exported_or_reduced
+        from opbridge.proof.reduce.exports import exported_or_reduced
 
         found = exported_or_reduced(
             str(model), engine or "onnxruntime", Path(folder) / "bundle", Path(path), ops, clock, started, progress
@@ -88,9 +88,9 @@ def _reduce_side(
     progress: Callable[[str], None],
 ) -> Reduction:
     """What an engine makes of a model: first against the standard, then against PyTorch where that is known."""
-    from opbridge.reducing.models import failing_case, reduce_model, sound
-    from opbridge.reducing.output import written
-    from opbridge.reducing.trials import EngineTrials
+    from opbridge.proof.reduce.models import failing_case, reduce_model, sound
+    from opbridge.proof.reduce.output import written
+    from opbridge.proof.reduce.trials import EngineTrials
 
     if not side.has_graph:
         raise InputError(
@@ -101,7 +101,7 @@ def _reduce_side(
     trials = EngineTrials(side.engine, side.libraries, _TRY_SECONDS, clock)
     found = failing_case(side, trials, inputs, seed)
     if found is None and (reference is not None or side.from_torch):
-        from opbridge.reducing.mappings import wrong_segment
+        from opbridge.proof.reduce.mappings import wrong_segment
 
         progress("comparing with PyTorch")
         wrong = wrong_segment(side, reference, inputs, seed, ops)

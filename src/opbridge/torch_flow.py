@@ -31,20 +31,20 @@ from opbridge.ladder.kernel_shapes import check_kernel_shapes
 from opbridge.legacy.comparability import reconsidered
 from opbridge.onnx_model.versions import Versions
 from opbridge.onnx_model.weights import has_other_weights, hashed_weights
-from opbridge.proof.bisection_captured import Inside
-from opbridge.proof.crash_site import CrashSites
-from opbridge.proof.inputs import InputSpecs
-from opbridge.proof.intermediates_engine import loader
-from opbridge.proof.joined import joined, not_run
-from opbridge.proof.journal import Journal
-from opbridge.proof.modes import Given, Modes, named_cases
-from opbridge.proof.small_input import SmallInput
-from opbridge.proof.timing import timed
-from opbridge.proof.torch_times import timed_calls
+from opbridge.proof.bisect.bisection_captured import Inside
+from opbridge.proof.bisect.crash_site import CrashSites
+from opbridge.proof.bisect.intermediates_engine import loader
+from opbridge.proof.verify.inputs import InputSpecs
+from opbridge.proof.verify.joined import joined, not_run
+from opbridge.proof.verify.journal import Journal
+from opbridge.proof.verify.modes import Given, Modes, named_cases
+from opbridge.proof.verify.small_input import SmallInput
+from opbridge.proof.verify.timing import timed
+from opbridge.proof.verify.torch_times import timed_calls
+from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verify import verify_captured
 from opbridge.report.page import render_page
 from opbridge.torch_graph.origins import Origin
-from opbridge.verification import Verification
-from opbridge.verify import verify_captured
 
 __all__ = ["captured_of_bundle", "climb_all", "export_torch", "verify_torch_bundle"]
 

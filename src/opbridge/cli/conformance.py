@@ -42,7 +42,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         from opbridge.report.conformance_page import write_page
 
         return Outcome(write_page(arguments.files, arguments.site).to_dict(), page_view)
-    from opbridge.conformance.run import run_conformance
+    from opbridge.proof.conformance.run import run_conformance
 
     found = run_conformance(
         file=arguments.results,

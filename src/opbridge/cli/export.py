@@ -42,8 +42,8 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     from opbridge.bundle.bundle import check_destination
     from opbridge.capture.entry import Entry, load_entry
     from opbridge.cli._arrays import read_cases
+    from opbridge.proof.verify.verification import NOT_RUN
     from opbridge.report.bundle import bundle_view
-    from opbridge.verification import NOT_RUN
 
     check_destination(arguments.output, overwrite=arguments.overwrite)
     progress(f"loading {arguments.entry}")

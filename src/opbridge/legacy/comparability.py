@@ -23,11 +23,11 @@ from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.legacy.function_calls import FunctionCall, function_of
 from opbridge.legacy.functions import ignored_in
+from opbridge.proof.verify.verification import NOT_VERIFIED, Verification
+from opbridge.proof.verify.verify import verify_captured
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_node
 from opbridge.torch_graph.targets import calls_in
-from opbridge.verification import NOT_VERIFIED, Verification
-from opbridge.verify import verify_captured
 
 if TYPE_CHECKING:
     from opbridge.capture.capture import Captured

@@ -11,8 +11,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from opbridge.conformance.results import Result, latest, read_results
 from opbridge.errors import InputError
+from opbridge.proof.conformance.results import Result, latest, read_results
 
 __all__ = ["Page", "write_page"]
 

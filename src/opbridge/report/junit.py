@@ -11,9 +11,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opbridge.proof.verify.verification import NOT_VERIFIED
 from opbridge.report.page_words import EngineResult, engine_results, passes, sizes
 from opbridge.report.tables import number
-from opbridge.verification import NOT_VERIFIED
 
 __all__ = ["render_junit"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from opbridge.proof.verify.verification import tolerance_text
 from opbridge.report.page_words import Summary, badness, passes, sizes, summarise
-from opbridge.verification import tolerance_text
 
 __all__ = ["page_data"]
 

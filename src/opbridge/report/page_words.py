@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from opbridge.proof.verify.verification import NOT_RUN, NOT_VERIFIED, PASSING, PYTORCH, tolerance_text
 from opbridge.report.tables import plural
-from opbridge.verification import NOT_RUN, NOT_VERIFIED, PASSING, PYTORCH, tolerance_text
 
 __all__ = ["EngineResult", "Summary", "badness", "engine_results", "passes", "sizes", "summarise", "times"]
 

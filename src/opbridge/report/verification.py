@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from opbridge.proof.verify.special_values import SpecialValues
+from opbridge.proof.verify.trace import Departure
+from opbridge.proof.verify.verification import tolerance_text
 from opbridge.report.tables import number, paragraph, plural, table
-from opbridge.special_values import SpecialValues
-from opbridge.trace import Departure
-from opbridge.verification import tolerance_text
 
 __all__ = ["verification_view"]
 

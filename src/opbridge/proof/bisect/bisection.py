@@ -1,0 +1,333 @@
+"""Where an engine departs from the reference: the first node whose result is wrong when its inputs are right.
+
+Where memory allows, every segment between two values that the reference has is run at once, each fed with the
+reference's own values: an earlier harmless rounding can then neither hide a departure nor fake one. Where it does not,
+the departure is searched for in the whole model, as many values at a time as fit, and the segment that is found is
+then run alone, fed likewise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from opbridge.engines.refusals import describe_operator
+from opbridge.errors import EngineError, OpbridgeError
+from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, judged, portions
+from opbridge.proof.bisect.intermediates_engine import EngineModel
+from opbridge.proof.verify.compare import Verdict, is_floating
+from opbridge.proof.verify.trace import Departure, TracedValue
+
+__all__ = ["FAILURES", "FEWEST_BYTES", "MOST_BISECTED", "Bisection", "bisect", "comparable_sizes", "traced_value"]
+
+Judge = Callable[[np.ndarray, Intermediate], tuple[str, Verdict]]
+FEWEST_BYTES = 1 << 25
+"""Of intermediate values that are held at a time, however small a model's weights are."""
+
+MOST_BISECTED = 3
+"""Cases of a verification: a fault that shows at every size is found again at the next."""
+
+FAILURES = (OpbridgeError, OSError, ValueError, RuntimeError)
+"""What an engine, PyTorch or a full disk may raise: the verification that asked goes on without a bisection."""
+
+_REPEATS = 3
+_MOST_RESTARTS = 8
+
+
+@dataclasses.dataclass
+class Bisection:
+    """What is needed to look for a departure on one case.
+
+    Attributes:
+        case: The case's name.
+        model: The engine's model.
+        reference: The values that it ought to have.
+        feeds: The case's inputs.
+        results: What the engine made of them.
+        failing: The outputs that do not fit.
+        outputs: Whether outputs of these values fit, by the judgement that found ``failing`` (near ties included).
+        again: Runs the engine once more, in the session that gave ``results``.
+        most_bytes: Bytes of intermediate values to hold at a time.
+        tolerance: (rtol, atol) instead of the error budget.
+        judge: Says whether a value fits, instead of the budget: the engine's, then the reference's.
+    """
+
+    case: str
+    model: EngineModel
+    reference: ReferenceValues
+    feeds: Mapping[str, np.ndarray]
+    results: Mapping[str, np.ndarray]
+    failing: Sequence[str]
+    again: Callable[[], Mapping[str, np.ndarray]]
+    most_bytes: int
+    tolerance: tuple[float, float] | None = None
+    judge: Judge | None = None
+
+
+def bisect(given: Bisection) -> Departure:
+    """Find the first node at which the engine departs.
+
+    Returns:
+        What was found; see :class:`~opbridge.trace.Departure`. An engine that fails on a part of its model is
+        "not found", with what it said.
+    """
+    search = _Search(given)
+    try:
+        found = search.find()
+    except FAILURES as error:
+        detail = f"a part of the model fails: {str(error).splitlines()[0]}"
+        found = Departure(given.case, "not found", search.output(), detail=detail)
+    return dataclasses.replace(found, runs=given.model.runs + search.repeats)
+
+
+class _Search:
+    """One bisection at work."""
+
+    def __init__(self, given: Bisection) -> None:
+        self.given = given
+        self.model = given.model
+        self.reference = given.reference
+        self.repeats = 0
+        self.failing = [name for name in given.failing if name in self.model.values]
+        before = self.model.ancestors(self.failing) | set(self.failing)
+        # In the order of the graph, so that the first is first.
+        self.known = [name for name in self.model.values if name in before and name in self.reference.names]
+        self.nbytes: dict[str, int] = {}
+        self.refused = ""
+
+    def find(self) -> Departure:
+        """The departure, without the number of runs."""
+        changed = self._repeated()
+        if changed:
+            return self._not_deterministic(changed)
+        if self.known:
+            self._measure()
+        if not self.known:
+            return self._nothing("no value between the inputs and the outputs has a counterpart in the reference")
+        portions = list(self._portions(self.known, both=True))
+        # A search takes about so many runs; fewer are needed where much fits at a time.
+        searches = len(portions) > 2 + math.log2(len(self.known) or 1)
+        try:
+            found = self._by_halves() if searches else self._in_segments(portions)
+        except EngineError as error:
+            # Some engines refuse a model with inputs in its middle. It can still be observed as a whole.
+            found, self.refused = None, error.message
+        return found or self._when_observed()
+
+    def output(self) -> TracedValue | None:
+        """The first output that does not fit."""
+        name = next(iter(self.failing), None)
+        return None if name is None else self._traced(name, "differs", Verdict(False, 0.0, 0.0, 0.0, 0.0))
+
+    def _repeated(self) -> list[str]:
+        """The outputs that differ from run to run on equal inputs."""
+        for _ in range(_REPEATS):
+            self.repeats += 1
+            again = self.given.again()
+            changed = [name for name in self.failing if _changes(self.given.results[name], again[name])]
+            if changed:
+                return changed
+        return []
+
+    def _measure(self) -> None:
+        """See how large the reference's values are, and drop those that can't be this value after all."""
+        self.nbytes = comparable_sizes(self.model, self.reference, self.known)
+        self.known = [name for name in self.known if name in self.nbytes]
+
+    def _portions(self, names: Sequence[str], *, both: bool) -> Iterator[list[str]]:
+        """Names in order, cut where their values would take too much memory; ``both``: what they read counts too."""
+        reads = {name: self.model.segment(name, self.known)[1] if both else set() for name in names}
+        # What several of them read counts several times: a portion is rather too small than too large.
+        sizes = {name: sum(self.nbytes.get(item, 0) for item in (name, *reads[name])) for name in names}
+        return portions(names, sizes, self.given.most_bytes)
+
+    def _values(self, names: Collection[str]) -> dict[str, np.ndarray]:
+        """The reference's own values, as the model's inputs would have them."""
+        found = self.reference.own(names)
+        for name, array in found.items():
+            stated = self.model.element_type(name)
+            found[name] = array if stated is None else array.astype(stated, copy=False)
+        return found
+
+    def _in_segments(self, portions: Sequence[Sequence[str]]) -> Departure | None:
+        """Run the segments, each fed with the reference's values; the first that departs."""
+        for portion in portions:
+            ends = set().union(*(self.model.segment(name, self.known)[1] for name in portion))
+            results = self.model.run(portion, self.given.feeds, self._values(ends))
+            departed = self._departed(results)
+            if departed:
+                first = min(departed, key=self.model.depth_of)
+                return self._departs(first, *departed[first])
+        return None
+
+    def _departed(self, results: Mapping[str, np.ndarray]) -> dict[str, tuple[str, Verdict]]:
+        """Those of the results that are not the reference's."""
+        found: dict[str, tuple[str, Verdict]] = {}
+
+        def see(name: str, value: Intermediate) -> None:
+            if value.random:
+                return
+            if self.given.judge is not None:
+                status, verdict = self.given.judge(results[name], value)
+            else:
+                status, verdict = judged(
+                    results[name],
+                    value,
+                    longest_sum=self.reference.longest_sum,
+                    tolerance=self.given.tolerance,
+                    nearby=lambda: self.reference.nearby(name),
+                )
+            if not verdict.passed:
+                found[name] = status, verdict
+
+        self.reference.visit(results.keys(), see)
+        return found
+
+    def _by_halves(self) -> Departure | None:
+        """Search the whole model for the first departure, a few values at a time."""
+        given: dict[str, np.ndarray] = {}
+        for _ in range(_MOST_RESTARTS):
+            suspect = self._suspected(self.failing, self.known, given)
+            while suspect is not None:
+                ends = self.model.segment(suspect, self.known)[1]
+                alone = self._departed(self.model.run([suspect], self.given.feeds, self._values(ends)))
+                if suspect in alone:
+                    return self._departs(suspect, *alone[suspect])
+                # It is right where its inputs are right: one of these is not, or it was only an unlucky rounding.
+                wrong = self._departed(self.model.run(sorted(ends), self.given.feeds, given)) if ends else {}
+                if not wrong:
+                    break
+                first = min(wrong, key=self.model.depth_of)
+                suspect = self._suspected([first], self.known, given) or first
+            if suspect is None:
+                return None
+            given |= self._values([suspect])
+        return None
+
+    def _suspected(self, wrong: Sequence[str], known: Sequence[str], given: Mapping[str, np.ndarray]) -> str | None:
+        """The first value that departs on the way to ``wrong``, taking what a sound value is made of for sound."""
+        suspect = next((name for name in wrong if name in known), None)
+        if given and suspect is not None and not self._departed(self.model.run([suspect], self.given.feeds, given)):
+            return None
+        before = self.model.ancestors(wrong)
+        remaining = [name for name in known if name in before and name not in given]
+        while remaining:
+            marked = self._spread(remaining)
+            departed = self._departed(self.model.run(marked, self.given.feeds, given))
+            first = min(departed, key=self.model.depth_of) if departed else None
+            limit = self.model.depth if first is None else self.model.depth_of(first)
+            sound = [name for name in marked if name not in departed and self.model.depth_of(name) <= limit]
+            cleared = self.model.ancestors(sound) | set(sound)
+            if first is not None:
+                suspect = first
+                mine = self.model.ancestors([first])
+                remaining = [name for name in remaining if name in mine]
+            remaining = [name for name in remaining if name not in cleared and name != first]
+        return suspect
+
+    def _spread(self, names: Sequence[str]) -> list[str]:
+        """As many of the names as memory allows, spread evenly; at least the one in the middle."""
+        count = len(names)
+        while count > 1:
+            chosen = [names[(2 * index + 1) * len(names) // (2 * count)] for index in range(count)]
+            if sum(self.nbytes[name] for name in chosen) <= self.given.most_bytes:
+                return list(dict.fromkeys(chosen))
+            count = count * 3 // 4
+        return [names[len(names) // 2]]
+
+    def _when_observed(self) -> Departure:
+        """What to say where every segment is right by itself."""
+        marked = [*self._spread(self.known), *self.failing]
+        results = self.model.run(list(dict.fromkeys(marked)), self.given.feeds)
+        departed = self._departed({name: results[name] for name in marked if name in self.nbytes})
+        wrong = [name for name in self.failing if name in departed]
+        if not wrong and any(name in self.nbytes for name in self.failing):
+            return Departure(
+                self.given.case,
+                "vanishes when observed",
+                self.output(),
+                detail="with the values inside marked as outputs the engine computes the right ones: "
+                "an optimisation of the engine over several nodes is at fault",
+            )
+        if departed:
+            first = min(departed, key=self.model.depth_of)
+            status, verdict = departed[first]
+            detail = "no node is wrong by itself: the error has built up over the nodes before"
+            if self.refused:
+                detail = f"{verdict.detail}; found in the whole model, because a part of it fails: {self.refused}"
+            return self._departs(first, status, dataclasses.replace(verdict, detail=detail))
+        return self._nothing("every value that has a counterpart in the reference is right")
+
+    def _not_deterministic(self, changed: Sequence[str]) -> Departure:
+        """The first value that differs between two runs on equal inputs."""
+        first, changes = changed[0], "its result changes from run to run on equal inputs"
+        candidates = self.known or [name for name in self.model.values if name in self.model.ancestors(changed)]
+        if not self.nbytes and self.known:
+            self._measure()
+        for portion in self._portions(candidates, both=False):
+            runs = self.model.run_twice(portion, self.given.feeds, times=1 + _REPEATS)
+            moving = [name for name in portion if any(_changes(runs[0][name], run[name]) for run in runs[1:])]
+            if moving:
+                first = min(moving, key=self.model.depth_of)
+                break
+        found = self._departs(first, "differs", Verdict(False, np.inf, 0.0, 0.0, np.inf, changes))
+        return dataclasses.replace(found, verdict="not deterministic", detail=changes)
+
+    def _departs(self, name: str, status: str, verdict: Verdict) -> Departure:
+        first = self._traced(name, status, verdict)
+        nodes, _ = self.model.segment(name, self.known)
+        between = tuple(str(node.name) for node in nodes if node.name != first.node)
+        return Departure(self.given.case, "departs", first, between, detail=verdict.detail)
+
+    def _nothing(self, why: str) -> Departure:
+        between = tuple(str(node.name) for node in self.model.segment(self.failing[0], ())[0]) if self.failing else ()
+        return Departure(self.given.case, "not found", self.output(), between, detail=why)
+
+    def _traced(self, name: str, status: str, verdict: Verdict) -> TracedValue:
+        return traced_value(self.model, self.reference, name, status, verdict)
+
+
+def comparable_sizes(model: EngineModel, reference: ReferenceValues, names: Collection[str]) -> dict[str, int]:
+    """The bytes of those values whose type in the engine's model is the reference's, or another floating-point type."""
+    found = {}
+    for name, size in reference.sizes(names).items():
+        stated = model.element_type(name)
+        if stated is None or stated == size.dtype or (is_floating(stated) and is_floating(size.dtype)):
+            found[name] = size.nbytes
+    return found
+
+
+def traced_value(
+    model: EngineModel, reference: ReferenceValues, name: str, status: str, verdict: Verdict
+) -> TracedValue:
+    """A value with the node that makes it and where it comes from."""
+    node = model.node(name)
+    described = reference.describe(name)
+    return TracedValue(
+        value=name,
+        node=str(node.name or ""),
+        operator=describe_operator(node.domain, node.op_type),
+        depth=model.depth_of(name),
+        target=described.target,
+        fx_node=described.fx_node,
+        source=described.source,
+        status=status,
+        engine_error=verdict.engine_error,
+        torch_error=verdict.torch_error,
+        budget=verdict.budget,
+        ratio=verdict.ratio,
+        detail=verdict.detail,
+    )
+
+
+def _changes(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two runs gave different results: more than a sum in another order explains."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return True
+    if one.tobytes() == other.tobytes():
+        return False
+    status, _ = judged(other, Intermediate(one, None))
+    return status == "differs"

@@ -1,0 +1,273 @@
+"""Values inside a model: what is right for them, and how far an engine's are from it.
+
+A value of the ONNX model has a *counterpart* where the reference computes the same value: the captured graph
+(:class:`CapturedValues`), or the ONNX model that was given (``intermediates_onnx.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from opbridge.proof.verify.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
+from opbridge.proof.verify.inputs import to_numpy
+from opbridge.proof.verify.reference import PairRun, Reference
+from opbridge.torch_graph.origins import Origin
+from opbridge.torch_graph.sources import source_of_node
+
+__all__ = ["CapturedValues", "Described", "Intermediate", "ReferenceValues", "Size", "judged", "portions"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Intermediate:
+    """A value as the reference has it on one case.
+
+    Attributes:
+        own: In the model's own dtype.
+        wide: In float64; None for what is no floating-point number, or where nothing computes it.
+        random: Whether it depends on random draws.
+    """
+
+    own: np.ndarray
+    wide: np.ndarray | None
+    random: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """What is known of a value before it is looked at.
+
+    Attributes:
+        dtype: Its type in the model.
+        nbytes: Its bytes in that type.
+    """
+
+    dtype: np.dtype
+    nbytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """Where a value comes from, as a reader is told: the fields of :class:`~opbridge.trace.TracedValue`."""
+
+    target: str = ""
+    fx_node: str = ""
+    source: str = ""
+
+
+class ReferenceValues(Protocol):
+    """What the values of the engine's model ought to be, on one case."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The values, by their name in the ONNX model, that the reference has."""
+
+    @property
+    def longest_sum(self) -> int:
+        """Terms of the longest sum in the model, for the floor of the budget."""
+
+    def visit(self, names: Collection[str], see: Callable[[str, Intermediate], None]) -> None:
+        """Run the reference once, and show the values of these names as they come; none is kept here."""
+
+    def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
+        """The values of these names in the model's own dtype."""
+
+    def sizes(self, names: Collection[str]) -> dict[str, Size]:
+        """How large the values of these names are; those that are none of ONNX's are left out."""
+
+    def nearby(self, name: str) -> list[np.ndarray]:
+        """The value in the model's dtype, on inputs that are a rounding error away."""
+
+    def describe(self, name: str) -> Described:
+        """Where a value comes from."""
+
+
+class CapturedValues:
+    """The values of the captured graph on one case, by their names in the ONNX model.
+
+    Args:
+        reference: The captured graph.
+        program: The program that ``reference`` was made of: it has the sources.
+        origins: Which node of it each ONNX value is.
+        flat: The case's inputs, flattened.
+        run: What the reference made of them.
+        seed: Of random draws.
+        jiggled: Gives the inputs moved by a rounding error.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        program: torch.export.ExportedProgram,
+        origins: Mapping[str, Origin],
+        flat: Sequence[Any],
+        run: PairRun,
+        *,
+        seed: int,
+        jiggled: Callable[[Sequence[Any]], list[list[Any]]],
+    ) -> None:
+        self._reference = reference
+        self._flat = flat
+        self._seed = seed
+        self._jiggled = jiggled
+        self._nodes = {node.name: node for node in program.graph.nodes if node.op == "call_function"}
+        self._origins = {name: origin for name, origin in origins.items() if origin.node in self._nodes}
+        self.longest_sum = run.longest_sum
+        self.run_seconds = 0.0
+
+    @property
+    def names(self) -> Collection[str]:
+        """The values that the captured graph has."""
+        return self._origins.keys()
+
+    def visit(self, names: Collection[str], see: Callable[[str, Intermediate], None]) -> None:
+        """Run the captured graph in both types, and show the values of these names."""
+        self._visit(self._flat, names, see, wide=True)
+
+    def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
+        """Run the captured graph in its own dtype, and keep the values of these names."""
+        found: dict[str, np.ndarray] = {}
+
+        def keep(name: str, value: Intermediate) -> None:
+            found[name] = value.own.copy()
+
+        if names:
+            self._visit(self._flat, names, keep, wide=False)
+        return found
+
+    def sizes(self, names: Collection[str]) -> dict[str, Size]:
+        """Run the captured graph in its own dtype, and note how large the values of these names are."""
+        found: dict[str, Size] = {}
+
+        def see(name: str, value: Intermediate) -> None:
+            found[name] = Size(value.own.dtype, value.own.nbytes)
+
+        self._visit(self._flat, names, see, wide=False)
+        return found
+
+    def nearby(self, name: str) -> list[np.ndarray]:
+        """The value of the captured graph in the model's dtype, on inputs that are a rounding error away."""
+        found: list[np.ndarray] = []
+        for flat in self._jiggled(self._flat):
+            # The graph may refuse inputs that have moved, at an assertion for one.
+            with contextlib.suppress(RuntimeError, ValueError):
+                self._visit(flat, [name], lambda _, value: found.append(value.own), wide=False)
+        return found
+
+    def _visit(
+        self, flat: Sequence[Any], names: Collection[str], see: Callable[[str, Intermediate], None], *, wide: bool
+    ) -> None:
+        wanted: dict[str, list[str]] = {}
+        for name in names:
+            wanted.setdefault(self._origins[name].node, []).append(name)
+
+        def watch(node: str, own: Any, wide_value: Any, random: bool) -> None:
+            for name in wanted.get(node, ()):
+                value = _intermediate(self._origins[name].index, own, wide_value, random)
+                if value is not None:
+                    see(name, value)
+
+        run = self._reference.run(flat, seed=self._seed, wide=wide, watch=watch)
+        self.run_seconds += run.seconds
+
+    def describe(self, name: str) -> Described:
+        """The node of the captured graph, its operator, and the user's line."""
+        origin = self._origins.get(name)
+        if origin is None:
+            return Described()
+        node = self._nodes[origin.node]
+        source = source_of_node(node)
+        return Described(str(node.target).replace(".", "::", 1), node.name, str(source) if source else "")
+
+
+def _intermediate(index: int | None, own: Any, wide: Any, random: bool) -> Intermediate | None:
+    """One result of a node as arrays; None where it is nothing that ONNX has."""
+    if index is not None:
+        if not isinstance(own, tuple | list) or index >= len(own):
+            return None
+        own, wide = own[index], wide[index]
+    if not isinstance(own, torch.Tensor | int | float | bool):
+        return None
+    array = to_numpy(own)
+    return Intermediate(array, np.asarray(to_numpy(wide), np.float64) if is_floating(array.dtype) else None, random)
+
+
+def judged(
+    result: np.ndarray,
+    value: Intermediate,
+    *,
+    longest_sum: int = 1,
+    tolerance: tuple[float, float] | None = None,
+    nearby: Callable[[], Sequence[np.ndarray]] = tuple,
+) -> tuple[str, Verdict]:
+    """Hold a value of the engine against the reference's, by the rules that outputs are judged by.
+
+    Args:
+        result: The engine's.
+        value: The reference's.
+        longest_sum: Terms of the longest sum in the model.
+        tolerance: (rtol, atol) instead of the error budget.
+        nearby: The reference's value on inputs that are a rounding error away, for discrete values that differ.
+
+    Returns:
+        The status, as in :class:`~opbridge.verification.Comparison`, and the verdict.
+    """
+    own = value.own
+    failed = Verdict(False, np.inf, 0.0, 0.0, np.inf)
+    if result.dtype != own.dtype:
+        if not (is_floating(result.dtype) and is_floating(own.dtype)):
+            detail = f"the engine gives {result.dtype.name}, the reference {own.dtype.name}"
+            return "dtype", dataclasses.replace(failed, detail=detail)
+        # An adapted model may compute in a wider type, and cast afterwards.
+        result = result.astype(own.dtype)
+    if result.shape != own.shape:
+        detail = f"the engine gives shape {list(result.shape)}, the reference {list(own.shape)}"
+        return "shape", dataclasses.replace(failed, detail=detail)
+    if result.tobytes() == own.tobytes():
+        return "equal", Verdict(True, 0.0, 0.0, 0.0, 0.0)
+    if not is_floating(own.dtype):
+        return _judged_exactly(result, own, nearby)
+    result64, own64 = result.astype(np.float64), own.astype(np.float64)
+    if tolerance is not None:
+        units = allclose(result64, own64, *tolerance)
+        worst = float(units.max(initial=0.0))
+        verdict = Verdict(worst <= 1, worst, 0.0, 1.0, worst)
+    else:
+        wide = own64 if value.wide is None or value.wide.shape != own.shape else value.wide
+        units = error_units(result64, own64, wide, own.dtype)
+        own_units = error_units(own64, own64, wide, own.dtype)
+        verdict = judge(units, [own_units], floor_units(own.dtype, longest_sum))
+    return ("within budget" if verdict.passed else "differs"), verdict
+
+
+def _judged_exactly(
+    result: np.ndarray, own: np.ndarray, nearby: Callable[[], Sequence[np.ndarray]]
+) -> tuple[str, Verdict]:
+    """Integers and truth values: each must be the reference's, or be a near tie."""
+    wrong = result != own
+    for other in nearby():
+        if other.shape == own.shape:
+            wrong &= result != other
+    count = int(wrong.sum())
+    if not count:
+        return "decision", Verdict(True, 0.0, 0.0, 0.0, 0.0, "differs only by near ties decided otherwise")
+    return "differs", Verdict(False, np.inf, 0.0, 0.0, np.inf, f"{count} of {own.size} elements differ")
+
+
+def portions(names: Iterable[str], sizes: Mapping[str, int], most_bytes: int) -> Iterator[list[str]]:
+    """Names in order, cut where their values would take more than ``most_bytes`` together."""
+    portion: list[str] = []
+    held = 0
+    for name in names:
+        if portion and held + sizes[name] > most_bytes:
+            yield portion
+            portion, held = [], 0
+        portion.append(name)
+        held += sizes[name]
+    if portion:
+        yield portion

@@ -1,0 +1,127 @@
+"""What the values inside an engine's model ought to be, by the ONNX model that it was made from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from opbridge.engines.refusals import describe_operator
+from opbridge.errors import OpbridgeError
+from opbridge.proof.bisect.intermediates import Described, Intermediate, Size, portions
+from opbridge.proof.bisect.intermediates_engine import EngineModel
+from opbridge.proof.verify.compare import is_floating
+from opbridge.proof.verify.onnx_judgement import believed, jiggled
+from opbridge.proof.verify.onnx_reference import Feeds, OriginalModel, widened
+from opbridge.proof.verify.widened_model import longest_sum, random_values, widened_model
+from opbridge.torch_graph.sources import source_of_stack_trace
+
+__all__ = ["OriginalValues"]
+
+_JIGGLES = 5
+
+
+class OriginalValues:
+    """The values of an original model on one case. A context manager.
+
+    A value of the engine's model is the original's of the same name: what adapts a model keeps the names.
+
+    Args:
+        original: The model, and who runs it.
+        feeds: The case's inputs.
+        seed: Of jiggled inputs.
+        most_bytes: Bytes of values to hold at a time, as far as :meth:`sizes` was asked for them.
+    """
+
+    def __init__(self, original: OriginalModel, feeds: Feeds, *, seed: int, most_bytes: int) -> None:
+        self._stack = contextlib.ExitStack()
+        self._own = self._stack.enter_context(EngineModel(original.model, original.own.load))
+        self._wide: EngineModel | None = None
+        if original.wide is not None:
+            wide = EngineModel(widened_model(original.model), original.wide.load)
+            self._wide = self._stack.enter_context(wide)
+        self._feeds = feeds
+        self._seed = seed
+        self._most_bytes = most_bytes
+        self._nbytes: dict[str, int] = {}
+        self._random = random_values(original.model)
+        self.longest_sum = longest_sum(original.model)
+
+    def __enter__(self) -> OriginalValues:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    @property
+    def run_seconds(self) -> float:
+        """The time spent in running the original."""
+        return self._own.run_seconds + (0.0 if self._wide is None else self._wide.run_seconds)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The values that the original has."""
+        return self._own.values
+
+    def visit(self, names: Collection[str], see: Callable[[str, Intermediate], None]) -> None:
+        """Run the original in both types, and show the values of these names."""
+        in_order = [name for name in self._own.values if name in names]
+        sizes = {name: self._nbytes.get(name, 0) for name in in_order}
+        for portion in portions(in_order, sizes, self._most_bytes):
+            own = self.own(portion)
+            wide = self._run_wide([name for name in portion if is_floating(own[name].dtype)])
+            for name in portion:
+                see(name, Intermediate(own[name], _float64(own[name], wide.get(name)), name in self._random))
+
+    def _run_wide(self, names: list[str]) -> Feeds:
+        if self._wide is None or not names:
+            return {}
+        try:
+            return self._wide.run(names, {name: widened(array) for name, array in self._feeds.items()})
+        except OpbridgeError:
+            # It ran as a whole. A part that it refuses is judged by the original in its own types alone.
+            return {}
+
+    def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
+        """Run the original in its own types."""
+        return self._own.run(list(names), self._feeds) if names else {}
+
+    def sizes(self, names: Collection[str]) -> dict[str, Size]:
+        """Let the original count the elements of the values of these names."""
+        counts = self._own.count_elements(list(names), self._feeds)
+        types = {name: self._own.element_type(name) for name in counts}
+        found = {
+            name: Size(dtype, count * dtype.itemsize)
+            for name, count in counts.items()
+            if (dtype := types[name]) is not None
+        }
+        self._nbytes.update({name: size.nbytes for name, size in found.items()})
+        return found
+
+    def nearby(self, name: str) -> list[np.ndarray]:
+        """The original's value on inputs that are a rounding error away."""
+        random = np.random.default_rng(self._seed)
+        moved = [{key: jiggled(array, random) for key, array in self._feeds.items()} for _ in range(_JIGGLES)]
+        found = []
+        for feeds in moved:
+            with contextlib.suppress(OpbridgeError):
+                found.append(self._own.run([name], feeds)[name])
+        return found
+
+    def describe(self, name: str) -> Described:
+        """The node of the original, and the user's line where its exporter noted it."""
+        if name not in self._own.values:
+            return Described()
+        node = self._own.node(name)
+        source = source_of_stack_trace(node.metadata_props.get("pkg.torch.onnx.stack_trace"))
+        target = describe_operator(node.domain, node.op_type)
+        return Described(target, str(node.name or ""), str(source) if source else "")
+
+
+def _float64(own: np.ndarray, wide: np.ndarray | None) -> np.ndarray | None:
+    if wide is None or wide.shape != own.shape:
+        return None
+    own64, wide64 = own.astype(np.float64), np.asarray(wide, np.float64)
+    found: np.ndarray = np.where(believed(own64, wide64, own.dtype), wide64, own64)
+    return found

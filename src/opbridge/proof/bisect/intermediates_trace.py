@@ -1,0 +1,95 @@
+"""The error against the depth of a model: the engine's values, as it computes them in the whole model."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from opbridge.proof.bisect.bisection import comparable_sizes, traced_value
+from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, judged, portions
+from opbridge.proof.bisect.intermediates_engine import EngineModel
+from opbridge.proof.verify.trace import Trace, TracedValue
+
+__all__ = ["MOST_VALUES", "trace"]
+
+MOST_VALUES = 256
+"""As many as a plot of the error against the depth can show."""
+
+
+def trace(
+    case: str,
+    model: EngineModel,
+    reference: ReferenceValues,
+    feeds: Mapping[str, np.ndarray],
+    *,
+    most_bytes: int,
+    most_values: int = MOST_VALUES,
+    tolerance: tuple[float, float] | None = None,
+) -> Trace:
+    """Compare values inside a model with the reference's, on one case.
+
+    Args:
+        case: The case's name.
+        model: The engine's model.
+        reference: The values that it ought to have.
+        feeds: The case's inputs.
+        most_bytes: Bytes of intermediate values to hold at a time.
+        most_values: At most so many values, spread evenly over the depth.
+        tolerance: (rtol, atol) instead of the error budget.
+
+    Raises:
+        EngineError: The engine refuses the model with these values as outputs, or fails.
+    """
+    known = [name for name in model.values if name in reference.names]
+    sizes = comparable_sizes(model, reference, known)
+    chosen = _spread([name for name in known if name in sizes], most_values)
+    found: dict[str, TracedValue] = {}
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        # The reference costs more than the engine: it runs once, and what the engine gave waits on the disk.
+        results: dict[str, _Kept] = {}
+        for portion in portions(chosen, sizes, most_bytes):
+            for name, array in model.run(portion, feeds).items():
+                results[name] = _Kept.write(array, Path(folder) / str(len(results)))
+
+        def see(name: str, value: Intermediate) -> None:
+            if not value.random:
+                status, verdict = judged(
+                    results[name].read(),
+                    value,
+                    longest_sum=reference.longest_sum,
+                    tolerance=tolerance,
+                    nearby=lambda: reference.nearby(name),
+                )
+                found[name] = traced_value(model, reference, name, status, verdict)
+
+        reference.visit(chosen, see)
+    values = tuple(found[name] for name in chosen if name in found)
+    return Trace(case, model.depth, values, model.runs)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """An array in a file, of any type that ONNX has."""
+
+    file: Path
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @classmethod
+    def write(cls, array: np.ndarray, file: Path) -> _Kept:
+        file.write_bytes(array.tobytes())
+        return cls(file, array.dtype, array.shape)
+
+    def read(self) -> np.ndarray:
+        return np.frombuffer(self.file.read_bytes(), self.dtype).reshape(self.shape)
+
+
+def _spread(names: Sequence[str], most: int) -> list[str]:
+    """At most so many of the names, evenly, the first and the last among them."""
+    if len(names) <= most:
+        return list(names)
+    return [names[round(index * (len(names) - 1) / (most - 1))] for index in range(most)]

@@ -1,0 +1,194 @@
+"""The values inside the two models of a comparison: which of one is which of the other, and where they part.
+
+Values correspond by name where both models name them so. Exporters note on a node what it was made from, and that is
+believed where the operators agree. Where names say nothing, values that are equal on the same inputs are taken for one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from opbridge.proof.bisect.intermediates import Described, Intermediate, Size
+from opbridge.proof.bisect.intermediates_engine import EngineModel, loader
+from opbridge.proof.bisect.intermediates_onnx import OriginalValues
+from opbridge.proof.compare.pairing import Pairing
+from opbridge.proof.compare.sides import ModelSide
+from opbridge.torch_graph.sources import source_of_stack_trace
+
+__all__ = ["ModelValues", "equal_values", "fx_nodes", "noted_source", "opened", "renamed", "same_names", "sources_of"]
+
+T = TypeVar("T")
+
+_METADATA = "pkg.torch.onnx."
+_FX_NODE = re.compile(r"^%(\w+)\b.*?target=torch\.ops\.([\w.]+)")
+_CLOSE = 256.0
+"""Machine epsilons at the largest magnitude: what rounding adds up to, and faults exceed."""
+
+
+def renamed(model: ir.Model, pairing: Pairing) -> ir.Model:
+    """The model with the reference's names of its inputs and outputs."""
+    model = model.clone()
+    inputs = {str(value.name): value for value in model.graph.inputs}
+    outputs = {str(value.name): value for value in model.graph.outputs}
+    wanted = [(inputs[theirs], own) for theirs, own in pairing.inputs.items()]
+    wanted += [(outputs[theirs], own) for own, theirs in pairing.outputs.items() if theirs in outputs]
+    wanted = [(value, name) for value, name in wanted if value.name != name]
+    taken = {name for _, name in wanted}
+    for node in model.graph:
+        for value in node.outputs:
+            if value.name in taken:
+                value.name = f"{value.name}.inner"
+    for value in (*inputs.values(), *outputs.values()):
+        if value.name in taken:
+            value.name = f"{value.name}.inner"
+    for name in taken & set(model.graph.initializers):
+        weight = model.graph.initializers.pop(name)
+        weight.name = f"{name}.inner"
+        model.graph.initializers[f"{name}.inner"] = weight
+    for value, name in wanted:
+        value.name = name
+    return model
+
+
+def opened(side: ModelSide, model: ir.Model) -> EngineModel:
+    """A side's model, or one made of it, ready to be run in parts on the side's engine."""
+    return EngineModel(model, loader(side.engine, side.libraries))
+
+
+def fx_nodes(model: ir.Model) -> dict[str, tuple[str, str]]:
+    """The node of torch's graph that each value says it is: its name, and its target as ``"aten.add.Tensor"``."""
+    found = {}
+    for node in model.graph:
+        noted = _FX_NODE.match(node.metadata_props.get(f"{_METADATA}fx_node", ""))
+        if noted:
+            found.update({str(value.name): (noted[1], noted[2]) for value in node.outputs if value.name})
+    return found
+
+
+def noted_source(node: ir.Node) -> str:
+    """The user's line that a node says it comes from; empty where it says nothing."""
+    source = source_of_stack_trace(node.metadata_props.get(f"{_METADATA}stack_trace", ""))
+    return "" if source is None else str(source)
+
+
+def sources_of(side: ModelSide, model: ir.Model) -> dict[str, str]:
+    """The user's line of each node, by the node's name, as far as the bundle or the model knows it."""
+    noted = {str(node.name): noted_source(node) for node in model.graph if node.name}
+    return {**{name: source for name, source in noted.items() if source}, **side.sources}
+
+
+def same_names(reference: ir.Model, model: ir.Model) -> dict[str, str]:
+    """The values that two models have in common by name, and the reference's name of each.
+
+    Two exporters may give one name to different things: then the operators that make them differ too, and few names
+    are common at all.
+    """
+    own = {str(value.name): node for node in reference.graph for value in node.outputs if value.name}
+    theirs = {str(value.name): node for node in model.graph for value in node.outputs if value.name}
+    common = [name for name in theirs if name in own]
+    if len(common) * 2 < min(len(own), len(theirs)):
+        common = [name for name in common if own[name].op_identifier() == theirs[name].op_identifier()]
+    return {name: name for name in common}
+
+
+class ModelValues:
+    """The values of a model, as what those of another are held against.
+
+    Args:
+        values: The reference's.
+        pairs: The reference's name of each value, by the other model's name.
+        sources: The user's line of each of the other model's values.
+    """
+
+    def __init__(self, values: OriginalValues, pairs: Mapping[str, str], sources: Mapping[str, str]) -> None:
+        self._values = values
+        self._pairs = {name: known for name, known in pairs.items() if known in values.names}
+        self._sources = sources
+        self.longest_sum = values.longest_sum
+
+    @property
+    def names(self) -> Collection[str]:
+        """The values of the other model that the reference has."""
+        return self._pairs.keys()
+
+    def visit(self, names: Collection[str], see: Callable[[str, Intermediate], None]) -> None:
+        """Run the reference in both types, and show the values of these names."""
+        theirs: dict[str, list[str]] = {}
+        for name in names:
+            theirs.setdefault(self._pairs[name], []).append(name)
+
+        def see_all(known: str, value: Intermediate) -> None:
+            for name in theirs[known]:
+                see(name, value)
+
+        self._values.visit(theirs.keys(), see_all)
+
+    def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
+        """The values of these names in the reference's own types."""
+        return self._named(names, self._values.own(self._known(names)))
+
+    def sizes(self, names: Collection[str]) -> dict[str, Size]:
+        """How large the values of these names are."""
+        return self._named(names, self._values.sizes(self._known(names)))
+
+    def nearby(self, name: str) -> list[np.ndarray]:
+        """The value on inputs that are a rounding error away."""
+        return self._values.nearby(self._pairs[name])
+
+    def describe(self, name: str) -> Described:
+        """The value's node in the reference, and the user's line of it in the other model, if that is known."""
+        described = self._values.describe(self._pairs[name]) if name in self._pairs else Described()
+        return dataclasses.replace(described, source=self._sources.get(name) or described.source)
+
+    def _known(self, names: Collection[str]) -> list[str]:
+        return list(dict.fromkeys(self._pairs[name] for name in names))
+
+    def _named(self, names: Collection[str], found: Mapping[str, T]) -> dict[str, T]:
+        return {name: found[self._pairs[name]] for name in names if self._pairs[name] in found}
+
+
+def equal_values(
+    reference: Mapping[str, np.ndarray], model: EngineModel, feeds: Mapping[str, np.ndarray]
+) -> dict[str, str]:
+    """The reference's name of each value of a model that has its numbers on the same inputs.
+
+    Args:
+        reference: The reference's values by name.
+        model: The model.
+        feeds: The inputs.
+    """
+    known: dict[tuple[int, ...], list[str]] = {}
+    for name, array in reference.items():
+        known.setdefault(array.shape, []).append(name)
+    found: dict[str, str] = {}
+    for name, array in _all_values(model, feeds):
+        candidates = (own for own in known.get(array.shape, ()) if _close(array, reference[own]))
+        match = next(candidates, None)
+        if match is not None:
+            found[name] = match
+    return found
+
+
+def _all_values(model: EngineModel, feeds: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    yield from model.run(list(model.values), feeds).items()
+
+
+def _close(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays are one value but for rounding. Constants are not: they would match too much."""
+    if one.dtype.kind != other.dtype.kind or one.size < 2:
+        return False
+    if one.dtype.kind not in "fV":
+        return bool((one == other).all() and (one != one.reshape(-1)[0]).any())
+    with np.errstate(all="ignore"):
+        a, b = one.astype(np.float64), other.astype(np.float64)
+        scale = float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b)))
+        allowed = _CLOSE * float(ml_dtypes.finfo(other.dtype).eps)
+        varied = bool((b != b.reshape(-1)[0]).any())
+        return varied and bool(np.allclose(a, b, rtol=allowed, atol=allowed * scale, equal_nan=True))

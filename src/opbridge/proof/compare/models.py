@@ -1,0 +1,80 @@
+"""An ONNX model on an engine against another on another: verified like what was made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from opbridge.engines.base import Session
+from opbridge.proof.compare.pairing import Paired
+from opbridge.proof.compare.sides import ModelSide
+from opbridge.proof.verify.onnx_reference import Candidate
+from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verify_onnx import Options, verify_model
+
+if TYPE_CHECKING:
+    from opbridge.engines.base import Engine
+
+__all__ = ["verify_against", "with_sizes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loaded(Candidate):
+    """The reference on the engine that the user named, which is the only one that may run it."""
+
+    session: Session | None = None
+
+    def load(self, file: Path) -> Session:
+        """The session that is open already."""
+        assert self.session is not None
+        return self.session
+
+
+def verify_against(
+    reference: ModelSide,
+    own: Session,
+    runs: Paired,
+    *,
+    label: str,
+    fixed: Mapping[str, int],
+    options: Options,
+) -> Verification:
+    """Hold a model against another; the budget is set by the other in float64.
+
+    Args:
+        reference: The model that sets the budget.
+        own: It, loaded.
+        runs: The other model, in the reference's terms.
+        label: What the other model is called.
+        fixed: Sizes of dynamic dimensions of the reference that the other model fixes.
+        options: As for a verification.
+    """
+    graph = with_sizes(reference.graph(), fixed)
+    engine: Engine = reference.engine
+    candidate = _Loaded(engine.name, reference.label, session=own)
+    verified = verify_model(graph, engine, lambda: runs, label=label, options=options, own=[candidate])  # type: ignore[arg-type, return-value]
+    return dataclasses.replace(verified, reference=verified.reference.removeprefix("the original model in "))
+
+
+def with_sizes(model: ir.Model, fixed: Mapping[str, int]) -> ir.Model:
+    """The model, with these of its inputs' dynamic dimensions fixed in place."""
+    for value in model.graph.inputs:
+        if value.shape is not None:
+            names = [
+                size if isinstance(size, int) else size.value or f"{value.name}.{axis}"
+                for axis, size in enumerate(value.shape)
+            ]
+            value.shape = ir.Shape(
+                [_size(old, fixed.get(str(name))) for old, name in zip(value.shape, names, strict=True)]
+            )
+    return model
+
+
+def _size(old: int | ir.SymbolicDim, new: int | None) -> int | str | None:
+    if new is not None and not isinstance(old, int):
+        return new
+    return old if isinstance(old, int) else old.value

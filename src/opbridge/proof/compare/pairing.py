@@ -1,0 +1,169 @@
+"""Which input and output of one model is which of another: by name, else by position."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from opbridge.engines.base import Session, TensorSpec
+from opbridge.engines.dtypes import numpy_dtype
+from opbridge.errors import InputError
+from opbridge.proof.verify.compare import is_floating
+
+__all__ = ["Paired", "Pairing", "pair"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairing:
+    """How a model is run in the terms of another, the reference.
+
+    Attributes:
+        inputs: The reference's input for each of the model's.
+        outputs: The model's output for each of the reference's that it has.
+        dtypes: The dtype of each of the model's inputs that is another than the reference's.
+        fixed: The size of each dimension, by the reference's name of it, that the model takes at that size only.
+        notes: What of this is not by name.
+    """
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    dtypes: Mapping[str, str]
+    fixed: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+def pair(reference: Session, model: Session, *, names: tuple[str, str]) -> Pairing:
+    """Match the inputs and outputs of two loaded models.
+
+    Args:
+        reference: The one that the other is held against.
+        model: The other.
+        names: What to call the two.
+
+    Raises:
+        InputError: They take other inputs: another number, other types, ranks or sizes.
+    """
+    inputs, notes = _inputs(reference.inputs, model.inputs, names)
+    outputs, output_notes = _outputs(reference.outputs, model.outputs, names[1])
+    known = {spec.name: spec for spec in reference.inputs}
+    dtypes: dict[str, str] = {}
+    fixed: dict[str, int] = {}
+    for spec in model.inputs:
+        own = known[inputs[spec.name]]
+        fixed |= _fixed_sizes(own, spec, names)
+        if own.dtype != spec.dtype:
+            _check_dtypes(own, spec, names)
+            dtypes[spec.name] = spec.dtype
+            notes.append(f"the input {spec.name} is {spec.dtype} in {names[1]}, and {own.dtype} in {names[0]}")
+    if fixed:
+        sizes = ", ".join(f"{name}={size}" for name, size in sorted(fixed.items()))
+        notes.append(f"{names[1]} takes fixed sizes where {names[0]} does not: only {sizes} is compared")
+    return Pairing(inputs, outputs, dtypes, fixed, (*notes, *output_notes))
+
+
+def _inputs(
+    reference: Sequence[TensorSpec], model: Sequence[TensorSpec], names: tuple[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    known, wanted = [spec.name for spec in reference], [spec.name for spec in model]
+    if set(wanted) <= set(known):
+        unread = [name for name in known if name not in wanted]
+        return dict(zip(wanted, wanted, strict=True)), [f"{names[1]} has no input {name}" for name in unread]
+    if len(known) != len(wanted):
+        raise InputError(
+            f"{names[1]} takes the inputs {', '.join(wanted)}, and {names[0]} takes {', '.join(known) or 'none'}.",
+            fix="compare models that take the same inputs, or rename them to match: opbridge rename.",
+        )
+    pairs = dict(zip(wanted, known, strict=True))
+    shown = ", ".join(f"{theirs} is {own}" for theirs, own in pairs.items() if theirs != own)
+    return pairs, [f"the inputs were matched by position: {shown}"]
+
+
+def _outputs(
+    reference: Sequence[TensorSpec], model: Sequence[TensorSpec], name: str
+) -> tuple[dict[str, str], list[str]]:
+    known, given = [spec.name for spec in reference], [spec.name for spec in model]
+    common = [item for item in known if item in given]
+    if len(common) == len(known) or (common and len(known) != len(given)):
+        return {item: item for item in common}, []
+    if len(known) != len(given):
+        return {}, []
+    pairs = dict(zip(known, given, strict=True))
+    shown = ", ".join(f"{theirs} of {name} is {own}" for own, theirs in pairs.items() if theirs != own)
+    return pairs, [f"the outputs were matched by position: {shown}"]
+
+
+def _fixed_sizes(own: TensorSpec, theirs: TensorSpec, names: tuple[str, str]) -> dict[str, int]:
+    clash = len(own.shape) != len(theirs.shape) or any(
+        isinstance(one, int) and isinstance(other, int) and one != other
+        for one, other in zip(own.shape, theirs.shape, strict=True)
+    )
+    if clash:
+        raise InputError(
+            f"The input {own.name!r} has the shape {_shape(own)} in {names[0]}, and {_shape(theirs)} in {names[1]}.",
+            fix="compare models that take the same inputs; opbridge set-dimension changes a size of an ONNX model.",
+        )
+    return {
+        one: other
+        for one, other in zip(own.shape, theirs.shape, strict=True)
+        if isinstance(one, str) and isinstance(other, int)
+    }
+
+
+def _check_dtypes(own: TensorSpec, theirs: TensorSpec, names: tuple[str, str]) -> None:
+    one, other = numpy_dtype(own.dtype), numpy_dtype(theirs.dtype)
+    if not ((is_floating(one) and is_floating(other)) or (one.kind in "iu" and other.kind in "iu")):
+        raise InputError(
+            f"The input {own.name!r} is {own.dtype} in {names[0]}, and {theirs.dtype} in {names[1]}.",
+            fix="compare models that take the same inputs.",
+        )
+
+
+def _shape(spec: TensorSpec) -> str:
+    return f"[{', '.join(map(str, spec.shape))}]"
+
+
+class Paired:
+    """A loaded model run in the terms of the reference.
+
+    Args:
+        session: The model.
+        pairing: Which input and output is which.
+        dtypes: The dtypes that the reference's floating-point outputs are cast to; none by default.
+
+    Attributes:
+        seen: The inputs of the runs, each set once, in order.
+    """
+
+    def __init__(self, session: Session, pairing: Pairing, dtypes: Mapping[str, np.dtype] | None = None) -> None:
+        self._session = session
+        self._pairing = pairing
+        self._dtypes = dict(dtypes or {})
+        self.seen: list[Mapping[str, np.ndarray]] = []
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs by the reference's names, then those that it has not."""
+        if not any(known is feeds for known in self.seen):
+            self.seen.append(feeds)
+        results = self._session.run(
+            {
+                theirs: np.asarray(feeds[own]).astype(numpy_dtype(self._pairing.dtypes[theirs]))
+                if theirs in self._pairing.dtypes
+                else feeds[own]
+                for theirs, own in self._pairing.inputs.items()
+            }
+        )
+        named = {own: results[theirs] for own, theirs in self._pairing.outputs.items()}
+        taken = set(self._pairing.outputs.values())
+        rest = {name: array for name, array in results.items() if name not in taken}
+        return {**{own: self._typed(own, array) for own, array in named.items()}, **rest}
+
+    def _typed(self, name: str, array: np.ndarray) -> np.ndarray:
+        wanted = self._dtypes.get(name)
+        if wanted is None or array.dtype == wanted or not (is_floating(wanted) and is_floating(array.dtype)):
+            return array
+        return array.astype(wanted)
+
+    def close(self) -> None:
+        """Nothing: the session belongs to who opened it."""

@@ -1,0 +1,52 @@
+"""What a comparison of two models found: data only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from opbridge.proof.verify.verification import Verification
+
+__all__ = ["ModelComparison"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelComparison:
+    """Whether two models compute the same.
+
+    Attributes:
+        first: The first model, and where it ran, in words.
+        second: The second one.
+        reference: Which of the two set the budget, with the float64 run of it.
+        verification: The other one held against it: cases, outputs, departures.
+        notes: How inputs and outputs were matched, where that was not by name.
+    """
+
+    first: str
+    second: str
+    reference: str
+    verification: Verification
+    notes: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether every output of every case is equal within the budget."""
+        return self.verification.passed
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON data."""
+        return {
+            "equal": self.equal,
+            "first": self.first,
+            "second": self.second,
+            "reference": self.reference,
+            "notes": list(self.notes),
+            "verification": self.verification.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ModelComparison:
+        """The comparison that :meth:`to_dict` wrote."""
+        verification = Verification.from_dict(data["verification"])
+        return cls(data["first"], data["second"], data["reference"], verification, tuple(data["notes"]))

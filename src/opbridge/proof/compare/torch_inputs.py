@@ -1,0 +1,49 @@
+"""Fresh inputs of a captured program at sizes that another model fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from opbridge.errors import InputError
+from opbridge.proof.verify.fresh import BOLD, SHUFFLED
+from opbridge.proof.verify.inputs import InputSpecs
+from opbridge.proof.verify.reference import Reference
+from opbridge.proof.verify.verification import DEFAULT_SEED
+
+__all__ = ["inputs_at"]
+
+
+def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict[str, np.ndarray]:
+    """Inputs by name that PyTorch takes.
+
+    Args:
+        captured: The model.
+        fixed: The sizes of some dimensions, by torch's expression of them.
+        seed: Of the fresh inputs.
+
+    Raises:
+        InputError: PyTorch refuses inputs of these sizes.
+    """
+    specs = InputSpecs(captured)
+    expressions = {str(size): size for item in specs.inputs for size in item.shape}
+    stated = [(expressions[name], size) for name, size in fixed.items()]
+    sizes = {**specs.sizes.base, **specs.sizes.solve(stated)}
+    reference = Reference(captured.program)
+    problem: Exception | None = None
+    for boldness in range(BOLD, SHUFFLED + 1):
+        flat = specs.fresh(sizes, DEFAULT_SEED if seed is None else seed, boldness)
+        try:
+            reference.run(flat, wide=False)
+            return specs.feeds(flat)
+        except Exception as error:
+            problem = error
+    text = ", ".join(f"{name}={size}" for name, size in sorted(fixed.items()))
+    first = (str(problem).strip().splitlines() or [""])[0]
+    raise InputError(
+        f"The models have no sizes in common: one takes {text} only, and PyTorch refuses that: {first}",
+        fix="compare models that take the same sizes.",
+        details=str(problem),
+    ) from problem

@@ -1,0 +1,107 @@
+"""The values inside an engine's model that a captured program has too."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from opbridge.capture.capture import Captured
+from opbridge.errors import OpbridgeError
+from opbridge.proof.bisect.bisection_captured import Inside
+from opbridge.proof.bisect.intermediates_engine import EngineModel, loader
+from opbridge.proof.compare.departures import first_unmatched
+from opbridge.proof.compare.insides import equal_values, fx_nodes, opened, renamed
+from opbridge.proof.compare.pairing import Pairing
+from opbridge.proof.compare.sides import ModelSide
+from opbridge.proof.verify.inputs import InputSpecs, to_numpy
+from opbridge.proof.verify.reference import Reference
+from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verify import output_positions
+from opbridge.torch_graph.origins import Origin
+
+__all__ = ["TorchInside", "inside_of"]
+
+
+@dataclasses.dataclass
+class TorchInside:
+    """An engine's model beside a captured program.
+
+    Attributes:
+        inside: What verification needs to look inside of it.
+        by_numbers: Whether its values were matched by their numbers alone, so that what has none is wrong.
+        outputs: The names of its outputs.
+    """
+
+    inside: Inside
+    by_numbers: bool
+    outputs: tuple[str, ...]
+
+    def origins_of_outputs(self, captured: Captured) -> dict[str, Origin]:
+        """The nodes of the program that are the outputs."""
+        positions = output_positions(captured.program, len(captured.output_names))
+        nodes = zip(captured.output_names, Reference(captured.program, positions).output_nodes, strict=True)
+        return {name: Origin(node.name) for name, node in nodes if isinstance(node, torch.fx.Node)}
+
+    def named(self, verified: Verification, sources: Mapping[str, str]) -> Verification:
+        """The verification, each departure named by its first node."""
+        if not self.by_numbers or not verified.departures:
+            return verified
+        pairs = dict.fromkeys((*self.inside.origins, *self.outputs), "")
+        with EngineModel(self.inside.model, self.inside.load) as model:
+            known = {name: text for name, text in pairs.items() if name in model.values}
+            found = tuple(first_unmatched(item, model, known, sources) for item in verified.departures)
+        return dataclasses.replace(verified, departures=found)
+
+
+def inside_of(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: bool = True) -> TorchInside | None:
+    """What it takes to look inside a model that is held against a captured program; None where that can't be.
+
+    Args:
+        captured: The program.
+        model: The side of the comparison.
+        pairing: How its inputs and outputs are the program's.
+        by_numbers: Whether to run both, where names say nothing, to match values by their numbers.
+    """
+    if not isinstance(model, ModelSide) or not model.has_graph or pairing.dtypes:
+        return None
+    graph = renamed(model.graph(), pairing)
+    origins = {name: Origin(*place) for name, place in model.values.items()} or _noted(captured, graph)
+    if not origins and not by_numbers:
+        return None
+    by_numbers = not origins
+    if by_numbers:
+        with contextlib.suppress(OpbridgeError):
+            origins = _by_numbers(captured, model, graph)
+    outputs = tuple(str(value.name) for value in graph.graph.outputs)
+    return TorchInside(Inside(graph, loader(model.engine, model.libraries), origins), by_numbers, outputs)
+
+
+def _noted(captured: Captured, graph: ir.Model) -> dict[str, Origin]:
+    """The values that say which node of torch's graph they are, where that node calls the same operator."""
+    targets = {node.name: str(node.target) for node in captured.program.graph.nodes if node.op == "call_function"}
+    return {
+        value: Origin(name)
+        for value, (name, target) in fx_nodes(graph).items()
+        if targets.get(name) == target and value == name
+    }
+
+
+def _by_numbers(captured: Captured, model: ModelSide, graph: ir.Model) -> dict[str, Origin]:
+    """The values that have the numbers of a node of torch's graph, on the example inputs."""
+    specs = InputSpecs(captured)
+    feeds: Mapping[str, np.ndarray] = specs.feeds(specs.flat)
+    own: dict[str, np.ndarray] = {}
+
+    def watch(name: str, value: Any, wide: Any, random: bool) -> None:
+        if isinstance(value, torch.Tensor) and not random:
+            own[name] = to_numpy(value)
+
+    Reference(captured.program).run(specs.flat, wide=False, watch=watch)
+    with opened(model, graph) as engine_model:
+        return {name: Origin(node) for name, node in equal_values(own, engine_model, feeds).items()}

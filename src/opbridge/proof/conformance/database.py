@@ -1,0 +1,89 @@
+"""PyTorch's own operator database, and the samples that it makes: the one place that reads it.
+
+``torch.testing._internal`` is an internal of torch: there is no public list of what torch can do with inputs for it.
+``tests/test_conformance.py`` names what is read of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from opbridge.errors import InputError
+from opbridge.proof.conformance.calls import Call, Constant
+
+__all__ = ["DTYPES", "calls_of", "dtypes_of", "entries", "named"]
+
+DTYPES = (
+    *("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool", "complex64"),
+    *("uint8", "int8", "int16", "complex128", "complex32", "float8_e4m3fn"),
+)
+"""The element types, in the order in which an entry's own is chosen: the first that it has."""
+
+
+@functools.cache
+def entries() -> dict[str, Any]:
+    """The entries of the database by name, "linalg.lstsq.grad_oriented": the operator's, then the variant's.
+
+    Raises:
+        InputError: This installation has no database, or a package that it needs is missing.
+    """
+    try:
+        from torch.testing._internal.common_methods_invocations import op_db
+    except ImportError as error:
+        raise InputError(
+            f"PyTorch's operator database can't be imported: {error}",
+            fix=f"pip install {error.name}" if error.name == "expecttest" else "install another version of torch.",
+        ) from error
+    return {".".join(filter(None, (info.name, info.variant_test_name))): info for info in op_db}
+
+
+def named(names: tuple[str, ...]) -> list[str]:
+    """The entries of these names, in the database's order. A name alone stands for its variants too.
+
+    Raises:
+        InputError: There is no such entry.
+    """
+    found = entries()
+    if not names:
+        return list(found)
+    chosen = {entry for name in names for entry, info in found.items() if name in (entry, info.name)}
+    unknown = [name for name in names if not any(name in (entry, info.name) for entry, info in found.items())]
+    if unknown:
+        close = [entry for entry in found if unknown[0].split(".")[-1] in entry][:5]
+        raise InputError(
+            f"PyTorch's operator database has no entry {unknown[0]!r}.",
+            fix=f"did you mean {', '.join(close)}?" if close else "names are those of torch, as nn.functional.gelu.",
+        )
+    return [entry for entry in found if entry in chosen]
+
+
+def dtypes_of(entry: str) -> list[str]:
+    """The element types that PyTorch's CPU kernels take, float32 first."""
+    supported = entries()[entry].supported_dtypes("cpu")
+    return [name for name in DTYPES if getattr(torch, name) in supported]
+
+
+def calls_of(entry: str, dtype: str) -> tuple[Call, ...]:
+    """Every sample of an entry in one element type, the same ones in every process."""
+    info = entries()[entry]
+    for seed in (torch.manual_seed, random.seed, np.random.seed):
+        seed(0)
+    calls = []
+    for sample in info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False):
+        args, kwargs = pytree.tree_map_only(
+            torch.Tensor, lambda tensor: tensor.detach().clone(), ((sample.input, *sample.args), sample.kwargs)
+        )
+        if entry == "tensor_split":  # A tensor of rank 0 says how many pieces there are.
+            args = (args[0], *pytree.tree_map_only(torch.Tensor, _constant_number, args[1:]))
+        calls.append(Call(info.op, args, kwargs))
+    return tuple(calls)
+
+
+def _constant_number(tensor: torch.Tensor) -> torch.Tensor | Constant:
+    return tensor if tensor.dim() else Constant(tensor)

@@ -1,0 +1,114 @@
+"""The two exporters that are compared: opbridge's own stages, and the plain torch.onnx.export."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opbridge.capture.capture import Captured
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.fakes import check_fakes
+from opbridge.catalog.declare.operator import without_kernels
+from opbridge.engines.base import Engine
+from opbridge.errors import UnsupportedOperatorError
+from opbridge.ladder.climb import climb
+from opbridge.ladder.probe import probe
+from opbridge.onnx_model.file import save_model
+from opbridge.torch_graph.silence import silenced
+
+__all__ = ["EXPORTERS", "Exported", "Failure"]
+
+_FILE = "model.onnx"
+_PLAIN = frozenset({"native", "opset"})
+
+
+class Failure(Exception):
+    """A stage that a sample did not survive.
+
+    Args:
+        stage: Its name, as in :data:`opbridge.proof.conformance.results.STATUSES`.
+        message: Why.
+    """
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """A model file for an engine.
+
+    Attributes:
+        path: The model.
+        libraries: The ways to load it: with these libraries of kernels, with none, or first one, then the other.
+        rungs: The rung of each operator that torch's mapping does not serve.
+    """
+
+    path: Path
+    libraries: tuple[tuple[Path, ...], ...] = ((),)
+    rungs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def by_opbridge(
+    captured: Captured, engine: Engine, folder: Path, catalog: Catalog, dynamic_shapes: Any = None
+) -> Exported:
+    """What :func:`opbridge.export` does between the capture and the bundle.
+
+    Raises:
+        Failure: At the stage "translate"; "load" if every mapping is there, but the engine takes none.
+    """
+    try:
+        with without_kernels():
+            check_fakes(captured.program)
+        climbed = climb(captured.program, catalog, [engine], captured=captured, rewrites=captured.rewrites)
+    except UnsupportedOperatorError as error:
+        raise Failure("load" if f"[{engine.name}]" in error.message else "translate", error.message) from error
+    except Exception as error:
+        raise Failure("translate", str(error)) from error
+    rungs = {step.target: step.rung for step in climbed.plan.steps if step.rung not in _PLAIN}
+    model = climbed.models[engine.name]
+    save_model(model, folder, name=_FILE)
+    built = climbed.built.get(engine.name)
+    if built is None:
+        return Exported(folder / _FILE, rungs=rungs)
+    built.write(folder)
+    runs_without = not probe(model, engine)
+    return Exported(folder / _FILE, ((folder / built.file,), *([()] if runs_without else [])), rungs)
+
+
+def by_torch(
+    captured: Captured, engine: Engine, folder: Path, catalog: Catalog, dynamic_shapes: Any = None
+) -> Exported:
+    """The plain ``torch.onnx.export`` of the same module and inputs.
+
+    Raises:
+        Failure: At the stage that torch.onnx says, "capture" or "translate".
+    """
+    assert captured.module is not None
+    try:
+        with silenced():
+            program = torch.onnx.export(
+                captured.module, captured.args, dynamo=True, dynamic_shapes=dynamic_shapes, verbose=False
+            )
+            assert program is not None
+            program.save(folder / _FILE)
+    except Exception as error:
+        raise Failure("capture" if "Capture" in type(error).__name__ else "translate", _reason(error)) from error
+    return Exported(folder / _FILE)
+
+
+def _reason(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"
+
+
+EXPORTERS: Mapping[str, Callable[[Captured, Engine, Path, Catalog, Any], Exported]] = {
+    "opbridge": by_opbridge,
+    "torch": by_torch,
+}

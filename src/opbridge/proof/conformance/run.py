@@ -1,0 +1,181 @@
+"""Runs PyTorch's operator database through an exporter and an engine."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import importlib.metadata
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opbridge import engines as known_engines
+from opbridge.errors import InputError
+from opbridge.progress import Count
+from opbridge.proof.conformance.applicability import NOT_APPLICABLE
+from opbridge.proof.conformance.pool import Tally, check_entries
+from opbridge.proof.conformance.results import STATUSES, Result, Way, latest, read_results
+
+__all__ = ["ConformanceRun", "run_conformance"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConformanceRun:
+    """What a run found, with what an earlier one had found already.
+
+    Attributes:
+        way: The exporter and the engine.
+        file: Where the results are, one line of JSON each.
+        results: Those of the entries that were asked for, in the database's order.
+        entries: How many entries the whole database has.
+    """
+
+    way: Way
+    file: str
+    results: tuple[Result, ...]
+    entries: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether every applicable entry passed."""
+        return all(result.status in ("pass", "not applicable") for result in self.results)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The results as JSON data, with a count per element type and status."""
+        counts: dict[str, collections.Counter[str]] = {}
+        for result in self.results:
+            counts.setdefault(result.dtype, collections.Counter())[result.status] += 1
+        return {
+            "way": dataclasses.asdict(self.way),
+            "file": self.file,
+            "passed": self.passed,
+            "entries": self.entries,
+            "counts": {
+                dtype: {name: count[name] for name in STATUSES if count[name]} for dtype, count in counts.items()
+            },
+            "results": [result.to_dict() for result in self.results],
+        }
+
+
+def run_conformance(
+    *,
+    file: str | Path,
+    engine: str = "onnxruntime",
+    exporter: str = "opbridge",
+    entries: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    dynamic: bool = False,
+    samples: int = 0,
+    jobs: int | None = None,
+    limit: float = 60.0,
+    again: bool = False,
+    progress: Callable[[str], None] = lambda doing: None,
+) -> ConformanceRun:
+    """Take every sample of every entry of PyTorch's operator database to an engine, and compare with PyTorch.
+
+    Args:
+        file: The results are added here as they come, one line of JSON per entry and element type. What the file has
+            already is not run again.
+        engine: The engine's name.
+        exporter: "opbridge", or "torch" for the plain ``torch.onnx.export``.
+        entries: Names of the database, "nn.functional.gelu"; all by default.
+        dtypes: Element types, "float16"; by default float32, or the first that an entry has.
+        dynamic: Ask for every dimension that PyTorch takes at a second size to be dynamic, and verify at that size.
+        samples: At most so many of each entry; 0 for all.
+        jobs: Worker processes; by default one per core.
+        limit: Seconds that one stage of one sample may take; samples of one export have more together.
+        again: Also run again what is in the file and did not pass.
+        progress: Told which entries are done.
+
+    Raises:
+        InputError: A name is unknown, a file is not one of results, or PyTorch's database is missing.
+        EngineNotInstalledError: The engine is not installed.
+    """
+    from opbridge.proof.conformance.database import dtypes_of, named
+    from opbridge.proof.conformance.exporters import EXPORTERS
+
+    path = Path(file)
+    versions = {"torch": importlib.metadata.version("torch"), engine: known_engines.get(engine).version}
+    _check_options(exporter, EXPORTERS, dtypes, jobs, limit)
+    way = Way(exporter, engine, dynamic, samples)
+    wanted = [(entry, dtype) for entry in named(tuple(entries)) for dtype in _chosen(entry, dtypes, dtypes_of(entry))]
+    known = {result.key: result for result in latest(read_results(path) if path.is_file() else [])}
+    found: dict[tuple[str, str], Result] = {}
+    requests = []
+    for entry, dtype in wanted:
+        earlier = known.get((entry, dtype, *dataclasses.astuple(way)))
+        if earlier is not None and (not again or earlier.status in ("pass", "not applicable")):
+            found[entry, dtype] = earlier
+        else:
+            requests.append({"entry": entry, "dtype": dtype, "way": dataclasses.asdict(way)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as stream:
+        for result in _results(requests, way, versions, jobs or os.cpu_count() or 1, limit):
+            print(json.dumps(result.to_dict()), file=stream, flush=True)
+            found[result.entry, result.dtype] = result
+            doing = f"{result.entry} {result.dtype}: {result.status}"
+            progress(Count("checking operators", len(found), len(wanted), doing))
+    return ConformanceRun(way, str(file), tuple(found[key] for key in wanted), len(named(())))
+
+
+def _check_options(
+    exporter: str, exporters: Mapping[str, Any], dtypes: Sequence[str], jobs: int | None, limit: float
+) -> None:
+    from opbridge.proof.conformance.database import DTYPES
+
+    for name, value, known in [("exporter", exporter, exporters), *(("dtype", dtype, DTYPES) for dtype in dtypes)]:
+        if value not in known:
+            raise InputError(f"There is no {name} {value!r}.", fix=f"choose one of {', '.join(known)}.")
+    if (jobs is not None and jobs < 1) or limit <= 0:
+        raise InputError(f"jobs={jobs}, limit={limit}: neither can be below 1.", fix="pass jobs=2, limit=60.")
+
+
+def _chosen(entry: str, dtypes: Sequence[str], supported: Sequence[str]) -> Sequence[str]:
+    """The element types in which the entry is run; one that PyTorch has no kernel for is no result."""
+    if not dtypes:
+        return supported[:1] or ("float32",)
+    return [dtype for dtype in dtypes if dtype in supported]
+
+
+def _results(
+    requests: Sequence[Mapping[str, Any]], way: Way, versions: Mapping[str, str], jobs: int, limit: float
+) -> Any:
+    applicable = []
+    for request in requests:
+        reason = NOT_APPLICABLE.get(request["entry"])
+        if reason is not None:
+            yield Result(request["entry"], request["dtype"], way, "not applicable", {}, reason, versions=versions)
+        else:
+            applicable.append(request)
+    for request, tally in check_entries(applicable, jobs=jobs, limit=limit):
+        yield _result(request, tally, way, versions)
+
+
+def _result(request: Mapping[str, Any], tally: Tally, way: Way, versions: Mapping[str, str]) -> Result:
+    """The answers of all samples as one."""
+    counts = collections.Counter(answer["status"] for answer in tally.samples.values())
+    missing = (tally.total or 0) - sum(counts.values())
+    if missing > 0:
+        counts["not run"] += missing
+    failed = [answer for answer in tally.samples.values() if answer["status"] not in ("pass", "not run")]
+    worst = min(failed, key=lambda answer: STATUSES.index(answer["status"]), default=None)
+    rungs: dict[str, str] = {}
+    seconds: collections.Counter[str] = collections.Counter()
+    for answer in {id(answer): answer for answer in tally.samples.values()}.values():
+        rungs |= answer.get("rungs", {})
+        seconds.update(answer.get("seconds", {}))
+    times = {stage: round(spent, 3) for stage, spent in seconds.items()}
+    status, error, sample = "pass", "", ""
+    if worst is not None:
+        status, error, sample = worst["status"], worst["error"], worst.get("sample", "")
+    elif tally.raised:
+        status, error = "capture", f"the samples could not be made or judged: {tally.raised}"
+    elif not tally.samples:
+        status = "not applicable" if way.dynamic else "capture"
+        error = "no sample has a dimension of a second size" if way.dynamic else "PyTorch refuses every sample"
+    kept = tuple({name: answer.get(name, "") for name in ("status", "error", "sample")} for answer in failed)
+    return Result(
+        request["entry"], request["dtype"], way, status, dict(counts), error, sample, rungs, times, versions, kept
+    )

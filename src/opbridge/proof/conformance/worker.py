@@ -1,0 +1,102 @@
+"""The program that checks entries: ``python -m opbridge.proof.conformance.worker WAY``.
+
+It reads one line of JSON per entry from stdin, and writes one for each stage that begins, for each sample that is done
+and for the end of the entry. What torch and the engine print goes to stderr. :mod:`opbridge.proof.conformance.run` is the
+other side.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from opbridge.engines.process.lifeline import end_with_parent
+
+__all__ = ["main"]
+
+_MOST_FAILURES = 12
+"""After so many samples of one entry have failed, the others are not run."""
+
+
+def main() -> int:
+    """Check entries until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    end_with_parent()
+
+    def say(message: Mapping[str, Any]) -> None:
+        print(json.dumps(message), file=answers, flush=True)
+
+    for line in sys.stdin:
+        try:
+            _check_entry(json.loads(line), say)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            say({"raised": text, "details": "".join(traceback.format_exception(error))})
+    answers.close()
+    return 0
+
+
+def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]) -> None:
+    """Check the samples of one entry that are not done yet."""
+    import torch
+
+    from opbridge.proof.conformance.batches import Sample, in_batches, verdicts
+    from opbridge.proof.conformance.check import Checked, Checker
+    from opbridge.proof.conformance.results import Way
+
+    torch.set_num_threads(1)
+    way = Way(**request["way"])
+    entry, done = request["entry"], set(request["done"])
+    indices: list[int] = []
+    checker = Checker(way, lambda stage: say({"stage": stage, "samples": indices}))
+
+    def check(group: Sequence[Sample]) -> Checked:
+        indices[:] = [number for number, _ in group]
+        return checker.check(entry, [call for _, call in group])
+
+    samples = [(number, call) for number, call in _samples(entry, request["dtype"], way) if number not in done]
+    say({"samples": len(samples)})
+    failures = request["failures"]
+    left = {number for number, _ in samples}
+    groups = in_batches(samples, set(request["alone"])) if failures < _MOST_FAILURES else []
+    for group, checked in verdicts(check, groups):
+        say({"done": [number for number, _ in group], "sample": str(group[0][1]), **_data(checked)})
+        left -= {number for number, _ in group}
+        failures += checked.status != "pass"
+        if failures >= _MOST_FAILURES:
+            break
+    if left:
+        say({"done": sorted(left), "status": "not run"})
+    say({"end": True})
+
+
+def _data(checked: Any) -> dict[str, Any]:
+    return {
+        "status": checked.status,
+        "error": checked.error,
+        "rungs": dict(checked.rungs),
+        "seconds": dict(checked.seconds),
+    }
+
+
+def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
+    """The samples that are models: those that eager PyTorch takes as dense tensors of their own memory."""
+    from opbridge.proof.conformance.database import calls_of
+    from opbridge.proof.conformance.sizes import moves_of
+    from opbridge.torch_graph.silence import silenced
+
+    wanted = way.samples or None
+    with silenced():
+        runs = (call for call in calls_of(entry, dtype) if call.runs())
+        usable = (call for call in runs if not way.dynamic or moves_of(entry, call))
+        yield from enumerate(itertools.islice(usable, wanted))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The program that checks the operators of a file: ``python -m opbridge.proof.operators.child REQUEST``.
+
+It writes one line of JSON for each check that begins and for each result. What the user's code and torch print goes to
+stderr. :mod:`opbridge.operator_check` is the other side.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from opbridge.engines.process.lifeline import end_with_parent
+from opbridge.errors import OpbridgeError
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Check one file, then end."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    faulthandler.enable()
+    end_with_parent()
+    request = json.loads(sys.argv[1])
+
+    def say(message: Mapping[str, Any]) -> None:
+        print(json.dumps(message), file=answers, flush=True)
+
+    def begin(target: str, sample: str, check: str) -> None:
+        say({"doing": {"target": target, "sample": sample, "check": check}})
+
+    try:
+        # Torch takes seconds to import; until then nothing else is asked for.
+        from opbridge.proof.operators.run import run_checks
+
+        for result in run_checks(request["file"], request["engines"], begin):
+            say({"result": result.to_dict()})
+    except Exception as error:
+        say({"raised": _described(error)})
+    answers.close()
+    return 0
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    if isinstance(error, OpbridgeError):
+        return {**error.to_dict(), "details": error.details}
+    details = "".join(traceback.format_exception(error))
+    return {"error": type(error).__name__, "message": str(error), "fix": None, "details": details}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

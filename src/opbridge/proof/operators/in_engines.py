@@ -1,0 +1,81 @@
+"""The checks in an engine: a sample is exported as a model of one call, and verified."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import opbridge
+from opbridge.bundle.bundle import Bundle
+from opbridge.catalog.declare.operator import without_kernels
+from opbridge.engines import get
+from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.errors import EngineNotInstalledError, InputError
+from opbridge.proof.operators.outcome import Said, failed, failed_with
+from opbridge.proof.operators.subjects import Case
+from opbridge.proof.operators.verdict import judged
+from opbridge.proof.verify.verify import verify_captured
+
+__all__ = ["check_engine", "missing_engine"]
+
+
+def missing_engine(name: str) -> str | None:
+    """Why an engine can't be asked: it is not installed. None if it is."""
+    try:
+        get(name).version  # noqa: B018 - raises if it is not installed
+    except EngineNotInstalledError as error:
+        return f"{error.message} {error.fix}"
+    except InputError as error:
+        return error.message
+    return None
+
+
+def check_engine(case: Case, engine: str) -> Iterator[tuple[str, Said]]:
+    """Export the sample, then verify it: with its kernels and with its function bodies, where it has both.
+
+    Yields:
+        What was checked, and what came of it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            bundle = opbridge.export(
+                case.module, case.tensors, path=Path(folder) / "bundle", engines=[engine], verify=False
+            )
+        except Exception as error:
+            yield engine, failed_with(error)
+            return
+        unused = _unused(case, bundle)
+        if unused is not None:
+            yield engine, failed(unused)
+            return
+        kernels = bundle.kernels(engine)
+        if kernels is None:
+            yield engine, _verified(case, engine, bundle, ())
+            return
+        yield f"{engine}, kernel", _verified(case, engine, bundle, (bundle.path / kernels["file"],))
+        if kernels["optional"]:
+            yield f"{engine}, function body", _verified(case, engine, bundle, ())
+
+
+def _unused(case: Case, bundle: Bundle) -> str | None:
+    """Why a mapping was not checked by this export: it took another way."""
+    spec = case.subject.spec
+    if spec is None or spec.rung not in ("decompose", "translate"):
+        return None
+    name = spec.target.partition(".")[0]
+    steps = [step for step in bundle.manifest["operators"] if step["target"].partition(".")[0] == name]
+    if any(step["rung"] == spec.rung and step["provider"] == "user" for step in steps):
+        return None
+    taken = ", ".join(f"{step['rung']} by {step['provider']}" for step in steps)
+    return f"the export did not use this mapping ({taken or 'the graph has no such operator'})"
+
+
+def _verified(case: Case, engine: str, bundle: Bundle, libraries: Sequence[Path]) -> Said:
+    """On the sample's own values, which may be odd ones, and on fresh values."""
+    try:
+        with IsolatedSession(engine, bundle.model_file(engine), libraries=libraries) as session, without_kernels():
+            own = verify_captured(case.captured, session, engine=engine, inputs=[case.feeds])
+            return judged([own, verify_captured(case.captured, session, engine=engine)])
+    except Exception as error:
+        return failed_with(error)

@@ -1,0 +1,181 @@
+"""The checks in PyTorch: opcheck, shapes, the kernel against the Python function, gradients."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd.gradcheck import GradcheckError
+
+from opbridge.catalog.declare.operator import Operator, without_kernels
+from opbridge.proof.operators.outcome import Said, failed, not_applicable, passed
+from opbridge.proof.operators.subjects import Case, describe_tensor, describe_tensors, told
+from opbridge.proof.operators.verdict import judged
+from opbridge.proof.verify.inputs import to_numpy
+from opbridge.proof.verify.verify import verify_captured
+
+__all__ = ["check_gradients", "check_kernel", "check_opcheck", "check_shapes"]
+
+_MOST_ELEMENTS = 300
+"""Gradcheck calls the operator twice for each."""
+
+
+def check_opcheck(case: Case, operator: Operator) -> Said:
+    """``torch.library.opcheck``: schema, autograd registration, fake, and all of it under a tracer."""
+    tensors = _requiring_gradients(case, operator) or case.tensors
+    args, kwargs = case.arguments(tensors)
+    namespace, _, name = operator.target.partition("::")
+    overload = getattr(getattr(torch.ops, namespace), name).default
+    found: dict[str, Any] = dict(torch.library.opcheck(overload, args, kwargs, raise_exception=False))
+    wrong = {test: result for test, result in found.items() if isinstance(result, BaseException)}
+    if wrong:
+        return failed(
+            "\n".join(f"{test}: {_told_by_opcheck(result)}" for test, result in wrong.items()),
+            log="\n\n".join(f"{test}: {result}" for test, result in wrong.items()),
+        )
+    return passed(f"{len(found)} tests")
+
+
+def _told_by_opcheck(error: BaseException) -> str:
+    """Its first line says which test failed; the cause is what the author wants to know."""
+    innermost = error
+    while innermost.__cause__ is not None:
+        innermost = innermost.__cause__
+    return told(innermost)
+
+
+def check_shapes(case: Case, operator: Operator) -> Said:
+    """The shapes and dtypes that the fake tells, against those of the Python function and of the kernel."""
+    with torch.no_grad():
+        real = case.call(operator.function)
+        computed = case.call(operator)
+    said = case.captured.program.graph_module.graph.output_node().args[0]
+    fakes = [node.meta["val"] for node in said if isinstance(node, torch.fx.Node)]
+    fakes = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
+    for who, results in (("Python function", real), ("kernel", computed)):
+        if len(results) != len(fakes):
+            return failed(f"the {who} returns {len(results)} tensors, but the fake {len(fakes)}")
+        for position, (result, fake) in enumerate(zip(results, fakes, strict=True)):
+            if not _agrees(result, fake):
+                return failed(
+                    f"output {position} of the {who} is {describe_tensor(result)}, but the fake says "
+                    f"{describe_tensor(fake)}\nfix: {_FIXES[who]}"
+                )
+    return passed(describe_tensors(list(real)))
+
+
+_FIXES = {
+    "Python function": "correct the shape function (its .fake), so that it says what the Python function returns.",
+    "kernel": "correct the kernel's shape function, the second argument of OPBRIDGE_OPERATOR.",
+}
+
+
+def _agrees(result: torch.Tensor, fake: Any) -> bool:
+    return (
+        result.dtype == fake.dtype
+        and result.dim() == fake.dim()
+        and all(not isinstance(said, int) or said == size for size, said in zip(result.shape, fake.shape, strict=True))
+    )
+
+
+def check_kernel(case: Case, operator: Operator) -> Said:
+    """The kernel, called by PyTorch, against the Python function in float64, within the budget of ``verify``."""
+    with torch.no_grad(), _noting_calls(operator) as calls:
+        outputs = case.call(operator)
+    if calls:
+        types = ", ".join(dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in case.tensors))
+        return not_applicable(f"PyTorch calls the Python function here: the kernel does not take {types or 'this'}")
+    arrays = [to_numpy(output) for output in outputs]
+    session = _Recorded(dict(zip(case.captured.output_names, arrays, strict=True)))
+    with without_kernels():
+        return judged([verify_captured(case.captured, session, engine="the kernel", inputs=[case.feeds])])
+
+
+class _Recorded:
+    """A session that has run already."""
+
+    def __init__(self, outputs: Mapping[str, np.ndarray]) -> None:
+        self._outputs = dict(outputs)
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return self._outputs
+
+
+@contextlib.contextmanager
+def _noting_calls(operator: Operator) -> Iterator[list[None]]:
+    """Yields a list with an item for each call of the operator's Python function."""
+    function, calls = operator.function, list[None]()
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(None)
+        return function(*args, **kwargs)
+
+    operator.function = noted
+    try:
+        yield calls
+    finally:
+        operator.function = function
+
+
+def check_gradients(case: Case, operator: Operator) -> Said:
+    """``torch.autograd.gradcheck`` in float64: the gradient of the Python function against differences of results."""
+    tensors = case.tensors
+    floating = [tensor for tensor in tensors if tensor.is_floating_point()]
+    count = sum(tensor.numel() for tensor in floating)
+    if not floating:
+        return not_applicable("no input is a floating-point tensor")
+    if count > _MOST_ELEMENTS:
+        return not_applicable(f"{count} elements are too many for gradcheck: add a sample of at most {_MOST_ELEMENTS}")
+    if count == 0 or not all(bool(tensor.isfinite().all()) for tensor in floating):
+        return not_applicable("the inputs are empty" if count == 0 else "an input is not finite")
+    wide = _requiring_gradients(case, operator, torch.float64)
+    if wide is None:
+        return not_applicable("no result depends differentiably on the inputs, in float64")
+
+    def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(result for result in case.call(operator, inputs) if result.requires_grad)
+
+    if torch.autograd.gradcheck(call, wide, raise_exception=False):
+        return passed("float64")
+    # At a kink the differences are those of both sides; a little beside it they are not.
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        moved = tuple(t + 0.01 * torch.rand_like(t) if t.is_floating_point() else t for t in wide)
+    beside = tuple(t.requires_grad_(t.is_floating_point()) for t in moved)
+    try:
+        torch.autograd.gradcheck(call, beside)
+    except GradcheckError as error:
+        return failed(_first_lines(str(error)), log=str(error))
+    return passed("float64, a little beside the sample's values")
+
+
+def _first_lines(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines()[:1])
+
+
+def _requiring_gradients(
+    case: Case, operator: Operator, dtype: torch.dtype | None = None
+) -> tuple[torch.Tensor, ...] | None:
+    """The sample's tensors, floating-point ones requiring gradients; None if no result then has one.
+
+    Args:
+        case: The sample.
+        operator: The operator.
+        dtype: Of the floating-point tensors instead of their own.
+    """
+
+    def prepared(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        return (tensor if dtype is None else tensor.to(dtype)).requires_grad_()
+
+    tensors = tuple(prepared(tensor) for tensor in case.tensors)
+    function: Callable[..., Any] = operator.function
+    try:
+        results: Sequence[torch.Tensor] = case.call(function, tensors)
+    except Exception:  # NumPy in it, say: it is not made to be differentiated.
+        return None
+    return tensors if any(result.requires_grad for result in results) else None

@@ -1,0 +1,47 @@
+"""What a check says: its status, a line, and for the log the long story."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+
+from opbridge.errors import OpbridgeError
+from opbridge.proof.operators.subjects import told
+
+__all__ = ["Said", "failed", "failed_with", "not_applicable", "not_run", "passed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """See :class:`opbridge.operator_check.CheckResult`."""
+
+    status: str
+    detail: str = ""
+    log: str = ""
+
+
+def passed(detail: str = "") -> Said:
+    """It holds."""
+    return Said("passed", detail)
+
+
+def failed(detail: str, log: str = "") -> Said:
+    """It does not hold."""
+    return Said("failed", detail, log)
+
+
+def not_applicable(reason: str) -> Said:
+    """There is nothing to check."""
+    return Said("not applicable", reason)
+
+
+def not_run(reason: str) -> Said:
+    """It could not be checked on this machine."""
+    return Said("not run", reason)
+
+
+def failed_with(error: Exception) -> Said:
+    """It raised."""
+    if isinstance(error, OpbridgeError):
+        return Said("failed", f"{error.message}\nfix: {error.fix}", error.details or "")
+    return Said("failed", told(error), "".join(traceback.format_exception(error)))

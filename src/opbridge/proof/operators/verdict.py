@@ -1,0 +1,34 @@
+"""Verifications in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opbridge.proof.operators.outcome import Said, failed, passed
+from opbridge.proof.verify.verification import Comparison, Verification
+
+__all__ = ["judged"]
+
+
+def judged(verifications: Sequence[Verification]) -> Said:
+    """How close the worst output came to PyTorch, or what is wrong with the first that is not sound."""
+    comparisons = [comparison for verification in verifications for comparison in verification.comparisons]
+    wrong = [comparison for comparison in comparisons if not comparison.passed]
+    log = "\n".join(verification.summary() for verification in verifications)
+    if wrong:
+        return failed(f"{wrong[0].output} differs from PyTorch's: {_measured(wrong[0])}", log)
+    for verification in verifications:
+        if not verification.passed:
+            return failed(verification.error or "the captured graph does not compute what the operator computes", log)
+    worst = max(comparisons, key=lambda comparison: comparison.ratio, default=None)
+    return passed(_measured(worst) if worst is not None else "it has no output")
+
+
+def _measured(comparison: Comparison) -> str:
+    if comparison.status == "within budget":
+        return f"within budget: {comparison.engine_error:.3g} of {comparison.budget:.3g} units"
+    if comparison.status != "differs":
+        return f"{comparison.status}{': ' if comparison.detail else ''}{comparison.detail}"
+    far = f"by {comparison.max_abs:.3g}" if comparison.max_abs else "in values that are not finite"
+    detail = f"; {comparison.detail}" if comparison.detail else ""
+    return f"{far} ({comparison.engine_error:.3g} units, {comparison.budget:.3g} are allowed){detail}"

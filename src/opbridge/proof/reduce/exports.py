@@ -1,0 +1,210 @@
+"""The smallest part of a captured program that can't be exported."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opbridge import torch_flow
+from opbridge.arguments import Ops, chosen_engines
+from opbridge.capture.capture import capture
+from opbridge.capture.entry import Entry, load_entry
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.engines.base import Engine
+from opbridge.errors import CaptureError, OpbridgeError, TranslationError
+from opbridge.onnx_model.versions import Versions
+from opbridge.pipeline import export
+from opbridge.proof.compare.sides import ModelSide, model_side
+from opbridge.proof.compare.torch_sides import captured_entry
+from opbridge.proof.reduce.calls import CallPart, Calls
+from opbridge.proof.reduce.minimise import minimise
+from opbridge.proof.reduce.modules import reduce_capture
+from opbridge.proof.reduce.output import SCRIPT, runs_and_fails, write_folder
+from opbridge.proof.reduce.result import Reduction
+from opbridge.proof.reduce.torch_script import export_scripts
+from opbridge.proof.reduce.trials import Clock
+
+__all__ = ["exported_or_reduced"]
+
+_SCRIPT_SECONDS = 300.0
+"""Of a script that exports: loading PyTorch alone takes long on a busy machine, and nothing in it is known to hang."""
+
+
+def exported_or_reduced(
+    text: str,
+    engine_name: str,
+    bundle: Path,
+    path: Path,
+    ops: Ops,
+    clock: Clock,
+    started: float,
+    progress: Callable[[str], None],
+) -> ModelSide | Reduction:
+    """An entry exported; where that fails, the smallest part of it that fails in the same way.
+
+    Args:
+        text: The entry.
+        engine_name: The engine.
+        bundle: Where to export it to.
+        path: Where to write what is left of it.
+        ops: As for ``export``.
+        clock: Ends the search.
+        started: When the reduction began.
+        progress: Told each stage.
+
+    Raises:
+        CaptureError: torch.export can't capture the entry, and it is in no file.
+    """
+    (engine,) = chosen_engines([engine_name], progress)
+    entry, catalog = load_entry(text), Catalog.load(ops)
+    try:
+        error = _export(entry, engine, bundle, ops, progress)
+    except CaptureError as failed:
+        return reduce_capture(entry, catalog, failed, path, clock, started)
+    if error is None:
+        return model_side(bundle, engine.name, text=text)
+    calls = Calls(captured_entry(entry, catalog))
+    exporter = _Exporter(engine, catalog, clock)
+    return _written(path, _smallest(calls, error, exporter), error, exporter, len(calls.nodes), started)
+
+
+def _export(
+    entry: Entry, engine: Engine, bundle: Path, ops: Ops, progress: Callable[[str], None]
+) -> OpbridgeError | None:
+    """Export it. Returns why an operator can't be; other errors are raised."""
+    try:
+        export(
+            entry.model,
+            entry.args,
+            entry.kwargs,
+            path=bundle,
+            engines=[engine.name],
+            dynamic_shapes=entry.dynamic_shapes,
+            input_names=entry.input_names,
+            output_names=entry.output_names,
+            verify=False,
+            ops=ops,
+            progress=progress,
+        )
+    except TranslationError as error:
+        return error
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Exporter:
+    """Tries to bring programs to an engine."""
+
+    engine: Engine
+    catalog: Catalog
+    clock: Clock
+
+    def error(self, part: CallPart | None) -> OpbridgeError | None:
+        """Why a part can't be exported; None where it can, or is no part that can be captured."""
+        if part is None or self.clock.is_over:
+            return None
+        self.clock.tick(f"{len(part.calls)} calls")
+        try:
+            captured = capture(part.module, part.args)
+        except OpbridgeError:
+            return None
+        try:
+            torch_flow.climb_all(captured, self.catalog, [self.engine], Versions(None, None), lambda stage: None)
+        except TranslationError as error:
+            return error
+        except OpbridgeError:
+            return None
+        return None
+
+
+def _smallest(calls: Calls, error: OpbridgeError, exporter: _Exporter) -> CallPart:
+    """The smallest part that was found to fail."""
+    best: list[CallPart] = []
+
+    def fails(nodes: Sequence[torch.fx.Node]) -> bool:
+        part = calls.part(nodes)
+        same = _is_same(error, exporter.error(part))
+        if same and part is not None:
+            best[:] = [part]
+        return same
+
+    named = [node for node in calls.nodes if _target(node) in _targets(error)]
+    if any(fails([node]) for node in named):
+        return best[0]
+    if not fails(calls.nodes):
+        raise _alone(error)
+    minimise(calls.nodes, fails)
+    return best[0]
+
+
+def _alone(error: OpbridgeError) -> OpbridgeError:
+    error.fix = (
+        f"{error.fix} It could not be reduced: the captured program, with its sizes fixed and taken by itself, is "
+        "exported, or the time was up."
+    )
+    return error
+
+
+def _target(node: torch.fx.Node) -> str:
+    """``"ns::name"`` of a call."""
+    return node.target.name().partition(".")[0] if isinstance(node.target, torch._ops.OpOverload) else ""
+
+
+def _targets(error: OpbridgeError | None) -> set[str]:
+    """``"ns::name"`` of the operators that an error is about."""
+    found = [*getattr(error, "targets", ()), getattr(error, "target", None)]
+    return {str(target).partition(".")[0] for target in found if target}
+
+
+def _is_same(error: OpbridgeError, other: OpbridgeError | None) -> bool:
+    """Whether it is the same kind of error, about one operator that both name, if they name any."""
+    if other is None or type(other) is not type(error):
+        return False
+    return not _targets(error) or bool(_targets(error) & _targets(other))
+
+
+def _written(
+    path: Path, part: CallPart, error: OpbridgeError, exporter: _Exporter, before: int, started: float
+) -> Reduction:
+    """Write the first of the scripts that shows the fault; the last one where none does."""
+    message = " ".join(line.strip() for line in error.message.splitlines()[:2])
+    tried: dict[str, Any] = {}
+    for text in export_scripts(part, message, exporter.engine):
+        shows = _shows(text)
+        tried = {"text": text, "shows": shows}
+        if shows:
+            break
+
+    def fill(folder: Path) -> None:
+        (folder / SCRIPT).write_text(tried["text"], encoding="utf-8")
+
+    files = write_folder(path, fill)
+    return Reduction(
+        folder=path,
+        kind="export",
+        message=message,
+        engine=f"{exporter.engine.name} {exporter.engine.version}",
+        nodes=len(part.calls),
+        nodes_before=before,
+        operators=tuple(dict.fromkeys(_target(node) or str(node.target) for node in part.calls)),
+        tries=exporter.clock.tries,
+        seconds=time.monotonic() - started,
+        finished=not exporter.clock.is_over,
+        reproduces=tried["shows"],
+        files=files,
+    )
+
+
+def _shows(text: str) -> bool:
+    """Whether a script shows the fault."""
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        script = Path(folder) / SCRIPT
+        script.write_text(text, encoding="utf-8")
+        return runs_and_fails(Path(sys.executable), script, seconds=_SCRIPT_SECONDS)

@@ -1,0 +1,68 @@
+"""What fails, as data: so that a smaller model is known to fail in the same way."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+
+from opbridge.errors import EngineCrashError, OpbridgeError
+from opbridge.proof.verify.verification import Comparison
+
+__all__ = ["Failure", "failure_of_comparisons", "failure_of_error"]
+
+_KINDS = {"out of time": "hang", "out of memory": "memory"}
+_LONGEST = 200
+_TEMPORARY = re.compile(r"[^\s\"']*/opbridge-[^\s\"'/]*/")
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """One way to fail.
+
+    Attributes:
+        kind: "results" (not what the standard says), "crash", "hang", "memory", "error" (the engine refuses or fails)
+            or "export".
+        signature: What a smaller model must have in common: the signal, the error without its names and numbers.
+        message: In words, one line.
+    """
+
+    kind: str
+    signature: str
+    message: str
+
+    def is_like(self, other: Failure | None) -> bool:
+        """Whether ``other`` is the same failure."""
+        return other is not None and (self.kind, self.signature) == (other.kind, other.signature)
+
+
+def failure_of_error(error: OpbridgeError, stage: str, names: Iterable[str] = ()) -> Failure:
+    """The failure of an engine that raised.
+
+    Args:
+        error: What it raised.
+        stage: "loading" or "running".
+        names: Of the model's values and nodes; the engine's message may hold them.
+    """
+    message = _TEMPORARY.sub("", error.message)
+    if isinstance(error, EngineCrashError):
+        kind = _KINDS.get(error.cause, "crash")
+        return Failure(kind, error.signal or error.cause, message)
+    return Failure("error", f"{stage}: {_without_names(message, names)}", message)
+
+
+def failure_of_comparisons(found: Sequence[Comparison]) -> Failure | None:
+    """The failure of an engine whose outputs were judged; None if they are sound."""
+    wrong = [comparison for comparison in found if not comparison.passed]
+    if not wrong:
+        return None
+    worst = max(wrong, key=lambda comparison: comparison.ratio)
+    return Failure("results", worst.status, str(worst))
+
+
+def _without_names(message: str, names: Iterable[str]) -> str:
+    text = (message.strip().splitlines() or [""])[0]
+    for name in sorted((name for name in names if len(name) > 1), key=len, reverse=True):
+        text = text.replace(name, "")
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S*", "", text)
+    return re.sub(r"[\d\W_]+", " ", text).strip()[:_LONGEST]

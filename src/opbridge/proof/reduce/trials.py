@@ -1,0 +1,136 @@
+"""Trying a model on an engine, in a child process: how it fails, if it does."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from opbridge.engines.base import Engine
+from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.engines.process.limits import current_limits
+from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
+from opbridge.onnx_model.file import save_model
+from opbridge.proof.reduce.failure import Failure, failure_of_comparisons, failure_of_error
+from opbridge.proof.reduce.problem import Problem, evaluate, widened
+from opbridge.proof.verify.onnx_judgement import ModelJudgement
+from opbridge.proof.verify.onnx_reference import Feeds, OriginalRun
+from opbridge.proof.verify.verification import DEFAULT_SEED, Comparison
+from opbridge.proof.verify.widened_model import longest_sum, random_outputs
+
+__all__ = ["Clock", "EngineTrials", "Tried"]
+
+
+class Clock:
+    """The time that a reduction may take, and what it has tried.
+
+    Args:
+        seconds: The time.
+        progress: Told of each try.
+    """
+
+    def __init__(self, seconds: float, progress: Callable[[str], None]) -> None:
+        self._end = time.monotonic() + seconds
+        self._progress = progress
+        self.tries = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is used up."""
+        return time.monotonic() >= self._end
+
+    def tick(self, what: str) -> None:
+        """Count a try."""
+        self.tries += 1
+        self._progress(f"try {self.tries}: {what}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """What came of a try.
+
+    Attributes:
+        failure: How it failed; None if it did not.
+        expected: What the standard says; None where the evaluator does not take the model.
+        comparisons: The engine's outputs against that.
+    """
+
+    failure: Failure | None
+    expected: Feeds | None = None
+    comparisons: tuple[Comparison, ...] = ()
+
+
+class EngineTrials:
+    """Tries models on one engine.
+
+    Args:
+        engine: The engine.
+        libraries: Its kernels.
+        seconds: What loading, and each run, may take.
+        clock: The time of all of it.
+    """
+
+    def __init__(self, engine: Engine, libraries: Sequence[Path], seconds: float, clock: Clock) -> None:
+        self._engine = engine
+        self._libraries = libraries
+        self._limits = current_limits().at_most(seconds)
+        self._clock = clock
+
+    def run(self, problem: Problem, *, must_be_standard: bool = False, expected: Feeds | None = None) -> Tried:
+        """Try a model on its inputs.
+
+        Args:
+            problem: The model.
+            must_be_standard: Whether a model that the evaluator does not take counts as none that fails: a part that
+                was cut wrongly is refused by everyone.
+            expected: What the standard says, where that is known already: the evaluator is far slower than an engine.
+        """
+        self._clock.tick(f"{len(problem.nodes)} nodes")
+        expected = evaluate(problem.model, problem.feeds) if expected is None else expected
+        if expected is None and must_be_standard:
+            return Tried(None)
+        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+            save_model(problem.model, Path(folder))
+            return self._run(problem, Path(folder) / "model.onnx", expected)
+
+    def _run(self, problem: Problem, file: Path, expected: Feeds | None) -> Tried:
+        stage = "loading"
+        try:
+            with IsolatedSession(self._engine.name, file, libraries=self._libraries, limits=self._limits) as session:
+                stage = "running"
+                results = session.run(problem.feeds)
+                if expected is None:
+                    return Tried(None)
+                found = self._judge(problem, expected, results, session)
+        except (EngineError, EngineCrashError) as error:
+            return Tried(failure_of_error(error, stage, problem.names()), expected)
+        except OpbridgeError:
+            # The inputs do not fit what was cut out: no failure of the engine.
+            return Tried(None, expected)
+        return Tried(failure_of_comparisons(found), expected, tuple(found))
+
+    def _judge(self, problem: Problem, expected: Feeds, results: Feeds, session: IsolatedSession) -> list[Comparison]:
+        judgement = ModelJudgement(
+            "",
+            problem.feeds,
+            _original(problem, expected),
+            lambda feeds: _original(Problem(problem.model, feeds), None),
+            random_outputs(problem.model),
+            longest_sum(problem.model),
+            None,
+            DEFAULT_SEED,
+        )
+        return judgement.compare(results, session.run)
+
+
+def _original(problem: Problem, own: Feeds | None) -> OriginalRun:
+    """Both runs of the evaluator."""
+    own = evaluate(problem.model, problem.feeds) if own is None else own
+    if own is None:
+        raise EngineError("onnx's reference evaluator failed.", fix="pass other inputs.")
+    wide = widened(problem)
+    return OriginalRun({name: np.asarray(array) for name, array in own.items()}, evaluate(wide.model, wide.feeds))

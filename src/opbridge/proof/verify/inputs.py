@@ -1,0 +1,233 @@
+"""Fresh inputs: of the same character as the example's, at its sizes and at others, never its values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
+
+from opbridge.engines.dtypes import numpy_dtype
+from opbridge.errors import InputError
+from opbridge.proof.verify.fresh import fresh_tensor
+from opbridge.proof.verify.index_ranges import index_ranges
+from opbridge.proof.verify.sizes import Sizes
+
+__all__ = ["InputSpecs", "to_numpy", "to_torch"]
+
+_BIT_TYPES = {1: torch.uint8, 2: torch.int16}
+
+
+def to_numpy(value: Any, complex_pairs: bool = True) -> np.ndarray:
+    """A tensor or number as ONNX has it: a complex tensor as pairs with a trailing axis of 2, an int as int64.
+
+    Args:
+        value: A tensor on any device, a bool, an int or a float.
+        complex_pairs: Whether a complex tensor becomes pairs.
+    """
+    if isinstance(value, bool):
+        return np.asarray(value)
+    if isinstance(value, int):
+        return np.asarray(value, dtype=np.int64)
+    if isinstance(value, float):
+        return np.asarray(value, dtype=np.float32)
+    tensor = value.detach().cpu().contiguous()
+    if tensor.is_complex() and complex_pairs:
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    tensor = tensor.resolve_neg()
+    name = str(tensor.dtype).removeprefix("torch.")
+    try:
+        array: np.ndarray = tensor.numpy()
+    except TypeError:
+        array = tensor.view(_BIT_TYPES[tensor.element_size()]).numpy().view(numpy_dtype(name))
+    return array
+
+
+def to_torch(array: np.ndarray, like: Any) -> Any:
+    """The tensor or int that ``array`` stands for; ``like`` is the example's value."""
+    if not isinstance(like, torch.Tensor):
+        return int(array)
+    array = np.array(array, order="C")
+    name = str(like.dtype).removeprefix("torch.")
+    if like.is_complex() and array.dtype.kind != "c":
+        return torch.complex(*torch.from_numpy(array).unbind(-1))
+    if array.dtype.kind == "V" or not _torch_has(array.dtype):
+        bits = torch.from_numpy(array.view(f"uint{8 * array.itemsize}" if array.itemsize == 1 else "int16"))
+        return bits.view(getattr(torch, name))
+    return torch.from_numpy(array)
+
+
+def _torch_has(dtype: np.dtype) -> bool:
+    try:
+        torch.from_numpy(np.empty(0, dtype))
+    except TypeError:
+        return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class _Input:
+    """One flattened user input: its position among all, the example's value, its symbolic shape as expressions.
+
+    ``rows`` is the size of the table that it is an index into, if it is one.
+    """
+
+    name: str
+    position: int
+    example: Any
+    shape: tuple[sympy.Expr, ...]
+    symbol: sympy.Expr | None = None
+    rows: int | None = None
+
+
+class InputSpecs:
+    """The inputs of a captured program.
+
+    Args:
+        captured: Has ``program``, ``args``, ``kwargs`` and ``input_names``.
+
+    Attributes:
+        inputs: Those that the ONNX model has, in order.
+        flat: The example, flattened, constants included.
+        sizes: The dynamic dimensions and the sizes that they may have.
+    """
+
+    def __init__(self, captured: Any) -> None:
+        program = captured.program
+        self._tree = program.call_spec.in_spec
+        self.flat = self._flatten(captured.args, captured.kwargs)
+        values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+        user = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        names, rows = iter(captured.input_names), index_ranges(program)
+        self.inputs: list[_Input] = []
+        for position, argument in enumerate(user):
+            value, example = values.get(argument.name), self.flat[position]
+            if isinstance(argument, SymIntArgument):
+                self.inputs.append(_Input(next(names), position, example, (), _expression(value)))
+            elif isinstance(argument, TensorArgument):
+                shape = tuple(_expression(size) for size in (example.shape if value is None else value.shape))
+                self.inputs.append(_Input(next(names), position, example, shape, rows=rows.get(argument.name)))
+        self.sizes = Sizes(program.range_constraints, self._observed())
+
+    def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        # Keyword arguments count in the order of the program, not in the caller's.
+        order = list(self._tree.child(1).context or ())
+        ordered = {key: kwargs[key] for key in order if key in kwargs}
+        leaves: list[Any] = torch.utils._pytree.tree_flatten((tuple(args), ordered or dict(kwargs)))[0]
+        return leaves
+
+    def arguments(self, flat: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Flattened inputs as the arguments of the user's module, each tensor a copy of its own."""
+        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]
+        args, kwargs = torch.utils._pytree.tree_unflatten(copies, self._tree)
+        return tuple(args), dict(kwargs)
+
+    def feeds(self, flat: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Flattened inputs as the ONNX model takes them."""
+        return {item.name: to_numpy(flat[item.position]) for item in self.inputs}
+
+    def _observed(self) -> list[tuple[sympy.Expr, int]]:
+        pairs: list[tuple[sympy.Expr, int]] = []
+        for item in self.inputs:
+            if item.symbol is not None:
+                pairs.append((item.symbol, int(item.example)))
+            elif isinstance(item.example, torch.Tensor):
+                pairs += zip(item.shape, item.example.shape, strict=True)
+        return pairs
+
+    def fresh(self, sizes: Mapping[str, int], seed: int, boldness: int) -> list[Any]:
+        """Fresh inputs, flattened, constants as in the example.
+
+        Args:
+            sizes: The size of every dynamic dimension, by symbol.
+            seed: The same seed gives the same inputs.
+            boldness: How far they may go from the example's values (see ``fresh``); a model that refuses the bolder
+                ones, an index out of range say, gets the tamer.
+        """
+        flat = list(self.flat)
+        for number, item in enumerate(self.inputs):
+            random = np.random.default_rng([seed, number, *map(int, sizes.values())])
+            if item.symbol is not None:
+                flat[item.position] = self.sizes.value(item.symbol, sizes)
+            else:
+                shape = tuple(self.sizes.value(size, sizes) for size in item.shape)
+                flat[item.position] = fresh_tensor(item.example, shape, random, boldness, item.rows)
+        return flat
+
+    def resized(self, feeds: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """Arrays cut to smaller sizes of the dynamic dimensions."""
+        found: dict[str, np.ndarray] = {}
+        for item in self.inputs:
+            if item.symbol is not None:
+                found[item.name] = np.asarray(self.sizes.value(item.symbol, sizes), np.int64)
+            else:
+                corner = tuple(slice(0, self.sizes.value(size, sizes)) for size in item.shape)
+                found[item.name] = np.ascontiguousarray(feeds[item.name][corner]) if corner else feeds[item.name]
+        return found
+
+    def given(self, arrays: Mapping[str, np.ndarray]) -> tuple[list[Any], dict[str, int]]:
+        """The user's own arrays, by ONNX input name, as flattened inputs; and the dynamic sizes that they have.
+
+        Raises:
+            InputError: A name is missing or unknown, or a dtype, rank or fixed size does not fit.
+        """
+        expected = [item.name for item in self.inputs]
+        wrong = [f"{name!r} is missing" for name in expected if name not in arrays]
+        wrong += [f"there is no input {name!r}" for name in arrays if name not in expected]
+        if wrong:
+            raise InputError(
+                f"The inputs to verify with don't match the model's: {'; '.join(wrong)}.",
+                fix=f"give one array for each of: {', '.join(expected)}.",
+            )
+        flat = list(self.flat)
+        for item in self.inputs:
+            flat[item.position] = _given_value(item, np.asarray(arrays[item.name]))
+        observed = [
+            pair
+            for item in self.inputs
+            for pair in (
+                zip(item.shape, flat[item.position].shape, strict=True)
+                if item.symbol is None
+                else [(item.symbol, flat[item.position])]
+            )
+        ]
+        return flat, self.sizes.solve(observed)
+
+
+def _given_value(item: _Input, array: np.ndarray) -> Any:
+    example = to_numpy(item.example)
+    if array.dtype.kind == "V" and array.dtype.itemsize == example.dtype.itemsize and array.dtype.fields is None:
+        array = array.view(example.dtype)  # NumPy stores bfloat16 and float8 as raw bytes
+    if array.dtype != example.dtype:
+        raise InputError(
+            f"Input {item.name!r} takes dtype {example.dtype.name}, but got {array.dtype.name}.",
+            fix=f"convert it, if that is what you mean: array.astype({example.dtype.name!r}).",
+        )
+    fixed = [int(size) if size.is_Integer else None for size in item.shape]
+    fixed += [2] * (example.ndim - len(fixed))
+    fits = len(fixed) == array.ndim and all(f in (None, size) for f, size in zip(fixed, array.shape, strict=True))
+    if not fits:
+        wanted = [str(size) for size in item.shape]
+        raise InputError(
+            f"Input {item.name!r} takes shape [{', '.join(wanted)}], but got {list(array.shape)}.",
+            fix="pass an array of that shape, or export the model with that dimension dynamic.",
+        )
+    return to_torch(array, item.example)
+
+
+def _expression(size: Any) -> sympy.Expr:
+    """The expression of a size; torch's SymInt prints as one."""
+    if isinstance(size, int):
+        return sympy.Integer(size)
+    text = str(size)
+    names = {name: sympy.Symbol(name, integer=True) for name in _words(text)}
+    return sympy.sympify(text, locals=names)
+
+
+def _words(text: str) -> set[str]:
+    cleaned = "".join(character if character.isalnum() or character == "_" else " " for character in text)
+    return {word for word in cleaned.split() if word[0].islower() and any(character.isdigit() for character in word)}

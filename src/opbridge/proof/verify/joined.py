@@ -1,0 +1,49 @@
+"""The verifications of several engines as one, those included that did not run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from opbridge.engines.base import NotRun
+from opbridge.proof.verify.verification import DEFAULT_SEED, NOT_RUN, EngineVerdict, Verification
+
+__all__ = ["joined", "not_run"]
+
+
+def joined(results: Sequence[Verification]) -> Verification:
+    """Failed if one failed; the error is that of the first that did not pass, and of one that ran if there is such."""
+    if len(results) == 1:
+        return results[0]
+    not_passed = sorted((result for result in results if not result.passed), key=lambda item: item.verdict in NOT_RUN)
+    worst = not_passed[0] if not_passed else results[0]
+    keys = dict.fromkeys(key for result in results for key in result.seconds)
+    return dataclasses.replace(
+        worst,
+        seconds={key: sum(result.seconds.get(key, 0.0) for result in results) for key in keys},
+        engine=", ".join(result.engine for result in results),
+        cases=_of_all(results, "cases"),
+        comparisons=_of_all(results, "comparisons"),
+        departures=_of_all(results, "departures"),
+        traces=_of_all(results, "traces"),
+        timings=_of_all(results, "timings"),
+        special_values=_of_all(results, "special_values"),
+        crashes=_of_all(results, "crashes"),
+        engines=tuple(EngineVerdict(result.engine, result.verdict, result.error) for result in results),
+        reference="; ".join(dict.fromkeys(result.reference for result in results)),
+        resumed=sum(result.resumed for result in results),
+    )
+
+
+def _of_all(results: Sequence[Verification], field: str) -> tuple[Any, ...]:
+    """The items of a field of all results, each with the name of its engine."""
+    return tuple(
+        dataclasses.replace(item, engine=result.engine) for result in results for item in getattr(result, field)
+    )
+
+
+def not_run(label: str, why: NotRun, seed: int | None) -> Verification:
+    """The verification of an engine that runs no model on this machine: it is never passed."""
+    error = f"{why.reason} {why.fix}"
+    return Verification(label, why.verdict, (), (), {}, DEFAULT_SEED if seed is None else seed, error=error)

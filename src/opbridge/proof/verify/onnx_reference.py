@@ -1,0 +1,212 @@
+"""What an engine's model is compared with when it was made from an ONNX model: the original, run somewhere else.
+
+Two runs, as with PyTorch: one in the model's own types, one in float64. Both are in child processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from opbridge import engines
+from opbridge.engines.base import Engine, Session
+from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.engines.process.limits import current_limits
+from opbridge.errors import OpbridgeError
+from opbridge.onnx_model.file import save_model
+from opbridge.proof.verify.widened_model import widened_model
+
+__all__ = ["Candidate", "OriginalModel", "OriginalRun", "OriginalRuns", "candidates", "widened"]
+
+EVALUATOR = "reference"
+_EVALUATOR_SECONDS = 120.0
+Feeds = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class OriginalRun:
+    """What the original makes of some inputs.
+
+    Attributes:
+        own: Its outputs in its own types.
+        wide: Its outputs in float64; None where nothing runs the widened model.
+    """
+
+    own: Feeds
+    wide: Feeds | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """An engine that may run the original.
+
+    Attributes:
+        engine: Its name, for :func:`opbridge.engines.get`.
+        label: What it is called in a verification.
+        seconds: What a run may take at most, within the limits in force.
+    """
+
+    engine: str
+    label: str
+    seconds: float | None = None
+
+    def load(self, file: Path) -> Session:
+        """A session of it. Raises EngineError where it refuses the model."""
+        limits = current_limits()
+        limits = limits if self.seconds is None else limits.at_most(self.seconds)
+        return IsolatedSession(self.engine, file, limits=limits)
+
+
+def candidates(engine: Engine) -> Iterator[Candidate]:
+    """Who may run the original for a verification of ``engine``: other engines, the evaluator, at last the same one."""
+    for name in engines.names():
+        other = engines.get(name)
+        if other.is_reference and other.name != engine.name and other.is_installed():
+            yield Candidate(name, f"{name} {other.version}")
+    evaluator = engines.get(EVALUATOR)
+    if evaluator.is_installed():
+        yield Candidate(EVALUATOR, f"onnx's reference evaluator {evaluator.version}", _EVALUATOR_SECONDS)
+    yield Candidate(engine.name, f"{engine.name} {engine.version} itself")
+
+
+@dataclasses.dataclass(frozen=True)
+class OriginalModel:
+    """The original without functions, and who runs it.
+
+    Attributes:
+        model: The model.
+        own: Who runs it in its own types.
+        wide: Who runs it in float64; None where nobody does.
+    """
+
+    model: ir.Model
+    own: Candidate
+    wide: Candidate | None
+
+
+class OriginalRuns:
+    """The original loaded wherever it runs. A context manager; the first run decides where.
+
+    Args:
+        original: The model.
+        engine: The engine that is verified.
+        folder: Where the model is written for them.
+        own: Who may run it in its own types; by default all candidates.
+
+    Attributes:
+        label: What the results are compared with, once something has run.
+        problems: Why candidates do not run it.
+    """
+
+    def __init__(
+        self, original: ir.Model, engine: Engine, folder: Path, own: Sequence[Candidate] | None = None
+    ) -> None:
+        everyone = list(candidates(engine))
+        self._waiting = everyone if own is None else list(own)
+        self._wide_waiting = _wide_first(everyone)
+        self._model = _inlined(original)
+        self._folder = folder
+        self._own: Session | None = None
+        self._wide: Session | None = None
+        self._own_label = self._wide_label = ""
+        self._running: dict[str, Candidate] = {}
+        self._stack = contextlib.ExitStack()
+        self.problems: list[str] = []
+
+    def __enter__(self) -> OriginalRuns:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def label(self) -> str:
+        """What the results are compared with, in words."""
+        wide = "the same in float64" if self._wide_label == self._own_label else f"in float64 in {self._wide_label}"
+        second = f", and {wide}" if self._wide_label else ", without a float64 reference"
+        return f"the original model in {self._own_label}{second}"
+
+    @property
+    def opened(self) -> OriginalModel:
+        """The model with those that run it, to look inside it."""
+        return OriginalModel(
+            self._model, self._running["original.onnx"], self._running["widened.onnx"] if self._wide else None
+        )
+
+    def load_next(self) -> bool:
+        """Take the next candidate that loads the model; whether there is one."""
+        if self._own is not None:
+            self._own = None
+        while self._waiting:
+            candidate = self._waiting.pop(0)
+            loaded = self._load(candidate, "original.onnx", lambda: self._model)
+            if loaded is not None:
+                self._own, self._own_label = loaded, candidate.label
+                return True
+        return False
+
+    def own(self, feeds: Feeds) -> Feeds:
+        """The original's outputs. Raises EngineError where it does not take the inputs."""
+        assert self._own is not None
+        return self._own.run(feeds)
+
+    def run(self, feeds: Feeds) -> OriginalRun:
+        """Both runs on the same inputs."""
+        return OriginalRun(self.own(feeds), self._run_wide(feeds))
+
+    def _run_wide(self, feeds: Feeds) -> Feeds | None:
+        wide_feeds = {name: widened(array) for name, array in feeds.items()}
+        while self._wide is not None or self._wide_waiting:
+            if self._wide is None:
+                candidate = self._wide_waiting.pop(0)
+                self._wide_label = candidate.label
+                self._wide = self._load(candidate, "widened.onnx", lambda: widened_model(self._model))
+                continue
+            try:
+                return self._wide.run(wide_feeds)
+            except OpbridgeError:
+                # The original ran on these inputs, so it is the type that this one does not take.
+                self._wide, self._wide_label = None, ""
+        self._wide_label = ""
+        return None
+
+    def _load(self, candidate: Candidate, name: str, make: Callable[[], ir.Model]) -> Session | None:
+        try:
+            if not (self._folder / name).exists():
+                save_model(make(), self._folder, name=name)
+            session = candidate.load(self._folder / name)
+        except OpbridgeError as error:
+            self.problems.append(f"{candidate.label}: {error.message}")
+            return None
+        self._running[name] = candidate
+        self._stack.callback(session.close)  # type: ignore[attr-defined]
+        return session
+
+
+def _inlined(model: ir.Model) -> ir.Model:
+    """The model without functions: the evaluator does not tell the overloads of one apart."""
+    if not model.functions:
+        return model
+    copy = model.clone()
+    InlinePass()(copy)
+    return copy
+
+
+def _wide_first(waiting: list[Candidate]) -> list[Candidate]:
+    """The evaluator first: it has every operator in float64, which engines have not."""
+    return sorted(waiting, key=lambda candidate: candidate.engine != EVALUATOR)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """A floating-point array as float64; others as they are."""
+    floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return array.astype(np.float64) if floating else array

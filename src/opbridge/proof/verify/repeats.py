@@ -1,0 +1,43 @@
+"""The first case once more, a few times: a kernel with a race is wrong in some runs only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from opbridge.proof.verify.verification import Comparison
+
+__all__ = ["repeated"]
+
+_MOST, _SECONDS = 15, 0.5
+
+Results = Mapping[str, np.ndarray]
+
+
+def repeated(
+    run: Callable[[], Results],
+    compare: Callable[[Results], list[Comparison]],
+    results: Results,
+    found: Sequence[Comparison],
+    run_seconds: float,
+) -> tuple[Results, Sequence[Comparison]]:
+    """Run an engine again on a case that passed.
+
+    Args:
+        run: Runs it.
+        compare: Compares results with what is right.
+        results: Those of the first run.
+        found: What was found of them.
+        run_seconds: How long the first run took: all others together may take half a second.
+
+    Returns:
+        The first results that do not fit, and what was found of them; the given ones if there are none.
+    """
+    for _ in range(min(_MOST, int(_SECONDS / max(run_seconds, 1e-9)))):
+        others = run()
+        if any(results[name].tobytes() != others[name].tobytes() for name in results):
+            again = compare(others)
+            if not all(comparison.passed for comparison in again):
+                return others, again
+    return results, found

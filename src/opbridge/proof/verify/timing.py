@@ -1,0 +1,136 @@
+"""What each node of a model costs in an engine, with the operator that it was made for."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opbridge.bundle.bundle import Bundle
+from opbridge.engines.base import Engine
+from opbridge.engines.profiling import NodeTime, profile_isolated
+from opbridge.errors import EngineError
+from opbridge.proof.verify.trace import Timing
+from opbridge.proof.verify.verification import Verification
+
+__all__ = ["CapturedCall", "timed", "with_targets"]
+
+_BY_THE_ENGINE = re.compile(r"(_nchwc|_token_\d+|__\d+)$")
+"""What engines append to the name of a node that they changed or split."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CapturedCall:
+    """A call in the captured graph.
+
+    Attributes:
+        name: Its node's name.
+        target: The torch operator, as users read it.
+        seconds: PyTorch's time for it.
+        users: The nodes that use its result, by name.
+        computes: Whether it makes new numbers, and not another view of those it is given.
+    """
+
+    name: str
+    target: str
+    seconds: float
+    users: tuple[str, ...] = ()
+    computes: bool = True
+
+
+def timed(
+    results: Sequence[Verification],
+    bundle: Bundle,
+    engines: Sequence[Engine],
+    feeds: Mapping[str, np.ndarray],
+    calls: Sequence[CapturedCall] = (),
+) -> list[Verification]:
+    """Verifications with the times of the nodes; where there are none, a note of the first case says why.
+
+    Args:
+        results: The verifications of the engines, each with its kernels and without, as :meth:`Bundle.runs` has them.
+        bundle: The bundle.
+        engines: The engines.
+        feeds: Inputs by name.
+        calls: Those of the captured graph, in its order; none for a bundle that was made of an ONNX model.
+    """
+    runs = [(engine, libraries) for engine in engines for _, libraries in bundle.runs(engine.name)]
+    found = []
+    for result, (engine, libraries) in zip(results, runs, strict=True):
+        if not result.cases:
+            found.append(result)
+            continue
+        try:
+            times = profile_isolated(engine.name, bundle.model_file(engine.name), feeds, libraries=libraries)
+        except EngineError as error:
+            found.append(_noted(result, f"no times of its nodes: {error.message}"))
+            continue
+        found.append(dataclasses.replace(result, timings=with_targets(times, bundle.sources, calls)))
+    return found
+
+
+def with_targets(
+    times: Sequence[NodeTime], sources: Mapping[str, Any], calls: Sequence[CapturedCall]
+) -> tuple[Timing, ...]:
+    """An engine's times, each with the torch operators that its node was made for, and PyTorch's time for these.
+
+    Engines fuse: of a convolution, a normalisation and an activation one node is left, under the name of one of them.
+    A call that no node is left of is therefore counted to the node that has what its result went into.
+
+    Args:
+        times: As the engine tells them.
+        sources: The content of ``sources.json``: ``captured`` and ``values`` lead to nodes of the captured graph.
+        calls: The calls of that graph, in its order.
+    """
+    of_values = {value: str(place[0]) for value, place in sources.get("values", {}).items()}
+    captured = {**of_values, **sources.get("captured", {})}
+    owners = [_captured_node(item.node, captured) for item in times]
+    targets, seconds = _groups(calls, {name for name in owners if name})
+    labels = [targets.get(owner, "") for owner in owners]
+    return tuple(
+        Timing(item.node, item.operator, item.seconds, label, seconds.get(label))
+        for item, label in zip(times, labels, strict=True)
+    )
+
+
+def _groups(calls: Sequence[CapturedCall], owners: set[str]) -> tuple[dict[str, str], dict[str, float]]:
+    """The operators that each owner stands for, and PyTorch's time for all calls of equal groups."""
+    owner_of: dict[str, str] = {}
+    for call in reversed(calls):
+        if call.name in owners:
+            owner_of[call.name] = call.name
+        elif found := next((owner_of[user] for user in call.users if user in owner_of), None):
+            owner_of[call.name] = found
+    members: dict[str, list[CapturedCall]] = {}
+    for call in calls:
+        if call.name in owner_of:
+            members.setdefault(owner_of[call.name], []).append(call)
+    targets = {owner: _label(group) for owner, group in members.items()}
+    seconds: dict[str, float] = {}
+    for owner, group in members.items():
+        seconds[targets[owner]] = seconds.get(targets[owner], 0.0) + sum(call.seconds for call in group)
+    return targets, seconds
+
+
+def _label(group: Sequence[CapturedCall]) -> str:
+    """The operators of a group, those that only make views left out where others compute."""
+    computing = [call for call in group if call.computes]
+    return " + ".join(dict.fromkeys(call.target for call in computing or group[-1:]))
+
+
+def _captured_node(name: str, captured: Mapping[str, str]) -> str:
+    """The captured node of an engine's node: engines add to the name of one that they changed, or fused others to."""
+    while name not in captured:
+        shorter = _BY_THE_ENGINE.sub("", name)
+        name = name.rpartition("/")[0] if shorter == name else shorter
+        if not name:
+            return ""
+    return captured[name]
+
+
+def _noted(result: Verification, note: str) -> Verification:
+    first = dataclasses.replace(result.cases[0], notes=(*result.cases[0].notes, note))
+    return dataclasses.replace(result, cases=(first, *result.cases[1:]))

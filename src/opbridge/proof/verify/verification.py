@@ -1,0 +1,294 @@
+"""What a verification found: data only, so that it can be read back where torch is not installed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from opbridge.engines.process.crash import Crash
+from opbridge.json_numbers import to_json
+from opbridge.proof.verify.special_values import SpecialValues
+from opbridge.proof.verify.trace import Departure, Timing, Trace
+
+__all__ = [
+    "DEFAULT_SEED",
+    "NOT_RUN",
+    "NOT_VERIFIED",
+    "PASSING",
+    "CaseResult",
+    "Comparison",
+    "EngineVerdict",
+    "Verification",
+    "tolerance_text",
+]
+
+DEFAULT_SEED = 20_260_101
+"""Fixed, so that two verifications of one model see the same inputs."""
+
+NOT_VERIFIED = "not verified"
+"""The verdict where there is nothing to compare with."""
+
+NOT_RUN = ("built, not run", "exported, not run")
+"""The verdicts where the engine runs no model on this machine, but takes it, or may: see ``Engine.not_run``."""
+
+PYTORCH = "PyTorch"
+
+PASSING = frozenset({"equal", "within budget", "decision", "random"})
+"""The statuses of outputs that are sound."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One output of the engine against PyTorch's, on one case.
+
+    Attributes:
+        output: The output's ONNX name.
+        case: Name of the case (see :class:`CaseResult`).
+        status: "equal" (bit for bit), "within budget", "decision" (differs only where a discrete decision is a near
+            tie) and "random" (same distribution) are sound; "differs", "shape", "dtype" and "missing" are not.
+        max_abs: Largest absolute difference from PyTorch's result in its own dtype.
+        max_rel: Largest relative difference from it, over the elements that are not zero.
+        engine_error: The engine's largest error against the float64 reference, in units (see ``compare``).
+        torch_error: PyTorch's own, in the same units.
+        ratio: ``engine_error`` over ``budget``, at the point of the error distribution where it is largest;
+            more than 1 is too much.
+        budget: The units allowed to ``engine_error``.
+        detail: Why, in one line.
+        max_ulp: The largest distance between the two results in steps of their dtype (units in the last place).
+        histogram: Of the engine's errors in units, over all elements: pairs (upper bound, elements), the bounds powers
+            of 2, the last one infinity; empty for what is compared exactly.
+        torch_histogram: Of PyTorch's own, with the same bounds.
+        engine: The engine, where several were verified.
+        relative_error: The engine's error that 90% of the elements stay below, over the output's typical magnitude.
+        torch_relative_error: PyTorch's own.
+        ill_conditioned: Whether PyTorch's own result has lost half of its digits or more on this input.
+    """
+
+    output: str
+    case: str
+    status: str
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    engine_error: float = 0.0
+    torch_error: float = 0.0
+    ratio: float = 0.0
+    budget: float = 0.0
+    detail: str = ""
+    max_ulp: float = 0.0
+    histogram: tuple[tuple[float, int], ...] = ()
+    torch_histogram: tuple[tuple[float, int], ...] = ()
+    engine: str = ""
+    relative_error: float = 0.0
+    torch_relative_error: float = 0.0
+    ill_conditioned: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether this output is sound."""
+        return self.status in PASSING
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON data."""
+        data: dict[str, Any] = to_json(dataclasses.asdict(self))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
+        """The comparison that :meth:`to_dict` wrote."""
+        numbers = {field.name for field in dataclasses.fields(cls) if field.type == "float"}
+        values: dict[str, Any] = {key: float(value) if key in numbers else value for key, value in data.items()}
+        for key in ("histogram", "torch_histogram"):
+            values[key] = tuple((float(bound), int(count)) for bound, count in data.get(key, ()))
+        return cls(**values)
+
+    def __str__(self) -> str:
+        numbers = f"engine {self.engine_error:.3g}, torch {self.torch_error:.3g}, allowed {self.budget:.3g} units"
+        measured = f" ({numbers})" if self.status in {"within budget", "differs"} and self.budget else ""
+        return f"{self.output}: {self.status}{measured}{'; ' + self.detail if self.detail else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseResult:
+    """One set of inputs.
+
+    Attributes:
+        name: "example sizes", "sizes 2", "sizes 3", at the edge "size n=0", ...; for the user's own inputs the name
+            that he gave the case, the file's, or "given 1", ...
+        sizes: The size of every dynamic dimension, by the user's name of it, else by torch's symbol.
+        verdict: "passed", "failed", or "error" when the engine did not run.
+        eager_matches: Whether the user's module gave what the captured graph gave; None if there is no module.
+        error: The engine's message.
+        notes: What a reader should know: sizes that were refused, operators without a float64 implementation.
+        engine: The engine, where several were verified.
+        failing_input: The file in the bundle that holds a small input on which it fails too, if one was looked for.
+    """
+
+    name: str
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    verdict: str = "passed"
+    eager_matches: bool | None = None
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+    engine: str = ""
+    failing_input: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The case as JSON data."""
+        data: dict[str, Any] = to_json(dataclasses.asdict(self))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
+        """The case that :meth:`to_dict` wrote."""
+        return cls(**{**data, "sizes": dict(data.get("sizes", {})), "notes": tuple(data.get("notes", ()))})
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineVerdict:
+    """What came of one engine of several.
+
+    Attributes:
+        engine: Its label, with the way its operators ran: "onnxruntime with kernels".
+        verdict: As in :class:`Verification`.
+        error: Its first error, or why it did not run.
+    """
+
+    engine: str
+    verdict: str
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict as JSON data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> EngineVerdict:
+        """The verdict that :meth:`to_dict` wrote."""
+        return cls(**data)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """Whether an engine computes what PyTorch computes, or the ONNX model that was given.
+
+    Attributes:
+        engine: The engine's name.
+        verdict: "passed", "failed", "error" when the engine did not run on some case, "not verified" when there is
+            nothing to compare with, or one of :data:`NOT_RUN`; ``error`` then says why.
+        cases: The sets of inputs that were tried.
+        comparisons: One per case and output.
+        seconds: ``{"runs": ..., "overhead": ...}``: the time inside PyTorch and the engine, and all the rest.
+        seed: What the inputs were made from.
+        error: The first error.
+        eager_matches_capture: Whether the user's module and the captured graph agree on every case; None if there is
+            no module.
+        reference: What it was compared with, in words.
+        departures: For each case that failed, where the engine departs from PyTorch.
+        traces: The error against the depth of the model, where it was asked for.
+        timings: What each node costs, where it was asked for and the engine tells.
+        special_values: What became of special values in the inputs, where it was asked for.
+        crashes: How the engine's process ended, for each case on which it crashed, hung or ran out of memory.
+        engines: What came of each engine, where several were verified.
+        tolerance: ``{"rtol": ..., "atol": ...}`` where these were given, and stood in for the error budget.
+        resumed: Cases that had passed before the verification was interrupted, and were not run again.
+    """
+
+    engine: str
+    verdict: str
+    cases: tuple[CaseResult, ...]
+    comparisons: tuple[Comparison, ...]
+    seconds: Mapping[str, float]
+    seed: int
+    error: str | None = None
+    eager_matches_capture: bool | None = None
+    reference: str = PYTORCH
+    departures: tuple[Departure, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+    engines: tuple[EngineVerdict, ...] = ()
+    special_values: tuple[SpecialValues, ...] = ()
+    tolerance: Mapping[str, float] | None = None
+    resumed: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case passed."""
+        return self.verdict == "passed"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verification as JSON data."""
+        return {
+            "engine": self.engine,
+            "verdict": self.verdict,
+            "cases": [case.to_dict() for case in self.cases],
+            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
+            "seconds": to_json(dict(self.seconds)),
+            "seed": self.seed,
+            "error": self.error,
+            "eager_matches_capture": self.eager_matches_capture,
+            "reference": self.reference,
+            "departures": [departure.to_dict() for departure in self.departures],
+            "traces": [trace.to_dict() for trace in self.traces],
+            "timings": [timing.to_dict() for timing in self.timings],
+            "special_values": [special.to_dict() for special in self.special_values],
+            "crashes": [crash.to_dict() for crash in self.crashes],
+            "engines": [found.to_dict() for found in self.engines],
+            "tolerance": None if self.tolerance is None else dict(self.tolerance),
+            "resumed": self.resumed,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Verification:
+        """The verification that :meth:`to_dict` wrote."""
+        return cls(
+            engine=data["engine"],
+            verdict=data["verdict"],
+            cases=tuple(CaseResult.from_dict(case) for case in data["cases"]),
+            comparisons=tuple(Comparison.from_dict(comparison) for comparison in data["comparisons"]),
+            seconds={key: float(value) for key, value in data["seconds"].items()},
+            seed=data["seed"],
+            error=data.get("error"),
+            eager_matches_capture=data.get("eager_matches_capture"),
+            reference=data.get("reference", PYTORCH),
+            departures=tuple(Departure.from_dict(departure) for departure in data.get("departures", ())),
+            traces=tuple(Trace.from_dict(trace) for trace in data.get("traces", ())),
+            timings=tuple(Timing.from_dict(timing) for timing in data.get("timings", ())),
+            special_values=tuple(SpecialValues.from_dict(item) for item in data.get("special_values", ())),
+            crashes=tuple(Crash.from_dict(crash) for crash in data.get("crashes", ())),
+            engines=tuple(EngineVerdict.from_dict(found) for found in data.get("engines", ())),
+            tolerance=data.get("tolerance"),
+            resumed=data.get("resumed", 0),
+        )
+
+    def summary(self) -> str:
+        """The result for a reader: the verdict, then one line per output that says how close it came, or why not."""
+        cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
+        lines = [f"{self.engine}: {self.verdict} on {cases} (seed {self.seed})"]
+        if self.tolerance is not None:
+            lines.append(
+                f"  judged by the tolerance that was given, {tolerance_text(self.tolerance)}, not by the budget"
+            )
+        if self.resumed:
+            lines.append(f"  {self.resumed} of these had passed before the verification was interrupted")
+        for case in self.cases:
+            sizes = ", ".join(f"{name}={size}" for name, size in case.sizes.items())
+            lines.append(f"  {case.name}{f' ({sizes})' if sizes else ''}: {case.verdict}")
+            if case.error:
+                lines.append(f"    {case.error}")
+            if case.eager_matches is False:
+                lines.append("    the captured graph does not compute what the module computes")
+            mine = (case.name, case.engine)
+            lines += [f"    {found}" for found in self.comparisons if (found.case, found.engine) == mine]
+            lines += [f"    {found}" for found in self.departures if (found.case, found.engine) == mine]
+            lines += [f"    note: {note}" for note in case.notes]
+            if case.failing_input:
+                lines.append(f"    fails on the small input in {case.failing_input} too")
+        lines += [f"  {line}" for special in self.special_values for line in f"special values, {special}".splitlines()]
+        return "\n".join(lines)
+
+
+def tolerance_text(tolerance: Mapping[str, float]) -> str:
+    """A tolerance that was given, in words: ``"rtol=0.001, atol=0"``."""
+    return ", ".join(f"{name}={value:g}" for name, value in tolerance.items())
