@@ -27,7 +27,6 @@ from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.ladder.climb import climb
-from opbridge.onnx_flow import load_onnx
 from opbridge.onnx_model.file import save_model
 from opbridge.proof.bisect.bisection_captured import Inside
 from opbridge.proof.bisect.bisection_onnx import ModelInside
@@ -36,6 +35,7 @@ from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.proof.verify.verify_onnx import Options, verify_model
 from opbridge.report.verification import verification_view
+from opbridge.verbs.onnx_flow import load_onnx
 
 ENGINE = "onnxruntime"
 

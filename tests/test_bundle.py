@@ -277,7 +277,7 @@ def test_a_failed_rename_puts_the_older_bundle_back(tmp_path: Path, monkeypatch:
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", rename_once)
-    monkeypatch.setattr(opbridge.whole_folder, "_exchange", lambda folder, target: False)
+    monkeypatch.setattr(opbridge.atomic, "_exchange", lambda folder, target: False)
     fails("Input/output error", "another folder", make, bundle.path, overwrite=True)
     assert read_bundle(bundle.path) == bundle
     assert os.listdir(tmp_path) == ["b"]

@@ -341,7 +341,7 @@ def test_doctor_in_a_process_of_its_own() -> None:
 def test_doctor_prints_the_line_that_installs_what_is_missing(
     run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import opbridge.doctor as doctor
+    import opbridge.verbs.doctor as doctor
 
     versions = {"numpy": "1.0", "torch": "2.99.0+cpu", "onnx": "1.99", "onnxruntime": "1.99"}
     monkeypatch.setattr(doctor, "_version", versions.get)
@@ -361,7 +361,7 @@ def test_doctor_prints_the_line_that_installs_what_is_missing(
 
 
 def test_doctor_survives_a_package_that_crashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opbridge.doctor import _import_problems
+    from opbridge.verbs.doctor import _import_problems
 
     (tmp_path / "crashing.py").write_text("import os\nos.abort()\n")
     (tmp_path / "refusing.py").write_text("raise ImportError('no')\n")

@@ -18,12 +18,12 @@ import opbridge
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import load_entry
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.diagnose import Diagnosis, diagnose_model
 from opbridge.engines import get
 from opbridge.ladder.climb import climb
 from opbridge.ladder.plan import calls_in, plan
 from opbridge.torch_graph.distinct import distinct_operators
 from opbridge.torch_graph.targets import functional_target, target_key
+from opbridge.verbs.diagnose import Diagnosis, diagnose_model
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 

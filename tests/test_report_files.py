@@ -87,7 +87,8 @@ def test_what_cannot_be_written_leaves_nothing_and_says_so(bundle: Path, tmp_pat
 
 def test_a_report_needs_neither_torch_nor_onnx(bundle: Path) -> None:
     code = (
-        "import sys; from opbridge.bundle.bundle import read_bundle; from opbridge.report.written import FORMATS, render\n"
+        "import sys\nfrom opbridge.bundle.bundle import read_bundle\n"
+        "from opbridge.report.written import FORMATS, render\n"
         "import opbridge.report.server\n"
         f"for form in FORMATS: assert render(read_bundle({str(bundle)!r}), form)\n"
         "heavy = {'torch', 'onnx', 'onnx_ir', 'onnxruntime', 'netron'} & set(sys.modules)\n"

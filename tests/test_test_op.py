@@ -15,8 +15,8 @@ pytest.importorskip("onnxruntime")
 from opbridge.catalog.declare.scaffold import new_operator
 from opbridge.cli import main
 from opbridge.errors import InputError
-from opbridge.operator_check import CheckResult, OperatorCheck, check_operators
 from opbridge.proof.operators.run import run_checks
+from opbridge.verbs.operator_check import CheckResult, OperatorCheck, check_operators
 
 HEAD = "import torch\nfrom torch import Tensor\nimport opbridge\n"
 SCALE = """\

@@ -6,8 +6,6 @@ Importing this package imports neither torch nor an engine; each public name is 
 from __future__ import annotations
 
 import importlib
-import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from opbridge.catalog.declare.operator import operator
     from opbridge.catalog.declare.spec import Sample, body_for, decomposition, fake_for, rewrite, translation
     from opbridge.catalog.declare.translation_table import translation_table
-    from opbridge.compare import compare
-    from opbridge.diagnose import Diagnosis, Finding
     from opbridge.errors import (
         BuildError,
         CaptureError,
@@ -33,14 +29,16 @@ if TYPE_CHECKING:
     )
     from opbridge.kernels.declared import kernel_for
     from opbridge.onnx_model.opsets.public import convert_opset
-    from opbridge.pipeline import diagnose, export, verify
     from opbridge.proof.verify.verification import Verification
-    from opbridge.reduce import reduce
     from opbridge.surgery.diff import diff
     from opbridge.surgery.extract import extract
     from opbridge.surgery.fuse import fuse
     from opbridge.surgery.inline import inline
     from opbridge.surgery.join import join
+    from opbridge.verbs.compare import compare
+    from opbridge.verbs.diagnose import Diagnosis, Finding
+    from opbridge.verbs.pipeline import diagnose, export, verify
+    from opbridge.verbs.reduce import reduce
 
 __version__ = "0.1.0"
 
@@ -86,18 +84,18 @@ __all__ = [
 
 _HOMES = {
     "Bundle": "bundle.bundle",
-    "Diagnosis": "diagnose",
-    "Finding": "diagnose",
+    "Diagnosis": "verbs.diagnose",
+    "Finding": "verbs.diagnose",
     "Sample": "catalog.declare.spec",
     "Verification": "proof.verify.verification",
     "body_for": "catalog.declare.spec",
-    "compare": "compare",
+    "compare": "verbs.compare",
     "convert_opset": "onnx_model.opsets.public",
     "custom_node": "catalog.declare.custom_node",
     "decomposition": "catalog.declare.spec",
-    "diagnose": "pipeline",
+    "diagnose": "verbs.pipeline",
     "diff": "surgery.diff",
-    "export": "pipeline",
+    "export": "verbs.pipeline",
     "extract": "surgery.extract",
     "fake_for": "catalog.declare.spec",
     "fuse": "surgery.fuse",
@@ -106,29 +104,13 @@ _HOMES = {
     "kernel_for": "kernels.declared",
     "load": "bundle.load",
     "operator": "catalog.declare.operator",
-    "reduce": "reduce",
+    "reduce": "verbs.reduce",
     "rewrite": "catalog.declare.spec",
     "translation": "catalog.declare.spec",
     "translation_table": "catalog.declare.translation_table",
-    "verify": "pipeline",
+    "verify": "verbs.pipeline",
 }
 """The module of each public name that is not an error."""
-
-
-class _Package(types.ModuleType):
-    """The module of this package, on which a function is not hidden by the submodule of the same name.
-
-    Importing ``opbridge.verify`` makes the import system set that module as the attribute ``verify`` of this package.
-    ``opbridge.verify`` must remain the function, so the assignment is dropped; ``from opbridge.proof.verify.verify import ...``
-    needs no attribute, and ``importlib.import_module("opbridge.verify")`` gives the module.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
@@ -140,4 +122,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "legacy", "surgery"])

@@ -117,7 +117,7 @@ class EngineCrashError(EngineError):
         signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
 
     Attributes:
-        settings: How the session was made (:class:`opbridge.isolation.SessionSettings`), for one that is to see the
+        settings: How the session was made (:class:`opbridge.engines.process.isolation.SessionSettings`), for one that is to see the
             crash again; None where there was no session.
     """
 

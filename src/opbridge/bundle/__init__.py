@@ -1,0 +1,1 @@
+"""A bundle on disk: its manifest, models and libraries, and loading it."""

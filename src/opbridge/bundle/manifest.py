@@ -188,7 +188,7 @@ def make_sources(
     programs: Sequence[ClimbedProgram] = (),
 ) -> dict[str, Any]:
     """The side file: where entry, nodes and operators are in the user's source, which values are whose, findings."""
-    from opbridge.diagnose import list_findings
+    from opbridge.verbs.diagnose import list_findings
 
     versions = {engine.name: engine.version for engine in engines}
     file = entry_file(entry) if entry else None

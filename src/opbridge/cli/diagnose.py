@@ -19,9 +19,9 @@ def register(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     import opbridge
-    from opbridge.arguments import is_onnx
     from opbridge.capture.entry import Entry, load_entry
     from opbridge.report.diagnosis import diagnosis_view
+    from opbridge.verbs.arguments import is_onnx
 
     progress(f"loading {arguments.entry}")
     is_model = is_onnx(arguments.entry)

@@ -17,8 +17,8 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.doctor import examine
     from opbridge.report.environment import environment_view
+    from opbridge.verbs.doctor import examine
 
     progress("importing what is installed, each package once")
     environment = examine()

@@ -1,0 +1,1 @@
+"""The first mismatching node: values inside a model, compared between an engine and PyTorch."""

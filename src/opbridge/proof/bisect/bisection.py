@@ -71,7 +71,7 @@ def bisect(given: Bisection) -> Departure:
     """Find the first node at which the engine departs.
 
     Returns:
-        What was found; see :class:`~opbridge.trace.Departure`. An engine that fails on a part of its model is
+        What was found; see :class:`~opbridge.proof.verify.trace.Departure`. An engine that fails on a part of its model is
         "not found", with what it said.
     """
     search = _Search(given)

@@ -1,1 +1,1 @@
-"""Two models beside each other, for ``opbridge compare``: what they are, how they match, where they part."""
+"""Two models compared with each other."""

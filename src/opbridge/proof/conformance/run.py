@@ -13,10 +13,10 @@ from typing import Any
 
 from opbridge import engines as known_engines
 from opbridge.errors import InputError
-from opbridge.progress import Count
 from opbridge.proof.conformance.applicability import NOT_APPLICABLE
 from opbridge.proof.conformance.pool import Tally, check_entries
 from opbridge.proof.conformance.results import STATUSES, Result, Way, latest, read_results
+from opbridge.verbs.progress import Count
 
 __all__ = ["ConformanceRun", "run_conformance"]
 

@@ -1,8 +1,8 @@
 """The program that checks entries: ``python -m opbridge.proof.conformance.worker WAY``.
 
 It reads one line of JSON per entry from stdin, and writes one for each stage that begins, for each sample that is done
-and for the end of the entry. What torch and the engine print goes to stderr. :mod:`opbridge.proof.conformance.run` is the
-other side.
+and for the end of the entry. What torch and the engine print goes to stderr.
+:mod:`opbridge.proof.conformance.run` is the other side.
 """
 
 from __future__ import annotations

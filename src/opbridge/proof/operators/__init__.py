@@ -1,1 +1,1 @@
-"""The checks of an operator, one concern per file; :func:`opbridge.operator_check.check_operators` runs them."""
+"""The operators of a file, checked on their samples."""

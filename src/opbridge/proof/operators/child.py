@@ -1,7 +1,7 @@
 """The program that checks the operators of a file: ``python -m opbridge.proof.operators.child REQUEST``.
 
 It writes one line of JSON for each check that begins and for each result. What the user's code and torch print goes to
-stderr. :mod:`opbridge.operator_check` is the other side.
+stderr. :mod:`opbridge.verbs.operator_check` is the other side.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ __all__ = ["Said", "failed", "failed_with", "not_applicable", "not_run", "passed
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """See :class:`opbridge.operator_check.CheckResult`."""
+    """See :class:`opbridge.verbs.operator_check.CheckResult`."""
 
     status: str
     detail: str = ""

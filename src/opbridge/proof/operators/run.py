@@ -13,11 +13,11 @@ from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelLibrary
 from opbridge.kernels.toolchain import find_compiler
 from opbridge.kernels.torch_adapter import attach, detach
-from opbridge.operator_check import CheckResult
 from opbridge.proof.operators.in_engines import check_engine, missing_engine
 from opbridge.proof.operators.in_pytorch import check_gradients, check_kernel, check_opcheck, check_shapes
 from opbridge.proof.operators.outcome import Said, failed, failed_with, not_applicable, not_run, passed
 from opbridge.proof.operators.subjects import Case, Subject, find_subjects, made_cases, told
+from opbridge.verbs.operator_check import CheckResult
 
 __all__ = ["run_checks"]
 

@@ -12,15 +12,12 @@ from typing import Any
 
 import torch
 
-from opbridge import torch_flow
-from opbridge.arguments import Ops, chosen_engines
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, OpbridgeError, TranslationError
 from opbridge.onnx_model.versions import Versions
-from opbridge.pipeline import export
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.compare.torch_sides import captured_entry
 from opbridge.proof.reduce.calls import CallPart, Calls
@@ -30,6 +27,9 @@ from opbridge.proof.reduce.output import SCRIPT, runs_and_fails, write_folder
 from opbridge.proof.reduce.result import Reduction
 from opbridge.proof.reduce.torch_script import export_scripts
 from opbridge.proof.reduce.trials import Clock
+from opbridge.verbs import torch_flow
+from opbridge.verbs.arguments import Ops, chosen_engines
+from opbridge.verbs.pipeline import export
 
 __all__ = ["exported_or_reduced"]
 

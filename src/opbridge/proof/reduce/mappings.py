@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.arguments import Ops
 from opbridge.capture.capture import Captured
 from opbridge.capture.entry import load_entry
 from opbridge.catalog.declare.catalog import Catalog
@@ -30,7 +29,8 @@ from opbridge.proof.verify.reference import Reference
 from opbridge.proof.verify.trace import TracedValue
 from opbridge.proof.verify.verification import DEFAULT_SEED, Comparison
 from opbridge.proof.verify.verify import verify_captured
-from opbridge.torch_flow import captured_of_bundle
+from opbridge.verbs.arguments import Ops
+from opbridge.verbs.torch_flow import captured_of_bundle
 
 __all__ = ["WrongSegment", "wrong_segment"]
 

@@ -1,1 +1,1 @@
-"""The parts of the proof: fresh inputs, the float64 reference, the error budget, discrete decisions, randomness."""
+"""The verification of a model: inputs, reference, tolerance and verdict."""

@@ -1,4 +1,4 @@
-"""Outputs of an engine against those of an original ONNX model, by the budget rule of :mod:`opbridge.proof.verify.compare`."""
+"""An engine's outputs against those of the original ONNX model, by the rule of :mod:`opbridge.proof.verify.compare`."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def verify_captured(
     """Compare an engine's results with PyTorch's, on fresh inputs at the example's sizes and at others.
 
     Args:
-        captured: The model as :func:`opbridge.capture.capture.capture` returns it. Neither its program nor its module changes.
+        captured: The result of :func:`opbridge.capture.capture.capture`. Its program and its module are not changed.
         session: The model in the engine.
         engine: The engine's name.
         seed: What the inputs are made from.

@@ -14,7 +14,6 @@ from opbridge import findings
 from opbridge.bundle.bundle import Bundle, write_bundle
 from opbridge.bundle.manifest import make_model_manifest
 from opbridge.bundle.model_files import write_models
-from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError
@@ -30,6 +29,7 @@ from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 from opbridge.proof.verify.verify_onnx import Options, verify_model
 from opbridge.report.page import render_page
+from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks, describe_engine
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,7 +11,6 @@ from opbridge import findings
 from opbridge.capture.capture import Captured, capture
 from opbridge.capture.failures import CaptureFailure
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.diagnosis import Diagnosis, OperatorLinks, describe_engine
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
@@ -21,6 +20,7 @@ from opbridge.ladder.climbed import Break, Climbed
 from opbridge.ladder.steps import Step
 from opbridge.torch_graph.distinct import distinct_operators
 from opbridge.torch_graph.targets import display_name
+from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks, describe_engine
 
 __all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model", "list_findings"]
 

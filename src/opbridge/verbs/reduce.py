@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.arguments import Ops, is_onnx
 from opbridge.atomic import check_new_folder
 from opbridge.errors import InputError
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.reduce.result import Reduction
+from opbridge.verbs.arguments import Ops, is_onnx
 
 __all__ = ["reduce"]
 

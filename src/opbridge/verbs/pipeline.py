@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opbridge.arguments import (
+from opbridge.bundle.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
+from opbridge.engines.process.limits import limited
+from opbridge.errors import InputError
+from opbridge.proof.verify.verification import Verification
+from opbridge.verbs.arguments import (
     Ops,
     chosen_engines,
     declared_catalog,
@@ -15,16 +19,12 @@ from opbridge.arguments import (
     refuse_torch_options,
     resolved_entry,
 )
-from opbridge.bundle.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
-from opbridge.engines.process.limits import limited
-from opbridge.errors import InputError
-from opbridge.proof.verify.verification import Verification
 
 if TYPE_CHECKING:
-    from opbridge.diagnosis import Diagnosis
     from opbridge.proof.verify.journal import Journal
     from opbridge.proof.verify.modes import Given as Inputs
     from opbridge.proof.verify.modes import Modes
+    from opbridge.verbs.diagnosis import Diagnosis
 
 __all__ = ["diagnose", "export", "verify"]
 
@@ -69,7 +69,7 @@ def diagnose(
 
     if is_onnx(model):
         refuse_torch_options(dynamic_shapes=dynamic_shapes)
-        from opbridge.onnx_flow import diagnose_onnx, load_onnx
+        from opbridge.verbs.onnx_flow import diagnose_onnx, load_onnx
 
         given = load_onnx(model, args, kwargs)
         chosen = chosen_engines(engines, progress)
@@ -77,7 +77,7 @@ def diagnose(
         check_versions(chosen, Versions(opset))
         return diagnose_onnx(given, chosen, declared_catalog(ops), Versions(opset), progress)
     from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.diagnose import diagnose_model
+    from opbridge.verbs.diagnose import diagnose_model
 
     entry = resolved_entry(model, args, kwargs, dynamic_shapes)
     chosen = chosen_engines(engines, progress)
@@ -173,7 +173,7 @@ def export(
     asked = Versions(opset, ir_version)
     if is_onnx(model):
         refuse_torch_options(dynamic_shapes=dynamic_shapes, input_names=input_names, output_names=output_names)
-        from opbridge.onnx_flow import export_onnx, load_onnx
+        from opbridge.verbs.onnx_flow import export_onnx, load_onnx
 
         given = load_onnx(model, args, kwargs)
         chosen = chosen_engines(engines, progress)
@@ -198,7 +198,7 @@ def export(
                 report=progress,
             )
     from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.torch_flow import export_torch
+    from opbridge.verbs.torch_flow import export_torch
 
     chosen = chosen_engines(engines, progress)
     check_versions(chosen, asked)
@@ -281,15 +281,15 @@ def verify(
     journal = Journal.of_bundle(bundle, chosen, options, progress)
     options |= {"bisect": bisect, "trace": trace, "modes": modes, "small": small, "journal": journal}
     if "original" in bundle.manifest:
-        from opbridge.onnx_flow import verify_onnx_bundle
         from opbridge.proof.verify.verify_onnx import Options
+        from opbridge.verbs.onnx_flow import verify_onnx_bundle
 
         progress("verifying")
         options_given = Options(**options, timings=timings)
         with limited(time_limit=time_limit, memory_limit=memory_limit):
             verified = verify_onnx_bundle(bundle, reference, declared_catalog(ops), chosen, options_given)
         return _recorded(bundle, verified, journal)
-    from opbridge.torch_flow import verify_torch_bundle
+    from opbridge.verbs.torch_flow import verify_torch_bundle
 
     with limited(time_limit=time_limit, memory_limit=memory_limit):
         verified = verify_torch_bundle(bundle, reference, ops, chosen, options, timings=timings, report=progress)

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from opbridge.arguments import Ops
 from opbridge.bundle.bundle import Bundle, write_bundle
 from opbridge.bundle.manifest import make_manifest, make_sources
 from opbridge.bundle.model_files import convert_programs, write_models
@@ -45,6 +44,7 @@ from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.report.page import render_page
 from opbridge.torch_graph.origins import Origin
+from opbridge.verbs.arguments import Ops
 
 __all__ = ["captured_of_bundle", "climb_all", "export_torch", "verify_torch_bundle"]
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opbridge.arguments import Ops, is_onnx
 from opbridge.bundle.bundle import MANIFEST
 from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
 from opbridge.proof.compare.pairing import Paired, pair
 from opbridge.proof.compare.result import ModelComparison
 from opbridge.proof.compare.sides import ModelSide, model_side
+from opbridge.verbs.arguments import Ops, is_onnx
 
 if TYPE_CHECKING:
     from opbridge.capture.capture import Captured
@@ -165,7 +165,7 @@ class _Sides:
             if not isinstance(model, str | Path | Entry):
                 raise InputError(
                     f"A {type(model).__name__} can't be compared by itself.",
-                    fix="pass the text of an entry, an opbridge.entry.Entry with its inputs, or a path.",
+                    fix="pass the text of an entry, an opbridge.capture.entry.Entry with its inputs, or a path.",
                 )
             self._entries[key] = model if isinstance(model, Entry) else load_entry(str(model))
         return self._entries[key]
@@ -182,7 +182,7 @@ class _Sides:
         return torch_side(entry.text or "the model", captured, where or (EAGER if captured.module else PROGRAM))
 
     def _exported(self, model: Any, engine: str | None) -> ModelSide:
-        from opbridge.pipeline import export
+        from opbridge.verbs.pipeline import export
 
         entry = self._entry(model)
         bundle = export(

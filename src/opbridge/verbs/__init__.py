@@ -1,0 +1,1 @@
+"""The public functions: diagnose, export, verify, compare, reduce and the others."""
