@@ -15,8 +15,8 @@ from test_probe import function, node
 
 from opbridge import engines
 from opbridge.engines.passes.cast_around_missing_types import _WIDER
+from opbridge.engines.probe import probe
 from opbridge.ladder.adapt import Adaptation, adapt
-from opbridge.ladder.probe import probe
 
 ENGINE = engines.get("onnxruntime")
 

@@ -16,10 +16,10 @@ from onnx import helper, numpy_helper
 import opbridge
 from opbridge import engines
 from opbridge.engines.asked import AskedEngine
+from opbridge.engines.probe import probe
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 from opbridge.kernels.compiler import build
 from opbridge.ladder.adapt import adapt
-from opbridge.ladder.probe import probe
 
 pytest.importorskip("ncnn")
 pytest.importorskip("pnnx")

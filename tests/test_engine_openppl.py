@@ -21,9 +21,9 @@ import opbridge
 from opbridge import engines
 from opbridge.engines.openppl import native
 from opbridge.engines.openppl.listed import LISTED
+from opbridge.engines.probe import probe
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 from opbridge.ladder.adapt import adapt
-from opbridge.ladder.probe import probe
 
 not_built = pytest.mark.skipif(native.is_built(), reason="not run: it is about a machine without OpenPPL")
 

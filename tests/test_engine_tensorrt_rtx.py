@@ -21,6 +21,7 @@ from onnx import helper
 
 import opbridge
 from opbridge import engines
+from opbridge.engines.probe import probe
 from opbridge.engines.tensorrt_rtx.building import PROFILE, beside, build_engine
 from opbridge.engines.tensorrt_rtx.native import RTX, TENSORRT, parse
 from opbridge.engines.tensorrt_rtx.plugins import write_sources
@@ -28,7 +29,6 @@ from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 from opbridge.kernels.compiler import HEADERS
 from opbridge.kernels.declared import KernelSpec
 from opbridge.ladder.adapt import adapt
-from opbridge.ladder.probe import probe
 
 STAND_INS = Path(__file__).parent / "tensorrt_headers"
 FOLDER = HEADERS.parent / "engines" / "tensorrt_rtx"

@@ -13,11 +13,11 @@ from one_node import BFLOAT16, DOUBLE, FLOAT, FLOAT16, make_model, one_node, sav
 from onnx import helper, numpy_helper
 
 from opbridge import engines
-from opbridge.catalog.declare.spec import LOWEST_OPSET
 from opbridge.engines.base import Engine, Refusal, TensorSpec
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.engines.onnxruntime import native
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
+from opbridge.kernels.dtypes import numpy_dtype
+from opbridge.torch_graph import LOWEST_OPSET
 
 # One that runs no model here, or none of these opsets, is asked in a file of its own: test_engine_openppl.py for one.
 ONNX_ENGINES = [

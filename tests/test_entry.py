@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from opbridge.bundle.bundle import Bundle
-from opbridge.capture.entry import entry_file, find_entry, load_entry, portable_entry
+from opbridge.bundle.reference import find_entry
+from opbridge.capture.entry import entry_file, load_entry, portable_entry
 from opbridge.errors import InputError
 
 HEAD = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"

@@ -18,9 +18,9 @@ from test_robustness import opbridge as command_line
 
 import opbridge
 from opbridge.cli._progress import Progress
+from opbridge.proof.progress import Count
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.verification import CaseResult, Comparison
-from opbridge.verbs.progress import Count
 
 
 def cases(count: int) -> list[dict[str, np.ndarray]]:

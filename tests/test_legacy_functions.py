@@ -505,7 +505,7 @@ class Calls(torch.nn.Module):
 
 
 def test_a_failure_that_is_no_functions_fault_stays_one() -> None:
-    from opbridge.legacy.comparability import reconsidered
+    from opbridge.proof.verify.comparability import reconsidered
     from opbridge.proof.verify.verification import CaseResult, Comparison, Verification
 
     with legacy.enable():

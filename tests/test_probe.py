@@ -15,7 +15,7 @@ from onnx.backend.test.case.node import collect_testcases
 from opbridge import engines
 from opbridge.engines.asked import AskedEngine
 from opbridge.engines.base import Refusal
-from opbridge.ladder.probe import probe
+from opbridge.engines.probe import probe
 
 ENGINE = engines.get("onnxruntime")
 IMAGE = ("FLOAT", [1, 3, 8, 8])

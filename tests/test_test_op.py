@@ -15,8 +15,9 @@ pytest.importorskip("onnxruntime")
 from opbridge.catalog.declare.scaffold import new_operator
 from opbridge.cli import main
 from opbridge.errors import InputError
+from opbridge.proof.operators.result import CheckResult, OperatorCheck
 from opbridge.proof.operators.run import run_checks
-from opbridge.verbs.operator_check import CheckResult, OperatorCheck, check_operators
+from opbridge.verbs.operator_check import check_operators
 
 HEAD = "import torch\nfrom torch import Tensor\nimport opbridge\n"
 SCALE = """\
@@ -60,7 +61,7 @@ def check(tmp_path: Path) -> Check:
         file.write_text(text)
         if header:
             (tmp_path / "kernel.h").write_text(header)
-        return OperatorCheck(file.name, tuple(run_checks(str(file), engines, lambda *_: None)))
+        return OperatorCheck(file.name, tuple(run_checks(str(file), engines, lambda *_: None, opbridge.export)))
 
     return check
 

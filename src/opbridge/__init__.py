@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from opbridge.version import __version__
+
 if TYPE_CHECKING:
     from opbridge.bundle.bundle import Bundle
     from opbridge.bundle.load import load
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from opbridge.kernels.declared import kernel_for
-    from opbridge.onnx_model.opsets.public import convert_opset
     from opbridge.proof.verify.verification import Verification
+    from opbridge.surgery.convert_opset import convert_opset
     from opbridge.surgery.diff import diff
     from opbridge.surgery.extract import extract
     from opbridge.surgery.fuse import fuse
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from opbridge.verbs.diagnose import Diagnosis, Finding
     from opbridge.verbs.pipeline import diagnose, export, verify
     from opbridge.verbs.reduce import reduce
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BuildError",
@@ -90,7 +90,7 @@ _HOMES = {
     "Verification": "proof.verify.verification",
     "body_for": "catalog.declare.spec",
     "compare": "verbs.compare",
-    "convert_opset": "onnx_model.opsets.public",
+    "convert_opset": "surgery.convert_opset",
     "custom_node": "catalog.declare.custom_node",
     "decomposition": "catalog.declare.spec",
     "diagnose": "verbs.pipeline",

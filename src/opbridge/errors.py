@@ -19,10 +19,6 @@ The command line prints these without a traceback and exits 1. Any other excepti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from opbridge.engines.process.isolation import SessionSettings
 
 __all__ = [
     "BuildError",
@@ -117,11 +113,11 @@ class EngineCrashError(EngineError):
         signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
 
     Attributes:
-        settings: How the session was made (:class:`opbridge.engines.process.isolation.SessionSettings`), for one that is to see the
-            crash again; None where there was no session.
+        settings: How the session was made (a ``SessionSettings`` of ``engines/process/isolation.py``), so that the
+            crash can be repeated; None if it was not a session that crashed.
     """
 
-    settings: SessionSettings | None = None
+    settings: object | None = None
 
     def __init__(
         self, message: str, *, fix: str, details: str | None = None, cause: str = "crashed", signal: str | None = None

@@ -348,7 +348,7 @@ def _json(data: Mapping[str, Any]) -> bytes:
 
 
 def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    from opbridge import __version__
+    from opbridge.version import __version__
 
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     listed = {

@@ -145,7 +145,7 @@ def _described(
 
 def _kernels(engine: Engine, built: Built, climbed: Climbed | ClimbedModel) -> dict[str, Any]:
     """What is said of a library of kernels; it is optional where the engine runs the function bodies instead."""
-    from opbridge.ladder.probe import probe
+    from opbridge.engines.probe import probe
 
     return {**built.to_dict(), "optional": not probe(climbed.models[engine.name], engine)}
 
@@ -188,7 +188,7 @@ def make_sources(
     programs: Sequence[ClimbedProgram] = (),
 ) -> dict[str, Any]:
     """The side file: where entry, nodes and operators are in the user's source, which values are whose, findings."""
-    from opbridge.verbs.diagnose import list_findings
+    from opbridge.ladder.findings import list_findings
 
     versions = {engine.name: engine.version for engine in engines}
     file = entry_file(entry) if entry else None

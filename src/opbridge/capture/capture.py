@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
+from opbridge.capture.hooks import AROUND
 from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
-from opbridge.legacy.functions import bridging, note_ignored
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
 from opbridge.torch_graph.outputs import opening_outputs
 from opbridge.torch_graph.python_sizes import dynamic_builtins
+from opbridge.torch_graph.signature import user_inputs, user_outputs
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import FixedSize
 from opbridge.torch_graph.state import keeping_state
@@ -92,10 +92,11 @@ def capture(
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
     # The lock of rewriting comes first: two threads must not freeze one model at a time.
-    with rewriting(rewrites) as used, frozen(module) as was_training, bridging() as seen:
+    with rewriting(rewrites) as used, frozen(module) as was_training, contextlib.ExitStack() as stack:
+        observers = [stack.enter_context(around()) for around in AROUND]
         program = _export(module, positional, keywords, dynamic_shapes)
         freeze_program(program)
-    note_ignored(program, seen)
+    declared = tuple(spec for observer in observers for spec in observer.finish(program))
     arguments = arguments_by_name(module, positional, keywords)
     return Captured(
         program=program,
@@ -108,7 +109,7 @@ def capture(
         bounded_inputs=bounded_inputs(program, dynamic_shapes, arguments),
         rewrites=tuple(dict.fromkeys(used)),
         was_training=was_training,
-        declared=tuple(call.spec() for call in seen.calls.values()),
+        declared=declared,
     )
 
 
@@ -174,21 +175,6 @@ def _export(
         with keeping_state(module):
             explained = explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes, fixed_sizes=fixed)
         raise explained from error
-
-
-def user_inputs(program: torch.export.ExportedProgram) -> list[str]:
-    """The placeholders of the program that become inputs of the ONNX model, in order."""
-    return [
-        spec.arg.name
-        for spec in program.graph_signature.input_specs
-        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, (TensorArgument, SymIntArgument))
-    ]
-
-
-def user_outputs(program: torch.export.ExportedProgram) -> list[int]:
-    """Positions, among the user's flattened outputs, of those that become outputs of the ONNX model."""
-    specs = [spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
-    return [i for i, spec in enumerate(specs) if isinstance(spec.arg, (TensorArgument, SymIntArgument))]
 
 
 def _input_names(program: torch.export.ExportedProgram, given: Sequence[str] | None) -> tuple[str, ...]:

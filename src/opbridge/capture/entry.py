@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from opbridge.bundle.bundle import Bundle
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.torch_graph.sources import source_of_error
 
-__all__ = ["Entry", "entry_file", "find_entry", "load_entry", "load_file", "portable_entry"]
+__all__ = ["Entry", "entry_file", "load_entry", "load_file", "portable_entry"]
 
 _FORMS = "file.py:function, package.module:function or model.pt2"
 _RETURNS = "(module, args), (module, args, kwargs) or a dict with 'model' and 'args'"
@@ -69,7 +68,7 @@ def load_entry(text: str) -> Entry:
     if text.endswith(".pt2"):
         return _load_program(text)
     place, function_name = _split(text)
-    is_file = _is_file(place)
+    is_file = is_file_entry(place)
     folder = Path(place).resolve().parent if is_file else Path.cwd()
     with _importable(folder):
         module = _import_file(f"Entry {text}", place) if is_file else _import_module(text, place)
@@ -91,8 +90,8 @@ def load_file(place: str) -> types.ModuleType:
 
 def portable_entry(text: str) -> str:
     """The entry without a path of this machine: a relative path stays (with ``/``), else the file name."""
-    place, separator, function = _parts(text)
-    if not _is_file(place):
+    place, separator, function = split_entry(text)
+    if not is_file_entry(place):
         return text
     path = PurePath(place)
     return (path.name if path.is_absolute() else path.as_posix()) + separator + function
@@ -100,42 +99,15 @@ def portable_entry(text: str) -> str:
 
 def entry_file(text: str) -> Path | None:
     """The absolute path of an entry's file; None for an entry in a module."""
-    place = _parts(text)[0]
-    return Path(place).resolve() if _is_file(place) else None
+    place = split_entry(text)[0]
+    return Path(place).resolve() if is_file_entry(place) else None
 
 
-def find_entry(bundle: Bundle) -> str:
-    """The text of the entry that a bundle was exported from, such that :func:`load_entry` finds it from here.
-
-    A relative path counts from the current folder; if nothing is there, ``entry_path`` of ``sources.json`` is used.
-
-    Raises:
-        InputError: The bundle records no entry, or it is not here.
-    """
-    text = bundle.entry
-    if text is None:
-        raise InputError(
-            f"The bundle {bundle.path} records no entry, so there is no reference to compare with.",
-            fix="name one with --reference file.py:function (in Python: reference=).",
-        )
-    place, separator, function = _parts(text)
-    if not _is_file(place):
-        return text
-    recorded = bundle.sources.get("entry_path")
-    for candidate in (place, recorded):
-        if isinstance(candidate, str) and Path(candidate).is_file():
-            return candidate + separator + function
-    raise InputError(
-        f"The bundle {bundle.path} was exported from {text}, which is not here.",
-        fix="run from the folder it was exported from, or name the entry with --reference file.py:function.",
-    )
-
-
-def _is_file(place: str) -> bool:
+def is_file_entry(place: str) -> bool:
     return place.endswith((".py", ".pt2", ".onnx")) or "/" in place or "\\" in place
 
 
-def _parts(text: str) -> tuple[str, str, str]:
+def split_entry(text: str) -> tuple[str, str, str]:
     return (text, "", "") if text.endswith((".pt2", ".onnx")) else text.rpartition(":")
 
 

@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    from opbridge import __version__
+    from opbridge.version import __version__
 
     parser = _Parser(
         prog="opbridge",

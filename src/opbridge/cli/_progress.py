@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from opbridge.verbs.progress import Count
+from opbridge.proof.progress import Count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -37,12 +37,12 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    import opbridge
     from opbridge.cli._arrays import read_arrays
     from opbridge.report.compare import comparison_view
+    from opbridge.verbs.compare import compare
 
     inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
-    found = opbridge.compare(
+    found = compare(
         arguments.first,
         arguments.second,
         engines=arguments.engines or (),

@@ -18,15 +18,15 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    import opbridge
     from opbridge.capture.entry import Entry, load_entry
     from opbridge.report.diagnosis import diagnosis_view
     from opbridge.verbs.arguments import is_onnx
+    from opbridge.verbs.pipeline import diagnose
 
     progress(f"loading {arguments.entry}")
     is_model = is_onnx(arguments.entry)
     entry = Entry(arguments.entry, arguments.entry) if is_model else load_entry(arguments.entry)
-    diagnosis = opbridge.diagnose(
+    diagnosis = diagnose(
         entry.model,
         entry.args,
         entry.kwargs,

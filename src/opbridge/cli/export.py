@@ -37,19 +37,19 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    import opbridge
     from opbridge.bundle.bundle import check_destination
     from opbridge.capture.entry import Entry, load_entry
     from opbridge.cli._arrays import read_cases
     from opbridge.proof.verify.verification import NOT_RUN
     from opbridge.report.bundle import bundle_view
     from opbridge.verbs.arguments import is_onnx
+    from opbridge.verbs.pipeline import export
 
     check_destination(arguments.output, overwrite=arguments.overwrite)
     progress(f"loading {arguments.entry}")
     is_model = is_onnx(arguments.entry)
     entry = Entry(arguments.entry, arguments.entry) if is_model else load_entry(arguments.entry)
-    bundle = opbridge.export(
+    bundle = export(
         entry.model,
         entry.args,
         entry.kwargs,

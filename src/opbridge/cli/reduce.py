@@ -31,12 +31,12 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    import opbridge
     from opbridge.cli._arrays import read_arrays
     from opbridge.report.reduce import reduction_view
+    from opbridge.verbs.reduce import reduce
 
     inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
-    found = opbridge.reduce(
+    found = reduce(
         arguments.model,
         path=arguments.output,
         engine=arguments.engine,

@@ -31,14 +31,14 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    import opbridge
+    from opbridge.bundle.load import load
     from opbridge.cli._arrays import check_output, describe, fit, read_arrays, write_arrays
     from opbridge.report.arrays import arrays_view
 
     check_output(arguments.output)
     feeds = read_arrays(arguments.inputs)
     progress(f"loading {arguments.bundle}")
-    with contextlib.closing(opbridge.load(arguments.bundle, engine=arguments.engine, isolated=True)) as session:
+    with contextlib.closing(load(arguments.bundle, engine=arguments.engine, isolated=True)) as session:
         feeds = fit(feeds, session.inputs)
         progress(f"running {arguments.bundle} on {arguments.engine}")
         started = time.perf_counter()

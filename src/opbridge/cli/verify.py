@@ -42,13 +42,13 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    import opbridge
     from opbridge.cli._arrays import read_cases
     from opbridge.report.verification import verification_view
+    from opbridge.verbs.pipeline import verify
 
     inputs = None if arguments.inputs is None else read_cases(arguments.inputs)
     progress(f"reading {arguments.bundle}")
-    verification = opbridge.verify(
+    verification = verify(
         arguments.bundle,
         reference=arguments.reference,
         inputs=inputs,

@@ -10,12 +10,13 @@ import difflib
 import functools
 import importlib
 import pkgutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 
-__all__ = ["family_of", "get", "names", "needs_installing", "place_of"]
+__all__ = ["chosen", "family_of", "get", "names", "needs_installing", "place_of"]
 
 
 def names() -> list[str]:
@@ -84,3 +85,18 @@ def needs_installing(name: str) -> bool:
 
     family, separator, version = name.partition("==")
     return bool(separator) and family in names() and not is_cached(get(family).package, version)
+
+
+def chosen(names: Sequence[str], progress: Callable[[str], None]) -> list[Engine]:
+    """The engines of these names, each installed; another version of one is made ready, which may take a while."""
+    if isinstance(names, str):
+        names = names.split(",")
+    if not names:
+        raise InputError("No engine was named.", fix="name at least one, for example engines=('onnxruntime',).")
+    for name in names:
+        if needs_installing(name):
+            progress(f"installing {name}")
+    engines = list({engine.name: engine for engine in map(get, names)}.values())
+    for engine in engines:
+        engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
+    return engines

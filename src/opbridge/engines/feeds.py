@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from opbridge.engines.base import TensorSpec
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 
 __all__ = ["checked_feeds"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import EngineError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.kernels.library import KernelLibrary
 
 if TYPE_CHECKING:

@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opbridge.engines.base import Refusal
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["describe_node", "describe_operator", "is_unknown_operator", "unknown_operator"]
-
-
-def describe_operator(domain: str, op_type: str) -> str:
-    """``"domain::Op"``; the standard domain is written ``"ai.onnx"``."""
-    return f"{domain or 'ai.onnx'}::{op_type}"
-
-
-def describe_node(node: ir.Node) -> str:
-    """The node's name; one that has none is called by its first output."""
-    named = next((value.name for value in node.outputs if value.name), None)
-    return node.name or (f"{node.op_type} -> {named}" if named else node.op_type)
+__all__ = ["is_unknown_operator", "unknown_operator"]
 
 
 def unknown_operator(node: ir.Node) -> Refusal:

@@ -15,8 +15,9 @@ import numpy as np
 
 from opbridge.engines.asked import AskedEngine
 from opbridge.engines.base import IR_VERSION, Refusal
-from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+from opbridge.engines.refusals import unknown_operator
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx

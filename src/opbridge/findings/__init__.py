@@ -17,12 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "Finding", "by_code", "explain", "in_program", "modules"]
 
 
+PACKAGES = [__name__]
+"""The packages whose modules are findings. ``legacy`` adds its own."""
+
+
 @functools.cache
 def modules() -> tuple[ModuleType, ...]:
     """The module of every finding, ordered by ``ORDER``, then by name."""
-    names = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name != "base")
-    found = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return tuple(sorted(found, key=lambda module: getattr(module, "ORDER", 0)))
+    packages = [importlib.import_module(name) for name in PACKAGES]
+    found = [
+        importlib.import_module(f"{package.__name__}.{info.name}")
+        for package in packages
+        for info in pkgutil.iter_modules(package.__path__)
+        if info.name != "base"
+    ]
+    return tuple(sorted(found, key=lambda module: (getattr(module, "ORDER", 0), module.__name__.rpartition(".")[2])))
 
 
 def by_code(code: str) -> ModuleType:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels import abi
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.kernels.library import KernelOperator
 
 __all__ = ["LibraryCall"]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import opbridge.engines.passes
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.own import own_passes
-from opbridge.ladder.probe import probe
+from opbridge.engines.probe import probe
+from opbridge.engines.versions import Versions, bring_to_versions
 from opbridge.onnx_model.adaptation import Adaptation
-from opbridge.onnx_model.versions import Versions, bring_to_versions
 
 if TYPE_CHECKING:
     from onnx_ir import Model

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.catalog.declare.spec import LOWEST_OPSET
 from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.versions import Versions, forget_origins, ir_version_for
 from opbridge.errors import TranslationError
 from opbridge.ladder.adapt import Adaptation, fit
 from opbridge.ladder.build import Built
@@ -21,7 +21,7 @@ from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in
 from opbridge.ladder.plan import Plan, plan
 from opbridge.ladder.step import Step
 from opbridge.ladder.translate import translate
-from opbridge.onnx_model.versions import Versions, forget_origins, ir_version_for
+from opbridge.torch_graph import LOWEST_OPSET
 
 if TYPE_CHECKING:
     import onnx_ir as ir

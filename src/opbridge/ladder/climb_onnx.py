@@ -14,16 +14,16 @@ import onnx
 import onnx_ir as ir
 
 from opbridge.engines.base import Engine, Refusal
-from opbridge.engines.refusals import describe_node, describe_operator
+from opbridge.engines.probe import probe
+from opbridge.engines.versions import ORIGIN, Versions, bring_to_versions, forget_origins, lowest_ir_version
 from opbridge.errors import UnsupportedOperatorError
 from opbridge.ladder.adapt import Adaptation, Fitted, fit
 from opbridge.ladder.build import Built
 from opbridge.ladder.climbed import Break, NoCompiler
 from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in
-from opbridge.ladder.probe import probe
 from opbridge.ladder.step import Step
+from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
-from opbridge.onnx_model.versions import ORIGIN, Versions, bring_to_versions, forget_origins, lowest_ir_version
 
 if TYPE_CHECKING:
     from opbridge.catalog.declare.catalog import Catalog

@@ -11,12 +11,12 @@ import torch
 
 from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.engines.base import Engine, Refusal
-from opbridge.engines.refusals import describe_operator
+from opbridge.engines.versions import ORIGIN
 from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.ladder.climbed import Break
 from opbridge.ladder.plan import Plan
 from opbridge.ladder.translate import Translated, all_nodes
-from opbridge.onnx_model.versions import ORIGIN
+from opbridge.onnx_model.names import describe_operator
 from opbridge.torch_graph.targets import calls_in, display_name, target_key
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from opbridge.capture.capture import Captured
+from opbridge.capture.specs import specs_of_program
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Engine, Refusal
-from opbridge.engines.torch_program import TorchProgram, specs_of_program
+from opbridge.engines.torch_program import TorchProgram
 from opbridge.errors import BuildError, TranslationError
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.ladder.build import Built, build

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import EngineError, InputError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.kernels.library import KernelLibrary, KernelOperator
 from opbridge.ladder.build import Built
 

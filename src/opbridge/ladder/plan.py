@@ -14,12 +14,13 @@ import torch
 from opbridge.catalog.complex.rules import with_complex_rules
 from opbridge.catalog.complex.simplify import simplify
 from opbridge.catalog.declare.catalog import RUNGS, Catalog
-from opbridge.catalog.declare.spec import LOWEST_OPSET, OpSpec
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.ladder.bodies import Bodies, capture_bodies
 from opbridge.ladder.custom_calls import CustomCall, keep_custom_nodes
 from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
 from opbridge.ladder.twins import under_twins
+from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.checks import CHECKS, remove_checks
 from opbridge.torch_graph.promoted_results import shield_results

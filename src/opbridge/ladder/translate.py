@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +20,8 @@ from opbridge.engines.passes.wide_scatter import WideScatterPass
 from opbridge.errors import OpbridgeError, TranslationError
 from opbridge.ladder.bodies import cut_into_functions, name_overloads
 from opbridge.ladder.custom_calls import CustomCall
+from opbridge.ladder.hooks import AROUND_TRANSLATION
 from opbridge.ladder.plan import Plan
-from opbridge.legacy.symbolic_call import splicing
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
 from opbridge.torch_graph.origins import Origin, captured_nodes, origins_of_values
@@ -136,8 +137,9 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
             torch_internals.translating(plan.program),
             exact_constants(),
             quick_matching(),
-            splicing(plan.program, opset, asked_opset) as splice,
+            contextlib.ExitStack() as stack,
         ):
+            finishing = [stack.enter_context(around(plan.program, opset, asked_opset)) for around in AROUND_TRANSLATION]
             program = torch.onnx.export(
                 plan.program,
                 (),
@@ -151,7 +153,8 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
     except Exception as error:
         raise _failure(plan, error) from error
     assert program is not None
-    splice(program.model)
+    for finish in finishing:
+        finish(program.model)
     return program.model
 
 

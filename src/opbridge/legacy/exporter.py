@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opbridge.capture.capture import Captured, _as_module, capture, user_inputs, user_outputs
+from opbridge.capture.capture import Captured, _as_module, capture
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.catalog.declare.spec import LOWEST_OPSET, OpSpec
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, TranslationError, UnsupportedOperatorError
 from opbridge.ladder.plan import Plan, plan
 from opbridge.ladder.translate import translate
@@ -21,8 +21,10 @@ from opbridge.legacy.dynamic_axes import axis_names, label_dimensions, shapes_by
 from opbridge.legacy.old_arguments import Request, read_arguments
 from opbridge.legacy.scripted import export_scripted
 from opbridge.legacy.target import Target, targeting
+from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name
+from opbridge.torch_graph.signature import user_inputs, user_outputs
 
 if TYPE_CHECKING:
     import onnx_ir as ir

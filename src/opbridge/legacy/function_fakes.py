@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_map_only
 
+from opbridge.catalog.declare.function_fakes import function_fake
 from opbridge.errors import CaptureError
 from opbridge.findings.base import first_line
 from opbridge.torch_graph import internals as torch_internals
@@ -18,18 +18,7 @@ from opbridge.torch_graph.sources import source_of_function
 if TYPE_CHECKING:
     from opbridge.legacy.function_calls import FunctionCall
 
-__all__ = ["fake_outputs", "register_function_fake"]
-
-_fakes: weakref.WeakKeyDictionary[type, Callable[..., Any]] = weakref.WeakKeyDictionary()
-
-
-def register_function_fake(function: type, fake: Callable[..., Any]) -> None:
-    """Give an autograd.Function a shape function: it takes the arguments of ``apply``."""
-    _fakes[function] = fake
-
-
-def _declared(function: type) -> Callable[..., Any] | None:
-    return next((_fakes[base] for base in function.__mro__ if base in _fakes), None)
+__all__ = ["fake_outputs"]
 
 
 def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[str, ...]]:
@@ -41,7 +30,7 @@ def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[
     Raises:
         CaptureError: ``forward`` runs neither on fake tensors nor on made-up ones.
     """
-    declared = _declared(call.function)
+    declared = function_fake(call.function)
     if declared is not None:
         args, kwargs = call.arguments.fill(inputs)
         return declared(*args, **kwargs), ()

@@ -18,12 +18,13 @@ from typing import Any
 
 import torch
 
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.legacy import switch
 from opbridge.legacy.function_calls import FunctionCall, operator_for
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_stack_trace
 
-__all__ = ["bridging", "ignored_in", "is_capturing", "latest_function", "note_ignored", "paused", "symbolic_of"]
+__all__ = ["bridging", "ignored_in", "is_capturing", "latest_function", "paused", "symbolic_of"]
 
 _Meta = type(torch.autograd.Function)
 _BASE = torch.autograd.Function
@@ -49,6 +50,11 @@ class Seen:
     calls: dict[str, FunctionCall] = dataclasses.field(default_factory=dict)
     ignored: dict[Any, str] = dataclasses.field(default_factory=dict)
 
+    def finish(self, program: torch.export.ExportedProgram) -> tuple[OpSpec, ...]:
+        """Note which Functions were inlined in ``program``; the declarations of those that became operators."""
+        _ignored[program] = self.ignored
+        return tuple(call.spec() for call in self.calls.values())
+
 
 @contextlib.contextmanager
 def bridging() -> Iterator[Seen]:
@@ -68,11 +74,6 @@ def bridging() -> Iterator[Seen]:
         _count_capture(-1)
         for call in seen.calls.values():
             switch.note("autograd.Function", call.display_name, call.source, *call.notes, count=0)
-
-
-def note_ignored(program: torch.export.ExportedProgram, seen: Seen) -> None:
-    """Keep, for :func:`ignored_in`, which Functions were inlined in a program."""
-    _ignored[program] = seen.ignored
 
 
 def ignored_in(program: torch.export.ExportedProgram) -> Mapping[Any, str]:

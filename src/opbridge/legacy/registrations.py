@@ -16,11 +16,12 @@ import onnx_ir as ir
 import onnxscript
 import torch
 
-from opbridge.catalog.declare.spec import LOWEST_OPSET, OpSpec
+from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, TranslationError
 from opbridge.legacy import switch, torchscript
 from opbridge.legacy.old_names import OLD_NAMES
 from opbridge.legacy.symbolic_call import emit, symbolic_opset
+from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph.sources import source_of_function
 from opbridge.torch_graph.targets import overload_of, target_key
 

@@ -25,9 +25,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from opbridge.catalog.declare.spec import LOWEST_OPSET, OPS_FILE_PREFIX, OpSpec, declare
+from opbridge.catalog.declare.spec import OPS_FILE_PREFIX, OpSpec, declare
 from opbridge.errors import InputError
 from opbridge.legacy.switch import enable
+from opbridge.torch_graph import LOWEST_OPSET
 
 if TYPE_CHECKING:
     import torch

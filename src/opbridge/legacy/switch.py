@@ -64,8 +64,10 @@ class _Switch:
 def _installed() -> ExitStack:
     """Put every change to torch in force, or none of them."""
     from opbridge.legacy.exporter import installed
+    from opbridge.legacy.hooks import install
     from opbridge.legacy.moved_names import restored
 
+    install()
     changes: tuple[Callable[[], AbstractContextManager[Any]], ...] = (restored, installed)
     with ExitStack() as stack:
         for change in changes:

@@ -17,7 +17,6 @@ from onnx_ir.passes.common import InlinePass
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import Operator
-from opbridge.catalog.declare.spec import LOWEST_OPSET
 from opbridge.errors import InputError
 from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
@@ -26,6 +25,7 @@ from opbridge.surgery.dimensions import size_of
 from opbridge.surgery.matching import Match, is_reference
 from opbridge.surgery.shapes import refine_shapes
 from opbridge.surgery.template import Given, Pattern, Template
+from opbridge.torch_graph import LOWEST_OPSET
 
 __all__ = ["FunctionSource", "OperatorSource"]
 

@@ -1,1 +1,4 @@
-"""The captured graph: what it is made of, what is done to it, and how the user's model stays as it is meanwhile."""
+"""A captured program as such, and the internals of torch and onnxscript, each with a version guard."""
+
+LOWEST_OPSET = 18
+"""The opset that PyTorch's own mappings to ONNX are written for."""

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from opbridge.catalog.declare.spec import LOWEST_OPSET
+from opbridge.torch_graph import LOWEST_OPSET
 
 __all__ = ["reusing_operator_list", "reusing_registry"]
 

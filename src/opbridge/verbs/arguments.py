@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from opbridge.capture.entry import Entry, load_entry
-from opbridge.engines import get, needs_installing
 from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:
-    from opbridge.catalog.declare.catalog import Catalog
+    from opbridge.catalog.declare.catalog import Catalog, Ops
 
 __all__ = [
-    "Ops",
-    "chosen_engines",
     "declared_catalog",
     "is_onnx",
     "refuse_torch_engines",
     "refuse_torch_options",
     "resolved_entry",
 ]
-
-Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
-
-
-def chosen_engines(names: Sequence[str], progress: Callable[[str], None]) -> list[Engine]:
-    """The engines of these names, each installed; another version of one is made ready, which may take a while."""
-    if isinstance(names, str):
-        names = names.split(",")
-    if not names:
-        raise InputError("No engine was named.", fix="name at least one, for example engines=('onnxruntime',).")
-    for name in names:
-        if needs_installing(name):
-            progress(f"installing {name}")
-    engines = list({engine.name: engine for engine in map(get, names)}.values())
-    for engine in engines:
-        engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
-    return engines
 
 
 def refuse_torch_engines(engines: Sequence[Engine]) -> None:

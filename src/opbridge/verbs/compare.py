@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opbridge.bundle.bundle import MANIFEST
-from opbridge.engines.dtypes import numpy_dtype
+from opbridge.catalog.declare.catalog import Ops
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.compare.pairing import Paired, pair
 from opbridge.proof.compare.result import ModelComparison
 from opbridge.proof.compare.sides import ModelSide, model_side
-from opbridge.verbs.arguments import Ops, is_onnx
+from opbridge.verbs.arguments import is_onnx
 
 if TYPE_CHECKING:
     from opbridge.capture.capture import Captured

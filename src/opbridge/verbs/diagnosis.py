@@ -9,12 +9,7 @@ from typing import Any
 from opbridge.findings.base import Finding
 from opbridge.ladder.step import Step
 
-__all__ = ["Diagnosis", "OperatorLinks", "describe_engine"]
-
-
-def describe_engine(name: str, versions: Mapping[str, str]) -> str:
-    """``"onnxruntime 1.31.1"``; of an engine whose name has a version, that name."""
-    return name if "==" in name else f"{name} {versions[name]}"
+__all__ = ["Diagnosis", "OperatorLinks"]
 
 
 @dataclasses.dataclass(frozen=True)

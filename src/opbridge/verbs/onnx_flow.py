@@ -16,20 +16,21 @@ from opbridge.bundle.manifest import make_model_manifest
 from opbridge.bundle.model_files import write_models
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.engines.versions import Versions
 from opbridge.errors import InputError
 from opbridge.findings.base import Finding
 from opbridge.ladder.climb_onnx import ClimbedModel, climb_onnx
+from opbridge.ladder.findings import describe_engine
 from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import model_of_proto, read_model
-from opbridge.onnx_model.versions import Versions
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.modes import Given, Modes, named_cases
 from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 from opbridge.proof.verify.verify_onnx import Options, verify_model
 from opbridge.report.page import render_page
-from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks, describe_engine
+from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks
 
 if TYPE_CHECKING:
     import onnx_ir as ir

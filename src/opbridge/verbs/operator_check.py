@@ -1,13 +1,12 @@
 """Checks the operators and mappings that a file declares, in PyTorch and in engines.
 
-The work is done in a child process (:mod:`opbridge.proof.operators.child`), since a kernel that is being written may
+The work is done in a child process (:mod:`opbridge.verbs.operator_child`), since a kernel that is being written may
 well write where it must not: its crash is a result too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import subprocess
 import sys
@@ -20,64 +19,9 @@ import opbridge.errors
 from opbridge import engines as known_engines
 from opbridge.engines.process.isolation import child_environment, describe_death
 from opbridge.errors import InputError, OpbridgeError
+from opbridge.proof.operators.result import CheckResult, OperatorCheck
 
-__all__ = ["CheckResult", "OperatorCheck", "check_operators"]
-
-
-@dataclasses.dataclass(frozen=True)
-class CheckResult:
-    """One check of one operator.
-
-    Attributes:
-        target: The operator, or the target of a mapping.
-        sample: The sample's name; empty for a check of the operator as a whole.
-        check: What was checked.
-        status: ``"passed"``, ``"failed"``, ``"not applicable"`` or ``"not run"``.
-        detail: How close it came, or why it failed, does not apply or was not run.
-        log: The long story.
-    """
-
-    target: str
-    sample: str
-    check: str
-    status: str
-    detail: str = ""
-    log: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as JSON data."""
-        return dataclasses.asdict(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class OperatorCheck:
-    """What was found of the operators of a file.
-
-    Attributes:
-        file: The file, as it was named.
-        results: In the order in which they were found.
-    """
-
-    file: str
-    results: tuple[CheckResult, ...]
-
-    @property
-    def passed(self) -> bool:
-        """Whether no check failed, and one was made at all."""
-        return self.count("passed") > 0 and self.count("failed") == 0
-
-    def count(self, status: str) -> int:
-        """How many results have this status."""
-        return sum(result.status == status for result in self.results)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The results as JSON data."""
-        return {
-            "file": self.file,
-            "passed": self.passed,
-            "counts": {name: self.count(name) for name in ("passed", "failed", "not applicable", "not run")},
-            "results": [result.to_dict() for result in self.results],
-        }
+__all__ = ["check_operators"]
 
 
 def check_operators(
@@ -133,7 +77,7 @@ def check_operators(
 def _child(request: Mapping[str, Any]) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """The child process at work; ended when the block is left, whatever the reason."""
     with tempfile.TemporaryFile() as log:
-        command = [sys.executable, "-P", "-m", "opbridge.proof.operators.child", json.dumps(request)]
+        command = [sys.executable, "-P", "-m", "opbridge.verbs.operator_child", json.dumps(request)]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=child_environment()
         )

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.bundle.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
+from opbridge.catalog.declare.catalog import Ops
+from opbridge.engines import chosen as engines_named
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError
 from opbridge.proof.verify.verification import Verification
 from opbridge.verbs.arguments import (
-    Ops,
-    chosen_engines,
     declared_catalog,
     is_onnx,
     refuse_torch_engines,
@@ -65,14 +65,14 @@ def diagnose(
         InputError: The arguments do not fit the model.
         EngineNotInstalledError: An engine is not installed.
     """
-    from opbridge.onnx_model.versions import Versions, check_versions
+    from opbridge.engines.versions import Versions, check_versions
 
     if is_onnx(model):
         refuse_torch_options(dynamic_shapes=dynamic_shapes)
         from opbridge.verbs.onnx_flow import diagnose_onnx, load_onnx
 
         given = load_onnx(model, args, kwargs)
-        chosen = chosen_engines(engines, progress)
+        chosen = engines_named(engines, progress)
         refuse_torch_engines(chosen)
         check_versions(chosen, Versions(opset))
         return diagnose_onnx(given, chosen, declared_catalog(ops), Versions(opset), progress)
@@ -80,7 +80,7 @@ def diagnose(
     from opbridge.verbs.diagnose import diagnose_model
 
     entry = resolved_entry(model, args, kwargs, dynamic_shapes)
-    chosen = chosen_engines(engines, progress)
+    chosen = engines_named(engines, progress)
     check_versions(chosen, Versions(opset))
     return diagnose_model(
         entry.model,
@@ -166,7 +166,7 @@ def export(
         InputError: The arguments do not fit, or the bundle can't be written.
         EngineNotInstalledError: An engine is not installed.
     """
-    from opbridge.onnx_model.versions import Versions, check_versions
+    from opbridge.engines.versions import Versions, check_versions
 
     modes = _modes(edge_sizes, special_values, shrink)
     check_destination(path, overwrite=overwrite)
@@ -176,7 +176,7 @@ def export(
         from opbridge.verbs.onnx_flow import export_onnx, load_onnx
 
         given = load_onnx(model, args, kwargs)
-        chosen = chosen_engines(engines, progress)
+        chosen = engines_named(engines, progress)
         refuse_torch_engines(chosen)
         check_versions(chosen, asked, own_opset=given.opset)
         with limited(time_limit=time_limit, memory_limit=memory_limit):
@@ -200,7 +200,7 @@ def export(
     from opbridge.catalog.declare.catalog import Catalog
     from opbridge.verbs.torch_flow import export_torch
 
-    chosen = chosen_engines(engines, progress)
+    chosen = engines_named(engines, progress)
     check_versions(chosen, asked)
     with limited(time_limit=time_limit, memory_limit=memory_limit):
         return export_torch(
@@ -276,7 +276,7 @@ def verify(
     bundle = read_bundle(path)
     small = SmallInput(bundle.path)
     recorded_names = [name for model in bundle.manifest["models"] for name in model["engines"]]
-    chosen = chosen_engines(list(engines) if engines else recorded_names, progress)
+    chosen = engines_named(list(engines) if engines else recorded_names, progress)
     options: dict[str, Any] = {"seed": seed, "inputs": inputs, "rtol": rtol, "atol": atol}
     journal = Journal.of_bundle(bundle, chosen, options, progress)
     options |= {"bisect": bisect, "trace": trace, "modes": modes, "small": small, "journal": journal}

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from opbridge.atomic import check_new_folder
+from opbridge.catalog.declare.catalog import Ops
 from opbridge.errors import InputError
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.reduce.result import Reduction
-from opbridge.verbs.arguments import Ops, is_onnx
+from opbridge.verbs.arguments import is_onnx
 
 __all__ = ["reduce"]
 
@@ -67,9 +68,11 @@ def reduce(
         return _reduce_side(side, Path(path), clock, started, inputs, seed, reference, ops, progress)
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         from opbridge.proof.reduce.exports import exported_or_reduced
+        from opbridge.verbs.pipeline import export
 
+        bundle = Path(folder) / "bundle"
         found = exported_or_reduced(
-            str(model), engine or "onnxruntime", Path(folder) / "bundle", Path(path), ops, clock, started, progress
+            str(model), engine or "onnxruntime", bundle, Path(path), ops, clock, started, progress, export
         )
         if isinstance(found, Reduction):
             return found

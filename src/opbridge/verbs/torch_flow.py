@@ -13,26 +13,25 @@ from typing import Any
 import torch
 
 from opbridge.bundle.bundle import Bundle, write_bundle
+from opbridge.bundle.captured import REFERENCE, capture_entry, captured_of_bundle
 from opbridge.bundle.manifest import make_manifest, make_sources
 from opbridge.bundle.model_files import convert_programs, write_models
-from opbridge.capture.capture import Captured, capture, load_program
-from opbridge.capture.entry import Entry, find_entry, load_entry
-from opbridge.catalog.declare.catalog import Catalog
+from opbridge.capture.capture import Captured
+from opbridge.capture.entry import Entry
+from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.catalog.declare.fakes import check_fakes
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.engines.versions import Versions
 from opbridge.errors import EngineError, InputError
-from opbridge.ladder.climb import climb
-from opbridge.ladder.climb_torch import ClimbedProgram, climb_torch
-from opbridge.ladder.climbed import Climbed
+from opbridge.ladder.climb_all import climb_all
 from opbridge.ladder.kernel_shapes import check_kernel_shapes
-from opbridge.legacy.comparability import reconsidered
-from opbridge.onnx_model.versions import Versions
 from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.proof.bisect.bisection_captured import Inside
 from opbridge.proof.bisect.crash_site import CrashSites
 from opbridge.proof.bisect.intermediates_engine import loader
+from opbridge.proof.verify.comparability import reconsidered
 from opbridge.proof.verify.inputs import InputSpecs
 from opbridge.proof.verify.joined import joined, not_run
 from opbridge.proof.verify.journal import Journal
@@ -44,11 +43,8 @@ from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.report.page import render_page
 from opbridge.torch_graph.origins import Origin
-from opbridge.verbs.arguments import Ops
 
-__all__ = ["captured_of_bundle", "climb_all", "export_torch", "verify_torch_bundle"]
-
-REFERENCE = "reference.pt2"
+__all__ = ["export_torch", "verify_torch_bundle"]
 
 
 def export_torch(
@@ -71,7 +67,7 @@ def export_torch(
 ) -> Bundle:
     """Bring a PyTorch model to the engines. The parameters are those of :func:`opbridge.export`, resolved."""
     report("capturing")
-    captured = _capture(entry, catalog, entry.input_names, entry.output_names)
+    captured = capture_entry(entry, catalog, entry.input_names, entry.output_names)
     if with_reference:
         _refuse_functions(captured)
     with without_kernels():
@@ -113,35 +109,6 @@ def export_torch(
             page=render_page,
             overwrite=overwrite,
         )
-
-
-def climb_all(
-    captured: Captured,
-    catalog: Catalog,
-    engines: Sequence[Engine],
-    asked: Versions,
-    report: Callable[[str], None],
-) -> tuple[Climbed | None, dict[str, ClimbedProgram]]:
-    """Where the ladder ends for the engines that load ONNX, if there are such, and for each of the others."""
-    loading_onnx = [engine for engine in engines if engine.accepts == "onnx"]
-    programs = {
-        engine.name: climb_torch(captured, catalog, engine, report=report)
-        for engine in engines
-        if engine not in loading_onnx
-    }
-    if not loading_onnx:
-        return None, programs
-    climbed = climb(
-        captured.program,
-        catalog,
-        loading_onnx,
-        captured=captured,
-        opset=asked.opset,
-        rewrites=captured.rewrites,
-        ir_version=asked.ir_version,
-        report=report,
-    )
-    return climbed, programs
 
 
 def verify_torch_bundle(
@@ -187,20 +154,6 @@ def _timed(
     return timed(results, bundle, engines, specs.feeds(flat), calls)
 
 
-def _capture(
-    entry: Entry, catalog: Catalog, input_names: Sequence[str] | None, output_names: Sequence[str] | None
-) -> Captured:
-    return capture(
-        entry.model,
-        entry.args,
-        entry.kwargs,
-        dynamic_shapes=entry.dynamic_shapes,
-        input_names=input_names,
-        output_names=output_names,
-        rewrites=catalog.rewrites(),
-    )
-
-
 def _refuse_functions(captured: Captured) -> None:
     """Refuse to save a program with nodes of autograd.Functions: another process has no operator for them."""
     if captured.declared:
@@ -210,17 +163,6 @@ def _refuse_functions(captured: Captured) -> None:
             "node of the program, and no other process could read that from a saved one.",
             fix="leave it out; opbridge.verify takes reference='file.py:function', or an Entry.",
         )
-
-
-def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
-    """What a bundle of a PyTorch model is compared with; ``reference`` is that of :func:`opbridge.verify`."""
-    inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
-    if reference is None and REFERENCE in bundle.manifest["files"]:
-        return capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
-    if reference is None:
-        reference = find_entry(bundle)
-    entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
-    return _capture(entry, Catalog.load(ops), inputs, outputs)
 
 
 @contextlib.contextmanager

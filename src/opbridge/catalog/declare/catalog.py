@@ -25,7 +25,10 @@ from opbridge.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RUNGS", "Catalog"]
+__all__ = ["RUNGS", "SOURCES", "Catalog", "Ops"]
+
+Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
+"""Operator declarations that a user gives: files, directories, modules and decorated functions."""
 
 RUNGS = ("decompose", "translate", "function")
 """Of a mapping, the cheapest first."""
@@ -44,7 +47,7 @@ class Catalog:
     builtin: tuple[OpSpec, ...]
 
     @classmethod
-    def load(cls, ops: Sequence[str | Path | ModuleType | Callable[..., Any]] = ()) -> Catalog:
+    def load(cls, ops: Ops = ()) -> Catalog:
         """Collect the catalog, what the user's code has declared so far, and ``ops``.
 
         Args:
@@ -140,15 +143,15 @@ def _refuse_duplicates(specs: Iterable[OpSpec]) -> None:
             )
 
 
+SOURCES: list[Callable[[], Iterable[OpSpec]]] = []
+"""Further sources of user declarations, such as the symbolic functions registered in the old way."""
+
+
 def _registered_specs(declared: Iterable[OpSpec]) -> Iterator[OpSpec]:
-    """The registered symbolic functions, while the bridge is on; what the user declares in the new way goes first."""
-    from opbridge.legacy import switch
-
-    if switch.is_on():
-        from opbridge.legacy.registrations import registered_specs
-
-        taken = {spec.target.partition(".")[0] for spec in declared if spec.rung in RUNGS}
-        yield from (spec for spec in registered_specs() if spec.target.partition(".")[0] not in taken)
+    """The declarations of :data:`SOURCES` for operators that the user has not declared with a decorator."""
+    taken = {spec.target.partition(".")[0] for spec in declared if spec.rung in RUNGS}
+    for source in SOURCES:
+        yield from (spec for spec in source() if spec.target.partition(".")[0] not in taken)
 
 
 def _package_specs() -> Iterator[OpSpec]:

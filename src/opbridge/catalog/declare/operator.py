@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.catalog.declare.fakes import tensors_in
-from opbridge.catalog.declare.spec import _TARGET, LOWEST_OPSET, OpSpec, Sample, declare, replaces
+from opbridge.catalog.declare.spec import _TARGET, OpSpec, Sample, declare, replaces
 from opbridge.errors import BuildError, InputError
 from opbridge.kernels.compiler import build as compile_library
 from opbridge.kernels.declared import KernelSpec, declare_kernel, declare_python_kernel
 from opbridge.kernels.python_kernel import operator_parameters, python_kernel
 from opbridge.kernels.python_source import place
 from opbridge.kernels.torch_adapter import attach, detach
+from opbridge.torch_graph import LOWEST_OPSET
 
 if TYPE_CHECKING:
     import torch

@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from opbridge.errors import InputError
+from opbridge.torch_graph import LOWEST_OPSET
 
 __all__ = ["OpSpec", "Sample", "body_for", "decomposition", "fake_for", "rewrite", "specs_of", "translation"]
 
 Mapping_ = Literal["rewrite", "decompose", "translate", "function", "fake"]
 F = TypeVar("F", bound=Callable[..., Any])
-
-LOWEST_OPSET = 18
-"""The opset that PyTorch's own mappings are written for."""
 
 OPS_FILE_PREFIX = "opbridge_user_ops_"
 """How the module of an operator file given with ``--ops`` is called."""
@@ -241,7 +239,7 @@ def fake_for(target: str | type) -> Callable[[F], F]:
 def _fake_for_function(target: type) -> Callable[[F], F]:
     import torch
 
-    from opbridge.legacy.function_fakes import register_function_fake
+    from opbridge.catalog.declare.function_fakes import register_function_fake
 
     if not issubclass(target, torch.autograd.Function):
         raise InputError(

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from opbridge.engines.base import Session
-from opbridge.engines.dtypes import is_native, numpy_dtype
 from opbridge.engines.executorch import native
 from opbridge.engines.executorch.libraries import load_libraries, take_error
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_model_file, check_threads
 from opbridge.engines.specs import read_specs
 from opbridge.errors import EngineError, InputError
+from opbridge.kernels.dtypes import is_native, numpy_dtype
 
 __all__ = ["ExecuTorchSession", "load_session"]
 

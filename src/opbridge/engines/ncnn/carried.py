@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.engines.ncnn import native
 from opbridge.errors import EngineError
+from opbridge.kernels.dtypes import numpy_dtype
 
 __all__ = ["CARRIED", "NO_BATCH", "array_of", "mat_of"]
 

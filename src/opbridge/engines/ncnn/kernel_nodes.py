@@ -23,9 +23,9 @@ from onnx import helper, numpy_helper
 from opbridge.engines.library_kernels import attributes_of
 from opbridge.engines.ncnn.carried import CARRIED
 from opbridge.engines.ncnn.layers import KERNEL_LAYER
-from opbridge.engines.refusals import describe_operator
 from opbridge.errors import EngineError
 from opbridge.onnx_model.infer import with_types
+from opbridge.onnx_model.names import describe_operator
 
 __all__ = ["named_in_param", "stand_in"]
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from opbridge.engines.base import Session, TensorSpec
-from opbridge.engines.dtypes import is_native, numpy_dtype
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnxruntime import native
 from opbridge.errors import EngineError, InputError, OpbridgeError
+from opbridge.kernels.dtypes import is_native, numpy_dtype
 from opbridge.kernels.library import check_file
 
 __all__ = ["OnnxRuntimeSession", "load_session"]

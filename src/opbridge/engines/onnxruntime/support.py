@@ -18,7 +18,8 @@ from opbridge.engines.base import IR_VERSION, Refusal
 from opbridge.engines.onnxruntime.builds import Build
 from opbridge.engines.onnxruntime.kernels import KernelList, TypeMatch
 from opbridge.engines.question import Question, bare_model, dtype_of_type
-from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+from opbridge.engines.refusals import unknown_operator
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir

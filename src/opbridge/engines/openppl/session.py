@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from opbridge.engines.base import Session
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_threads, onnx_specs
 from opbridge.engines.openppl import native
 from opbridge.errors import EngineError, InputError
+from opbridge.kernels.dtypes import numpy_dtype
 
 __all__ = ["OpenPplSession", "load_session"]
 

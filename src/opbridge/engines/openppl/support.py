@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from opbridge.engines.base import Refusal
 from opbridge.engines.openppl.listed import LISTED, LISTED_VERSION
-from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+from opbridge.engines.refusals import unknown_operator
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir

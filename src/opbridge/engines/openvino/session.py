@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from opbridge.engines.base import Session, TensorSpec
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_threads, onnx_specs
 from opbridge.engines.openvino import native
 from opbridge.errors import EngineError, InputError, OpbridgeError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.kernels.library import KernelLibrary
 
 __all__ = ["OpenVinoSession", "load_session"]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from opbridge.engines.base import IR_VERSION, Refusal
 from opbridge.engines.openvino.questions import OpenVinoQuestions
 from opbridge.engines.question import Question, bare_model, dtype_of_type, version_problem
-from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+from opbridge.engines.refusals import unknown_operator
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir

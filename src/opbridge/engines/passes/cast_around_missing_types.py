@@ -11,10 +11,10 @@ import onnx
 import onnx_ir as ir
 
 from opbridge.engines.base import Engine
-from opbridge.engines.refusals import describe_node
-from opbridge.ladder.probe import probe
+from opbridge.engines.probe import probe
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.infer import fill_types
+from opbridge.onnx_model.names import describe_node
 
 if TYPE_CHECKING:
     from onnx_ir import DataType, Model, Node, Value

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from opbridge.engines.refusals import describe_node
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.names import describe_node
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine

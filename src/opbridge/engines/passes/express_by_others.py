@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from opbridge.engines.refusals import describe_node
-from opbridge.ladder.probe import probe
+from opbridge.engines.probe import probe
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.infer import fill_types, with_types
+from opbridge.onnx_model.names import describe_node
 from opbridge.onnx_model.opsets.building import Builder, Names
 from opbridge.onnx_model.opsets.result import CannotExpress
 from opbridge.onnx_model.opsets.schemas import is_standard

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     from onnx_ir import Model

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 
 __all__ = ["read_frame", "write_frame"]
 

@@ -71,7 +71,8 @@ class ReferenceEngine(Engine):
             None when the engine takes it, otherwise the reason.
         """
         from opbridge.engines.question import Question, version_problem
-        from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+        from opbridge.engines.refusals import unknown_operator
+        from opbridge.onnx_model.names import describe_node, describe_operator
 
         question = Question(node, opset_imports)
         key = (question.domain, question.op_type, question.opset)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from opbridge.engines.base import Session, TensorSpec
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_threads, onnx_specs
 from opbridge.errors import EngineError, InputError, OpbridgeError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.kernels.library import KernelLibrary, KernelOperator
 
 __all__ = ["EvaluatorSession", "load_session"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opbridge.engines.base import Session
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_threads, onnx_specs
 from opbridge.engines.tensorrt_rtx import native
 from opbridge.engines.tensorrt_rtx.building import beside, build_engine
 from opbridge.engines.tensorrt_rtx.native import Product
 from opbridge.errors import EngineError, InputError
+from opbridge.kernels.dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     from opbridge.engines.tensorrt_rtx.engine import TensorRTRTXEngine

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from opbridge.engines.base import IR_VERSION, Refusal
 from opbridge.engines.question import Question, version_problem
-from opbridge.engines.refusals import describe_node, describe_operator, unknown_operator
+from opbridge.engines.refusals import unknown_operator
 from opbridge.engines.tensorrt_rtx import native
 from opbridge.engines.tensorrt_rtx.native import ParserError, Product
 from opbridge.engines.tensorrt_rtx.question import lone_model
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir

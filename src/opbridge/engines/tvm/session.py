@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from opbridge.engines.base import Session, TensorSpec
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.tvm import native
 from opbridge.engines.tvm.kernels import Kernels
 from opbridge.errors import EngineError
+from opbridge.kernels.dtypes import numpy_dtype
 
 __all__ = ["TvmSession"]
 

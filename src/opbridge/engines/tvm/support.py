@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from opbridge.engines.refusals import describe_operator
 from opbridge.engines.trial import TrialSupport, has_subgraph, unavailable
 from opbridge.engines.tvm import native
+from opbridge.onnx_model.names import describe_operator
 
 if TYPE_CHECKING:
     import onnx

@@ -8,9 +8,9 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.infer import fill_types
+from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.onnx_model.opsets.building import Builder, Names
 from opbridge.onnx_model.opsets.result import CannotExpress, ConvertedOpset, Unexpressed
 from opbridge.onnx_model.opsets.schemas import (

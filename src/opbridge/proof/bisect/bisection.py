@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from opbridge.engines.refusals import describe_operator
 from opbridge.errors import EngineError, OpbridgeError
+from opbridge.onnx_model.names import describe_operator
 from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, judged, portions
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.verify.compare import Verdict, is_floating
@@ -71,8 +71,8 @@ def bisect(given: Bisection) -> Departure:
     """Find the first node at which the engine departs.
 
     Returns:
-        What was found; see :class:`~opbridge.proof.verify.trace.Departure`. An engine that fails on a part of its model is
-        "not found", with what it said.
+        What was found; see :class:`~opbridge.proof.verify.trace.Departure`. If the engine fails on a part of its
+        model, the status is "not found", with the engine's message.
     """
     search = _Search(given)
     try:

@@ -53,7 +53,7 @@ class Size:
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """Where a value comes from, as a reader is told: the fields of :class:`~opbridge.proof.verify.trace.TracedValue`."""
+    """Where a value comes from: the fields of :class:`~opbridge.proof.verify.trace.TracedValue`."""
 
     target: str = ""
     fx_node: str = ""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from opbridge.engines.refusals import describe_operator
 from opbridge.errors import OpbridgeError
+from opbridge.onnx_model.names import describe_operator
 from opbridge.proof.bisect.intermediates import Described, Intermediate, Size, portions
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.verify.compare import is_floating

@@ -12,8 +12,8 @@ import onnx_ir as ir
 
 from opbridge.engines.base import Session
 from opbridge.engines.process.isolation import IsolatedSession
-from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.errors import OpbridgeError
+from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.proof.bisect.bisection import Bisection, bisect
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.bisect.intermediates_onnx import OriginalValues

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from opbridge.engines.base import Session, TensorSpec
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.verify.compare import is_floating
 
 __all__ = ["Paired", "Pairing", "pair"]

@@ -14,9 +14,9 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.fakes import check_fakes
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines.base import Engine
+from opbridge.engines.probe import probe
 from opbridge.errors import UnsupportedOperatorError
 from opbridge.ladder.climb import climb
-from opbridge.ladder.probe import probe
 from opbridge.onnx_model.file import save_model
 from opbridge.torch_graph.silence import silenced
 

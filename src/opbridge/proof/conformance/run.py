@@ -16,7 +16,7 @@ from opbridge.errors import InputError
 from opbridge.proof.conformance.applicability import NOT_APPLICABLE
 from opbridge.proof.conformance.pool import Tally, check_entries
 from opbridge.proof.conformance.results import STATUSES, Result, Way, latest, read_results
-from opbridge.verbs.progress import Count
+from opbridge.proof.progress import Count
 
 __all__ = ["ConformanceRun", "run_conformance"]
 

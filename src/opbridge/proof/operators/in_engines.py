@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import opbridge
 from opbridge.bundle.bundle import Bundle
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines import get
@@ -31,17 +30,20 @@ def missing_engine(name: str) -> str | None:
     return None
 
 
-def check_engine(case: Case, engine: str) -> Iterator[tuple[str, Said]]:
+def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iterator[tuple[str, Said]]:
     """Export the sample, then verify it: with its kernels and with its function bodies, where it has both.
+
+    Args:
+        case: The sample.
+        engine: The engine's name.
+        export: :func:`opbridge.export`.
 
     Yields:
         What was checked, and what came of it.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
-            bundle = opbridge.export(
-                case.module, case.tensors, path=Path(folder) / "bundle", engines=[engine], verify=False
-            )
+            bundle = export(case.module, case.tensors, path=Path(folder) / "bundle", engines=[engine], verify=False)
         except Exception as error:
             yield engine, failed_with(error)
             return

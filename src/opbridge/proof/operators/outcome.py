@@ -13,7 +13,7 @@ __all__ = ["Said", "failed", "failed_with", "not_applicable", "not_run", "passed
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """See :class:`opbridge.verbs.operator_check.CheckResult`."""
+    """See :class:`opbridge.proof.operators.result.CheckResult`."""
 
     status: str
     detail: str = ""

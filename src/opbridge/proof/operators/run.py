@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from opbridge.bundle.bundle import Bundle
 from opbridge.catalog.declare.operator import Operator, without_kernels
 from opbridge.errors import BuildError, InputError
 from opbridge.kernels.compiler import build
@@ -16,12 +17,13 @@ from opbridge.kernels.torch_adapter import attach, detach
 from opbridge.proof.operators.in_engines import check_engine, missing_engine
 from opbridge.proof.operators.in_pytorch import check_gradients, check_kernel, check_opcheck, check_shapes
 from opbridge.proof.operators.outcome import Said, failed, failed_with, not_applicable, not_run, passed
+from opbridge.proof.operators.result import CheckResult
 from opbridge.proof.operators.subjects import Case, Subject, find_subjects, made_cases, told
-from opbridge.verbs.operator_check import CheckResult
 
 __all__ = ["run_checks"]
 
 Begin = Callable[[str, str, str], None]
+Export = Callable[..., Bundle]
 
 _NO_SAMPLES = {
     "rewrite": "a rewrite has no samples: export a model that uses the function",
@@ -30,23 +32,24 @@ _NO_SAMPLES = {
 }
 
 
-def run_checks(file: str, engines: Sequence[str], begin: Begin) -> Iterator[CheckResult]:
+def run_checks(file: str, engines: Sequence[str], begin: Begin, export: Export) -> Iterator[CheckResult]:
     """Check what ``file`` declares.
 
     Args:
         file: A Python file.
         engines: The engines to check in, installed or not.
         begin: Told the target, the sample and the check that begins.
+        export: :func:`opbridge.export`.
 
     Raises:
         InputError: The file can't be used.
     """
     begin("", "", "import")
     for subject in find_subjects(Path(file)):
-        yield from _check_subject(subject, engines, begin)
+        yield from _check_subject(subject, engines, begin, export)
 
 
-def _check_subject(subject: Subject, engines: Sequence[str], begin: Begin) -> Iterator[CheckResult]:
+def _check_subject(subject: Subject, engines: Sequence[str], begin: Begin, export: Export) -> Iterator[CheckResult]:
     target = subject.target
     built = None
     if subject.kernel is not None:
@@ -69,7 +72,7 @@ def _check_subject(subject: Subject, engines: Sequence[str], begin: Begin) -> It
         yield _result(target, "", name, not_run(why))
     installed = [name for name in engines if name not in missing]
     for case in cases:
-        yield from _check_case(case, installed, built, begin)
+        yield from _check_case(case, installed, built, begin, export)
 
 
 def _build(subject: Subject) -> Said:
@@ -98,7 +101,9 @@ def _build(subject: Subject) -> Said:
     return passed(f"{kernel.file.name}: {'; '.join(', '.join(variant) for variant in variants)}".rstrip(": "))
 
 
-def _check_case(case: Case, engines: Sequence[str], built: Said | None, begin: Begin) -> Iterator[CheckResult]:
+def _check_case(
+    case: Case, engines: Sequence[str], built: Said | None, begin: Begin, export: Export
+) -> Iterator[CheckResult]:
     target, operator = case.subject.target, case.subject.operator
     if operator is not None:
         begin(target, case.name, "Python function")
@@ -116,7 +121,7 @@ def _check_case(case: Case, engines: Sequence[str], built: Said | None, begin: B
         return
     for name in engines:
         begin(target, case.name, name)
-        for check, said in check_engine(case, name):
+        for check, said in check_engine(case, name, export):
             yield _result(target, case.name, check, said)
 
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 
+from opbridge import engines
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry, load_entry
-from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.engines.base import Engine
+from opbridge.engines.versions import Versions
 from opbridge.errors import CaptureError, OpbridgeError, TranslationError
-from opbridge.onnx_model.versions import Versions
+from opbridge.ladder.climb_all import climb_all
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.compare.torch_sides import captured_entry
 from opbridge.proof.reduce.calls import CallPart, Calls
@@ -27,9 +29,6 @@ from opbridge.proof.reduce.output import SCRIPT, runs_and_fails, write_folder
 from opbridge.proof.reduce.result import Reduction
 from opbridge.proof.reduce.torch_script import export_scripts
 from opbridge.proof.reduce.trials import Clock
-from opbridge.verbs import torch_flow
-from opbridge.verbs.arguments import Ops, chosen_engines
-from opbridge.verbs.pipeline import export
 
 __all__ = ["exported_or_reduced"]
 
@@ -46,6 +45,7 @@ def exported_or_reduced(
     clock: Clock,
     started: float,
     progress: Callable[[str], None],
+    export: Callable[..., Any],
 ) -> ModelSide | Reduction:
     """An entry exported; where that fails, the smallest part of it that fails in the same way.
 
@@ -58,14 +58,15 @@ def exported_or_reduced(
         clock: Ends the search.
         started: When the reduction began.
         progress: Told each stage.
+        export: :func:`opbridge.export`.
 
     Raises:
         CaptureError: torch.export can't capture the entry, and it is in no file.
     """
-    (engine,) = chosen_engines([engine_name], progress)
+    (engine,) = engines.chosen([engine_name], progress)
     entry, catalog = load_entry(text), Catalog.load(ops)
     try:
-        error = _export(entry, engine, bundle, ops, progress)
+        error = _export(entry, engine, bundle, ops, progress, export)
     except CaptureError as failed:
         return reduce_capture(entry, catalog, failed, path, clock, started)
     if error is None:
@@ -76,7 +77,12 @@ def exported_or_reduced(
 
 
 def _export(
-    entry: Entry, engine: Engine, bundle: Path, ops: Ops, progress: Callable[[str], None]
+    entry: Entry,
+    engine: Engine,
+    bundle: Path,
+    ops: Ops,
+    progress: Callable[[str], None],
+    export: Callable[..., Any],
 ) -> OpbridgeError | None:
     """Export it. Returns why an operator can't be; other errors are raised."""
     try:
@@ -116,7 +122,7 @@ class _Exporter:
         except OpbridgeError:
             return None
         try:
-            torch_flow.climb_all(captured, self.catalog, [self.engine], Versions(None, None), lambda stage: None)
+            climb_all(captured, self.catalog, [self.engine], Versions(None, None), lambda stage: None)
         except TranslationError as error:
             return error
         except OpbridgeError:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from opbridge.bundle.captured import captured_of_bundle
 from opbridge.capture.capture import Captured
 from opbridge.capture.entry import load_entry
-from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.errors import InputError, VerificationError
 from opbridge.proof.bisect.intermediates import CapturedValues, Intermediate, judged
@@ -29,8 +30,6 @@ from opbridge.proof.verify.reference import Reference
 from opbridge.proof.verify.trace import TracedValue
 from opbridge.proof.verify.verification import DEFAULT_SEED, Comparison
 from opbridge.proof.verify.verify import verify_captured
-from opbridge.verbs.arguments import Ops
-from opbridge.verbs.torch_flow import captured_of_bundle
 
 __all__ = ["WrongSegment", "wrong_segment"]
 

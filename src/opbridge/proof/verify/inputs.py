@@ -11,8 +11,8 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.verify.fresh import fresh_tensor
 from opbridge.proof.verify.index_ranges import index_ranges
 from opbridge.proof.verify.sizes import Sizes

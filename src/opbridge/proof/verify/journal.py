@@ -22,8 +22,8 @@ import numpy as np
 from opbridge.bundle.bundle import Bundle
 from opbridge.engines.base import Engine
 from opbridge.kernels.cache import cache_folder
+from opbridge.proof.progress import Count
 from opbridge.proof.verify.verification import CaseResult, Comparison
-from opbridge.verbs.progress import Count
 
 __all__ = ["EngineJournal", "Journal", "Passed"]
 

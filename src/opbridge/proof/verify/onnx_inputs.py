@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from opbridge.engines.dtypes import numpy_dtype
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 
 __all__ = ["BOLDEST", "OnnxInputs"]
 

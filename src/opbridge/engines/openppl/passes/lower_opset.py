@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from opbridge.engines.openppl.listed import LISTED
 from opbridge.engines.openppl.support import OLDEST_OPSET
-from opbridge.ladder.probe import probe
+from opbridge.engines.probe import probe
+from opbridge.engines.versions import lowest_ir_version
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.opsets import convert_opset
-from opbridge.onnx_model.versions import lowest_ir_version
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from opbridge.engines.refusals import describe_node
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.infer import fill_types
+from opbridge.onnx_model.names import describe_node
 from opbridge.onnx_model.opsets.building import Names
 
 if TYPE_CHECKING:

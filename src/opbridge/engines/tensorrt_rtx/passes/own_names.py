@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from opbridge.engines.refusals import describe_node, describe_operator
 from opbridge.engines.tensorrt_rtx.support import has_importer
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     from opbridge.kernels.library import KernelOperator

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opbridge.engines.base import Engine, Refusal
-from opbridge.engines.refusals import describe_node, describe_operator, is_unknown_operator
+from opbridge.engines.refusals import is_unknown_operator
 from opbridge.onnx_model.infer import bind_body, binding, with_types
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     from onnx_ir import Function, Model, Node

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.findings.base import Finding
-from opbridge.findings.ignored_symbolic import TURN_ON
+from opbridge.legacy.findings.ignored_symbolic import TURN_ON
 
 CODE = "ignored-registration"
 

@@ -1,4 +1,4 @@
-"""The program that checks the operators of a file: ``python -m opbridge.proof.operators.child REQUEST``.
+"""The program that checks the operators of a file: ``python -m opbridge.verbs.operator_child REQUEST``.
 
 It writes one line of JSON for each check that begins and for each result. What the user's code and torch print goes to
 stderr. :mod:`opbridge.verbs.operator_check` is the other side.
@@ -37,8 +37,9 @@ def main() -> int:
     try:
         # Torch takes seconds to import; until then nothing else is asked for.
         from opbridge.proof.operators.run import run_checks
+        from opbridge.verbs.pipeline import export
 
-        for result in run_checks(request["file"], request["engines"], begin):
+        for result in run_checks(request["file"], request["engines"], begin, export):
             say({"result": result.to_dict()})
     except Exception as error:
         say({"raised": _described(error)})

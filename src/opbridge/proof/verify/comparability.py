@@ -160,7 +160,7 @@ def _example(value: Any) -> Any:
 
 def _outputs_after(captured: Captured, targets: set[Any]) -> set[str]:
     """The ONNX names of the outputs that depend on one of these operators."""
-    from opbridge.capture.capture import user_outputs
+    from opbridge.torch_graph.signature import user_outputs
 
     after: set[torch.fx.Node] = set()
     for node in captured.program.graph.nodes:

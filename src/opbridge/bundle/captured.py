@@ -1,0 +1,44 @@
+"""The captured program that a bundle of a PyTorch model is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.reference import find_entry
+from opbridge.capture.capture import Captured, capture, load_program
+from opbridge.capture.entry import Entry, load_entry
+from opbridge.catalog.declare.catalog import Catalog, Ops
+
+__all__ = ["REFERENCE", "capture_entry", "captured_of_bundle"]
+
+REFERENCE = "reference.pt2"
+"""The captured program, in a bundle that was exported with its reference."""
+
+
+def capture_entry(
+    entry: Entry, catalog: Catalog, input_names: Sequence[str] | None, output_names: Sequence[str] | None
+) -> Captured:
+    """Capture an entry with the rewrites of a catalog, under these ONNX names."""
+    return capture(
+        entry.model,
+        entry.args,
+        entry.kwargs,
+        dynamic_shapes=entry.dynamic_shapes,
+        input_names=input_names,
+        output_names=output_names,
+        rewrites=catalog.rewrites(),
+    )
+
+
+def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
+    """What a bundle of a PyTorch model is compared with; ``reference`` is that of :func:`opbridge.verify`."""
+    inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
+    if reference is None and REFERENCE in bundle.manifest["files"]:
+        return capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
+    if reference is None:
+        reference = find_entry(bundle)
+    entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
+    return capture_entry(entry, Catalog.load(ops), inputs, outputs)

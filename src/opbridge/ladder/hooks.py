@@ -1,0 +1,18 @@
+"""What other layers do around a translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["AROUND_TRANSLATION"]
+
+AROUND_TRANSLATION: list[Callable[..., AbstractContextManager[Callable[[ir.Model], None]]]] = []
+"""Entered around each translation with the program, its opset and the opset that the user asked for (or None).
+
+Each yields a function that is called with the translated model. ``legacy`` adds one that runs symbolic functions.
+"""

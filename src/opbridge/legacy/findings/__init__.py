@@ -1,0 +1,1 @@
+"""Findings about old declarations: one file each."""
