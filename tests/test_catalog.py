@@ -159,7 +159,7 @@ def test_importing_a_file_of_the_catalog_registers_nothing() -> None:
 
     assert declared_specs() == before
     code = (
-        "import opbridge.catalog.ops.elementwise.hypot, opbridge.spec\n"
+        "import opbridge.catalog.ops.elementwise.hypot, opbridge.catalog.declare.spec\n"
         "assert opbridge.catalog.declare.spec.declared_specs() == (), opbridge.catalog.declare.spec.declared_specs()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

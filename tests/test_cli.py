@@ -99,7 +99,7 @@ def replace(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[..., Any
             calls.append((args, kwargs))
             return function(*args, **kwargs)
 
-        monkeypatch.setattr(f"opbridge.{opbridge._HOMES[name]}.{name}", recorded)
+        monkeypatch.setattr(f"opbridge.cli.{name}.{name}", recorded)
         return calls
 
     return replace

@@ -126,7 +126,7 @@ LIGHT = [
     "opbridge.errors",
     "opbridge.catalog.declare.spec",
     "opbridge.bundle.bundle",
-    "opbridge.load",
+    "opbridge.bundle.load",
     "opbridge.cli",
     "opbridge.engines",
     "opbridge.engines.onnxruntime",

@@ -34,6 +34,7 @@ from opbridge.atomic import (
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
 from opbridge.json_numbers import to_json as finite
+from opbridge.version import __version__
 
 __all__ = [
     "FORMAT",
@@ -348,8 +349,6 @@ def _json(data: Mapping[str, Any]) -> bytes:
 
 
 def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    from opbridge.version import __version__
-
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     listed = {
         file.relative_to(folder).as_posix(): {"sha256": _file_hash(file), "bytes": file.stat().st_size}

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opbridge import engines
+from opbridge.bundle.bundle import read_bundle
 from opbridge.engines.base import Session
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError
+from opbridge.kernels.binary import own_platform
 
 if TYPE_CHECKING:
     from opbridge.bundle.bundle import Bundle
@@ -58,8 +61,6 @@ def load(
     if not place.exists():
         raise InputError(f"There is no bundle or model at {str(place)!r}.", fix="check the path.")
     if place.is_dir():
-        from opbridge.bundle.bundle import read_bundle
-
         bundle = read_bundle(place)
         place = bundle.model_file(chosen.name)
         library = _kernels_of(bundle, chosen.name) if kernels else None
@@ -71,16 +72,12 @@ def load(
         )
     files = [Path(library) for library in libraries]
     if isolated:
-        from opbridge.engines.process.isolation import IsolatedSession
-
         return IsolatedSession(chosen.name, place, threads, providers=providers, libraries=files)
     return chosen.load(place, threads=threads, providers=providers, libraries=files)
 
 
 def _kernels_of(bundle: Bundle, engine: str) -> Path | None:
     """The bundle's library of kernels, if it has one for this machine."""
-    from opbridge.kernels.binary import own_platform
-
     built = bundle.kernels(engine)
     if built is None:
         return None

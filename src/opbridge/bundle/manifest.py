@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge.capture.entry import entry_file, portable_entry
 from opbridge.engines.base import Engine, TensorSpec
+from opbridge.engines.probe import probe
+from opbridge.ladder.findings import list_findings
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -145,8 +147,6 @@ def _described(
 
 def _kernels(engine: Engine, built: Built, climbed: Climbed | ClimbedModel) -> dict[str, Any]:
     """What is said of a library of kernels; it is optional where the engine runs the function bodies instead."""
-    from opbridge.engines.probe import probe
-
     return {**built.to_dict(), "optional": not probe(climbed.models[engine.name], engine)}
 
 
@@ -188,8 +188,6 @@ def make_sources(
     programs: Sequence[ClimbedProgram] = (),
 ) -> dict[str, Any]:
     """The side file: where entry, nodes and operators are in the user's source, which values are whose, findings."""
-    from opbridge.ladder.findings import list_findings
-
     versions = {engine.name: engine.version for engine in engines}
     file = entry_file(entry) if entry else None
     steps = climbed.plan.steps if climbed is not None else programs[0].steps

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.failures import explain_capture_failure
 from opbridge.capture.hooks import AROUND
 from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.spec import OpSpec
@@ -161,8 +162,6 @@ def _as_module(model: Any) -> torch.nn.Module:
 def _export(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> torch.export.ExportedProgram:
-    from opbridge.capture.failures import explain_capture_failure
-
     shapes = without_names(dynamic_shapes)
     fixed: list[FixedSize] = []
     try:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from opbridge.cli._outcome import run_command
+from opbridge.version import __version__
 
 __all__ = ["build_parser", "main"]
 
@@ -31,8 +32,6 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    from opbridge.version import __version__
-
     parser = _Parser(
         prog="opbridge",
         description="Run PyTorch models on inference engines that lack their operators, proved equal to PyTorch.",

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from opbridge.engines.process.limits import parse_size
+
 if TYPE_CHECKING:
     from opbridge.cli._outcome import Outcome
 
@@ -138,8 +140,6 @@ def _seconds(text: str) -> float:
 
 
 def _size(text: str) -> int:
-    from opbridge.engines.process.limits import parse_size
-
     try:
         size = parse_size(text)
     except ValueError as error:

@@ -14,8 +14,10 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
+from opbridge.bundle.bundle import to_json
 from opbridge.cli._collect import Collector
 from opbridge.cli._progress import Progress
+from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError, OpbridgeError
 
 __all__ = ["Outcome", "run_command"]
@@ -103,8 +105,6 @@ def _run_within_limits(arguments: argparse.Namespace, progress: Progress) -> Out
     if time_limit is None and memory_limit is None:
         outcome: Outcome = arguments.run(arguments, progress)
         return outcome
-    from opbridge.engines.process.limits import limited
-
     with limited(time_limit=time_limit, memory_limit=memory_limit):
         outcome = arguments.run(arguments, progress)
     return outcome
@@ -150,8 +150,6 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _print_json(data: Mapping[str, Any]) -> None:
-    from opbridge.bundle.bundle import to_json
-
     sys.stdout.write(to_json(data))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from opbridge.cli._options import Commands, add_command, add_engine, add_limits, add_ops
 from opbridge.cli._outcome import Outcome
+from opbridge.verbs.compare import compare
 
 __all__ = ["register"]
 
@@ -39,7 +40,6 @@ def register(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from opbridge.cli._arrays import read_arrays
     from opbridge.report.compare import comparison_view
-    from opbridge.verbs.compare import compare
 
     inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
     found = compare(

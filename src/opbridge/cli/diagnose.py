@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from opbridge.capture.entry import Entry, load_entry
 from opbridge.cli._options import Commands, add_command, add_model_options
 from opbridge.cli._outcome import Outcome
+from opbridge.verbs.arguments import is_onnx
+from opbridge.verbs.pipeline import diagnose
 
 __all__ = ["register"]
 
@@ -18,10 +21,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.capture.entry import Entry, load_entry
     from opbridge.report.diagnosis import diagnosis_view
-    from opbridge.verbs.arguments import is_onnx
-    from opbridge.verbs.pipeline import diagnose
 
     progress(f"loading {arguments.entry}")
     is_model = is_onnx(arguments.entry)

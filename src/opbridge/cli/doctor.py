@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from opbridge.cli._options import Commands, add_command
 from opbridge.cli._outcome import Outcome
+from opbridge.report.environment import environment_view
+from opbridge.verbs.doctor import examine
 
 __all__ = ["register"]
 
@@ -17,9 +19,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.report.environment import environment_view
-    from opbridge.verbs.doctor import examine
-
     progress("importing what is installed, each package once")
     environment = examine()
     return Outcome(environment.to_dict(), environment_view, exit_code=0 if environment.ok else 1)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from opbridge.cli._options import Commands, add_command
 from opbridge.cli._outcome import Outcome
+from opbridge.engines.listing import list_engines
+from opbridge.report.engines import engines_markdown, engines_view
 
 __all__ = ["register"]
 
@@ -18,9 +20,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.engines.listing import list_engines
-    from opbridge.report.engines import engines_markdown, engines_view
-
     progress("asking the engines")
     data = {"engines": [engine.to_dict() for engine in list_engines()]}
     return Outcome(data, engines_markdown if arguments.markdown else engines_view)

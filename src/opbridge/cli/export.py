@@ -5,8 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from opbridge.bundle.bundle import check_destination
+from opbridge.capture.entry import Entry, load_entry
 from opbridge.cli._options import Commands, add_bisection, add_command, add_inputs, add_limits, add_model_options
 from opbridge.cli._outcome import Outcome
+from opbridge.proof.verify.verification import NOT_RUN
+from opbridge.verbs.arguments import is_onnx
+from opbridge.verbs.pipeline import export
 
 __all__ = ["register"]
 
@@ -37,13 +42,8 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.bundle.bundle import check_destination
-    from opbridge.capture.entry import Entry, load_entry
     from opbridge.cli._arrays import read_cases
-    from opbridge.proof.verify.verification import NOT_RUN
     from opbridge.report.bundle import bundle_view
-    from opbridge.verbs.arguments import is_onnx
-    from opbridge.verbs.pipeline import export
 
     check_destination(arguments.output, overwrite=arguments.overwrite)
     progress(f"loading {arguments.entry}")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from opbridge.cli._options import Commands, add_ops
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, names, written
+from opbridge.errors import InputError
 
 __all__ = ["register"]
 
@@ -25,8 +26,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.errors import InputError
-
     def change():  # type: ignore[no-untyped-def]
         if arguments.inputs is not None and arguments.outputs is not None:
             from opbridge.surgery.collapse import collapse

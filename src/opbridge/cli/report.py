@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from opbridge.bundle.bundle import read_bundle
 from opbridge.cli._options import Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
+from opbridge.report.tables import unbroken
+from opbridge.report.written import write_report
 
 __all__ = ["register"]
 
@@ -27,10 +30,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.bundle.bundle import read_bundle
-    from opbridge.report.tables import unbroken
-    from opbridge.report.written import write_report
-
     if arguments.output is None and arguments.format != "html":
         raise InputError(f"--format {arguments.format} needs a file.", fix="name it with -o FILE.")
     progress(f"reading {arguments.bundle}")

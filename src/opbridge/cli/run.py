@@ -7,8 +7,10 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from opbridge.bundle.load import load
 from opbridge.cli._options import Commands, add_command, add_engine, add_limits
 from opbridge.cli._outcome import Outcome
+from opbridge.report.arrays import arrays_view
 
 __all__ = ["register"]
 
@@ -31,9 +33,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.bundle.load import load
     from opbridge.cli._arrays import check_output, describe, fit, read_arrays, write_arrays
-    from opbridge.report.arrays import arrays_view
 
     check_output(arguments.output)
     feeds = read_arrays(arguments.inputs)

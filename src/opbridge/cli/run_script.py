@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from opbridge.bundle.bundle import to_json
 from opbridge.cli._options import Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
@@ -41,8 +42,6 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
 
 def _write(file: Path, name: str, data: Mapping[str, Any]) -> None:
-    from opbridge.bundle.bundle import to_json
-
     try:
         file.write_text(to_json(data), encoding="utf-8")
     except OSError as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from opbridge.cli._options import Commands
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, names, pairs, plain, written
+from opbridge.errors import InputError
 
 __all__ = ["register"]
 
@@ -21,7 +22,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.errors import InputError
     from opbridge.surgery.attributes import set_attributes
 
     attributes = {name: plain(text) for name, text in pairs(arguments.attributes, "axis=1").items()}

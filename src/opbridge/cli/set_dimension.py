@@ -8,6 +8,7 @@ from collections.abc import Callable
 from opbridge.cli._options import Commands, add_engine
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, written
+from opbridge.errors import InputError
 
 __all__ = ["register"]
 
@@ -30,8 +31,6 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
 
 def _parsed(text: str) -> tuple[str, int, int | str]:
-    from opbridge.errors import InputError
-
     place, _, size = text.rpartition("=")
     name, _, axis = place.rpartition(":")
     if not name or not axis.lstrip("-").isdigit() or not size:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from opbridge.cli._options import Commands, add_command, add_engine
 from opbridge.cli._outcome import Outcome
+from opbridge.verbs.operator_check import check_operators
 
 __all__ = ["register"]
 
@@ -20,7 +21,6 @@ def register(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from opbridge.report.operator_check import operator_check_view
-    from opbridge.verbs.operator_check import check_operators
 
     found = check_operators(arguments.file, engines=arguments.engines, progress=progress)
     logs = [f"{r.target} {r.sample} {r.check}\n{r.log}" for r in found.results if r.log and r.status == "failed"]

@@ -16,6 +16,7 @@ from opbridge.cli._options import (
     add_ops,
 )
 from opbridge.cli._outcome import Outcome
+from opbridge.verbs.pipeline import verify
 
 __all__ = ["register"]
 
@@ -44,7 +45,6 @@ def register(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from opbridge.cli._arrays import read_cases
     from opbridge.report.verification import verification_view
-    from opbridge.verbs.pipeline import verify
 
     inputs = None if arguments.inputs is None else read_cases(arguments.inputs)
     progress(f"reading {arguments.bundle}")

@@ -10,9 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opbridge.bundle.bundle import read_bundle
 from opbridge.cli._options import Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
+from opbridge.report.server import INSTALL, ReportServer, netron_folder
+from opbridge.report.written import render
 
 if TYPE_CHECKING:
     from opbridge.report.server import ReportServer
@@ -30,8 +33,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.report.server import INSTALL, netron_folder
-
     if not 0 <= arguments.port < 1 << 16:
         raise InputError(f"--port {arguments.port}: a port is a number from 0 to 65535.", fix="choose another.")
     server = _server(Path(arguments.path), arguments.port)
@@ -52,10 +53,6 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
 
 def _server(path: Path, port: int) -> ReportServer:
-    from opbridge.bundle.bundle import read_bundle
-    from opbridge.report.server import INSTALL, ReportServer, netron_folder
-    from opbridge.report.written import render
-
     if path.suffix == ".onnx" and not path.is_dir():
         if not path.is_file():
             raise InputError(f"There is no file {path}.", fix="check the path.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 from opbridge.kernels.adapter_flags import AdapterFlags
 
 if TYPE_CHECKING:
@@ -117,8 +118,6 @@ class Session(abc.ABC):
 
     def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """Run the model on arrays in the order of ``inputs``; the outputs come in the order of ``outputs``."""
-        from opbridge.errors import InputError
-
         if len(arrays) != len(self.inputs):
             names = ", ".join(spec.name for spec in self.inputs)
             raise InputError(
@@ -201,8 +200,6 @@ class Engine(abc.ABC):
 
     def is_installed(self) -> bool:
         """Whether the engine's package can be imported here."""
-        from opbridge.errors import EngineNotInstalledError
-
         try:
             return bool(self.version)
         except EngineNotInstalledError:
@@ -221,8 +218,6 @@ class Engine(abc.ABC):
         Returns:
             None when the engine takes it, otherwise the reason.
         """
-        from opbridge.errors import EngineError
-
         raise EngineError(f"{self.name} takes no ONNX nodes, and can't be asked about one.", fix="ask supports_call.")
 
     def supports_call(self, node: torch.fx.Node) -> Refusal | None:
@@ -249,8 +244,6 @@ class Engine(abc.ABC):
         Raises:
             EngineError: The engine refuses the program; the message is the engine's.
         """
-        from opbridge.errors import EngineError
-
         raise EngineError(f"{self.name} takes ONNX models.", fix="export one for it.")
 
     def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
@@ -293,8 +286,6 @@ class Engine(abc.ABC):
         Returns:
             JSON data.
         """
-        from opbridge.errors import EngineError
-
         raise EngineError(
             f"{self.name} is asked nothing from other processes, and got a question.",
             fix="this is a bug in opbridge: please report it together with the log.",
@@ -336,8 +327,6 @@ class Engine(abc.ABC):
         Raises:
             EngineError: The engine does not tell, or it fails.
         """
-        from opbridge.errors import EngineError
-
         raise EngineError(
             f"{self.name} does not tell what each of its nodes costs.",
             fix="ask an engine that does: onnxruntime or openvino.",

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from opbridge import engines
+from opbridge.engines.process.host import EngineProcess
+
 __all__ = ["NodeTime", "profile_isolated"]
 
 
@@ -39,9 +42,6 @@ def profile_isolated(
     Raises:
         EngineError: The engine does not tell, fails, crashes, or hangs.
     """
-    from opbridge import engines
-    from opbridge.engines.process.host import EngineProcess
-
     family, python = engines.place_of(engine)
     process = EngineProcess(engine, python)
     request = {

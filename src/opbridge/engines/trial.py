@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opbridge import engines
 from opbridge.engines.asked import AskedEngine
 from opbridge.engines.base import IR_VERSION, Refusal
 from opbridge.engines.refusals import unknown_operator
@@ -213,8 +214,6 @@ def standard_results(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) ->
 
 @functools.cache
 def _judge() -> AskedEngine:
-    from opbridge import engines
-
     name = "onnxruntime" if engines.get("onnxruntime").is_installed() else "reference"
     return AskedEngine(name, name)
 

@@ -11,6 +11,7 @@ import onnx
 from opbridge.engines.base import IR_VERSION, Engine, Refusal
 from opbridge.errors import InputError
 from opbridge.onnx_model.adaptation import Adaptation
+from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -69,8 +70,6 @@ def check_versions(engines: Sequence[Engine], asked: Versions, *, own_opset: int
     Raises:
         InputError: An opset or IR version that can't be written, or that an engine does not take.
     """
-    from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
-
     opset, ir_version = asked.opset, asked.ir_version
     engines = [engine for engine in engines if engine.accepts == "onnx"]
     if opset is not None and opset < OLDEST_OPSET:
@@ -152,8 +151,6 @@ def bring_to_versions(
         opset: Where the user asks for none: the opset to try; by default the model's own.
         kernels: ``"domain::Op"`` of the nodes with kernels, which must stay nodes.
     """
-    from opbridge.onnx_model.opsets import convert_opset
-
     own = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
     if own is None:
         return WithVersions(model)

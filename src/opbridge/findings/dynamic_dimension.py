@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
+from opbridge.findings.dynamic_shapes_mismatch import declared_dimensions
 from opbridge.torch_graph.sources import FixedSize, innermost
 
 CODE = "dynamic-dimension"
@@ -156,8 +157,6 @@ def _size_name(path: str, dimension: str) -> str:
 
 def _dimensions(failure: Failure) -> list[tuple[str, int, tuple[int, int, str]]]:
     """Each declared dimension: in words, its size in the example, and its declared minimum, maximum and name."""
-    from opbridge.findings.dynamic_shapes_mismatch import declared_dimensions
-
     found = []
     for path, tensor, dimension, declared in declared_dimensions(failure):
         if isinstance(dimension, int) and dimension < tensor.dim():

@@ -20,6 +20,7 @@ from opbridge.errors import UnsupportedOperatorError
 from opbridge.ladder.adapt import Adaptation, Fitted, fit
 from opbridge.ladder.build import Built
 from opbridge.ladder.climbed import Break, NoCompiler
+from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in
 from opbridge.ladder.step import Step
 from opbridge.onnx_model.names import describe_node, describe_operator
@@ -144,8 +145,6 @@ def _named(model: ir.Model) -> ir.Model:
 def _attach_bodies(model: ir.Model, catalog: Catalog | None) -> tuple[str, ...]:
     if catalog is None:
         return ()
-    from opbridge.ladder.foreign_bodies import attach_bodies
-
     return tuple(attach_bodies(model, catalog))
 
 

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from opbridge.capture.capture import capture
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.errors import InputError, OpbridgeError, TranslationError
+from opbridge.ladder.plan import plan
+from opbridge.ladder.translate import translate
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.opsets import convert_opset
+from opbridge.torch_graph import internals as torch_internals
 
 if TYPE_CHECKING:
     import torch
@@ -105,8 +110,6 @@ class _Body:
         """Whether it holds for the sizes of another node."""
         import torch
 
-        from opbridge.torch_graph import internals as torch_internals
-
         inputs = [value for value in node.inputs if value is not None]
         names = set(self.program.graph_signature.user_inputs)
         holders = (entry for entry in self.program.graph.find_nodes(op="placeholder") if entry.name in names)
@@ -151,11 +154,6 @@ def _exported(node: ir.Node, spec: OpSpec, catalog: Catalog, opset: int) -> _Exp
 
 
 def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, ...], opset: int) -> _Exported:
-    from opbridge.capture.capture import capture
-    from opbridge.catalog.declare.operator import without_kernels
-    from opbridge.ladder.plan import plan
-    from opbridge.ladder.translate import translate
-
     function = getattr(spec.function, "body", spec.function)
     attributes = {name: _python(attribute) for name, attribute in node.attributes.items()}
     shapes = [None if value is None else _dynamic(value) for value in node.inputs]

@@ -21,10 +21,13 @@ from opbridge.legacy.dynamic_axes import axis_names, label_dimensions, shapes_by
 from opbridge.legacy.old_arguments import Request, read_arguments
 from opbridge.legacy.scripted import export_scripted
 from opbridge.legacy.target import Target, targeting
+from opbridge.onnx_model import opsets
+from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
 from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name
 from opbridge.torch_graph.signature import user_inputs, user_outputs
+from opbridge.torch_graph.targets import target_key
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -128,8 +131,6 @@ def _warn_of_fixed(fixed: Sequence[str]) -> None:
 
 
 def _table_specs(table: Mapping[Any, Callable[..., Any]]) -> tuple[OpSpec, ...]:
-    from opbridge.torch_graph.targets import target_key
-
     return tuple(
         OpSpec(target_key(operator), "translate", function, source="custom_translation_table")
         for operator, function in table.items()
@@ -183,8 +184,6 @@ def _name_parameters(model: ir.Model, captured: Captured, names: Sequence[str]) 
 
 
 def _check_opset(asked: int | None) -> None:
-    from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
-
     if asked is not None and asked > NEWEST_OPSET:
         raise InputError(
             f"opset_version={asked}: the newest opset of the installed onnx is {NEWEST_OPSET}.",
@@ -201,8 +200,6 @@ def finish(model: ir.Model, request: Request) -> ir.Model:
     Raises:
         TranslationError: A node can't be expressed at that opset.
     """
-    from opbridge.onnx_model import opsets
-
     opset = max(request.opset_version or torch_internals.default_opset(), opsets.OLDEST_OPSET)
     if model.opset_imports.get("") != opset:
         converted = opsets.convert_opset(model, opset)

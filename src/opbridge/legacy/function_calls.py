@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.legacy.function_fakes import fake_outputs
+from opbridge.legacy.symbolic_call import emit
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_function
 
@@ -187,8 +188,6 @@ class FunctionCall:
         return values
 
     def _translate(self, *inputs: Any) -> tuple[Any, ...]:
-        from opbridge.legacy.symbolic_call import emit
-
         args, kwargs = self.arguments.fill(inputs)
         count = self._outputs.count if self._outputs is not None else None
         made = emit(self.symbolic, args, kwargs, name=self.display_name, results=count)

@@ -22,6 +22,7 @@ from opbridge.legacy import switch, torchscript
 from opbridge.legacy.old_names import OLD_NAMES
 from opbridge.legacy.symbolic_call import emit, symbolic_opset
 from opbridge.torch_graph import LOWEST_OPSET
+from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_function
 from opbridge.torch_graph.targets import overload_of, target_key
 
@@ -106,8 +107,6 @@ def _is_torchvision(function: Callable[..., Any]) -> bool:
 
 
 def _is_mapped(name: str) -> bool:
-    from opbridge.torch_graph import internals as torch_internals
-
     return any(str(key).partition(".")[0] == name for key in torch_internals.mapped_targets())
 
 

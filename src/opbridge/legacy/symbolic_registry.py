@@ -10,6 +10,7 @@ from typing import Any
 from opbridge.errors import InputError
 from opbridge.legacy import torchscript
 from opbridge.legacy.registrations import register_custom_op_symbolic
+from opbridge.torch_graph import internals as torch_internals
 
 __all__ = [
     "get_op_supported_version",
@@ -71,8 +72,6 @@ def register_version(domain: str, version: int) -> None:
 
 def get_ops_in_version(version: int) -> list[tuple[str, Callable[..., Any]]]:
     """The names and functions of ``torch.onnx.symbolic_opset<version>``."""
-    from opbridge.torch_graph import internals as torch_internals
-
     module: ModuleType | None = torch_internals.old_exporter(f"symbolic_opset{version}")
     return inspect.getmembers(module, inspect.isfunction) if module is not None else []
 

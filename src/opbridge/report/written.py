@@ -10,6 +10,9 @@ from typing import Any
 
 from opbridge.bundle.bundle import REPORT, Bundle, write_side_file
 from opbridge.errors import InputError
+from opbridge.report.junit import render_junit
+from opbridge.report.markdown import render_markdown
+from opbridge.report.page import render_page
 
 __all__ = ["FORMATS", "render", "write_report"]
 
@@ -26,10 +29,6 @@ def render(bundle: Bundle, form: str = "html") -> str:
     Raises:
         InputError: A side file can't be read, or is not as opbridge writes it.
     """
-    from opbridge.report.junit import render_junit
-    from opbridge.report.markdown import render_markdown
-    from opbridge.report.page import render_page
-
     renderers: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "html": render_page,
         "markdown": render_markdown,

@@ -12,9 +12,11 @@ from typing import Any
 
 import onnx_ir as ir
 
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines import get
 from opbridge.errors import InputError
 from opbridge.ladder.build import Built
+from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.ladder.kernel_rung import build_kernels, kernels_in
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of
@@ -73,9 +75,6 @@ def attach(
         TranslationError: A body can't be exported.
         BuildError: A kernel does not compile.
     """
-    from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.ladder.foreign_bodies import attach_bodies
-
     own = model_of(model)
     custom = {f"{node.domain}::{node.op_type}" for node in own.graph.all_nodes() if node.domain}
     bare = {name for name in custom if not any(f"{key[0]}::{key[1]}" == name for key in own.functions)}

@@ -10,6 +10,7 @@ from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.onnx_model.opsets.convert import NEWEST_OPSET, OLDEST_OPSET
 from opbridge.onnx_model.opsets.convert import convert_opset as convert
 from opbridge.onnx_model.opsets.result import ConvertedOpset
+from opbridge.surgery.edited import Change, Edited, model_of
 
 if TYPE_CHECKING:
     from opbridge.surgery.edited import Edited, ModelLike
@@ -37,8 +38,6 @@ def convert_opset(model: ModelLike, opset: int, *, ir_version: int | None = None
         InputError: The opset or IR version is unknown, the model is damaged, or it has no opset of the standard domain.
         UnsupportedOperatorError: The opset can't express some nodes; the message names each with the reason.
     """
-    from opbridge.surgery.edited import Change, Edited, model_of
-
     _check_numbers(opset, ir_version)
     given = model_of(model)
     if not {"", "ai.onnx"} & set(given.opset_imports):

@@ -8,6 +8,9 @@ from typing import Any
 
 import onnx_ir as ir
 
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.operator import Operator, _operators, find_operator
+from opbridge.catalog.declare.spec import specs_of
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.dimensions import size_of, sizes_of, symbols_in
@@ -112,10 +115,6 @@ def _sources(
     operator: Any, args: Sequence[Any] | None, opset: int, ops: Sequence[Any]
 ) -> Sequence[OperatorSource | FunctionSource]:
     """The body as opbridge exports it and, since others export too, by torch's own mappings alone."""
-    from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.catalog.declare.operator import Operator, _operators, find_operator
-    from opbridge.catalog.declare.spec import specs_of
-
     catalog = Catalog.load(ops)
     if isinstance(operator, str):
         found = find_operator(operator)

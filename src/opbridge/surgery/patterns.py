@@ -21,6 +21,7 @@ from opbridge.errors import InputError
 from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.onnx_model import infer
+from opbridge.onnx_model.opsets import convert_opset
 from opbridge.surgery.dimensions import size_of
 from opbridge.surgery.matching import Match, is_reference
 from opbridge.surgery.shapes import refine_shapes
@@ -145,8 +146,6 @@ class OperatorSource:
         if inlined:
             model = InlinePass()(model).model
         if model.opset_imports[""] != self._opset:
-            from opbridge.onnx_model.opsets import convert_opset
-
             # Below opset 15 a model has no functions by default, and the body of the node is one.
             converted = convert_opset(model, self._opset, ir_version=model.ir_version)
             if converted.unexpressed:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.capture.entry import Entry, load_entry
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.spec import declared_specs
 from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 
@@ -53,9 +55,6 @@ def refuse_torch_options(**options: Any) -> None:
 
 def declared_catalog(ops: Ops) -> Catalog | None:
     """The user's declarations; None where there are none, so that PyTorch is not needed."""
-    from opbridge.catalog.declare.catalog import Catalog
-    from opbridge.catalog.declare.spec import declared_specs
-
     return Catalog.load(ops) if ops or declared_specs() else None
 
 

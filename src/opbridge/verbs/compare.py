@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opbridge.bundle.bundle import MANIFEST
-from opbridge.catalog.declare.catalog import Ops
+from opbridge.capture.entry import Entry, load_entry
+from opbridge.catalog.declare.catalog import Catalog, Ops
+from opbridge.catalog.declare.operator import without_kernels
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.compare.pairing import Paired, pair
 from opbridge.proof.compare.result import ModelComparison
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.verbs.arguments import is_onnx
+from opbridge.verbs.pipeline import export
 
 if TYPE_CHECKING:
     from opbridge.capture.capture import Captured
@@ -158,8 +161,6 @@ class _Sides:
         return model_side(model, where)
 
     def _entry(self, model: Any) -> Any:
-        from opbridge.capture.entry import Entry, load_entry
-
         key = model if isinstance(model, str | Path) else id(model)
         if key not in self._entries:
             self._progress(f"loading {model if isinstance(model, str | Path) else 'the model'}")
@@ -172,7 +173,6 @@ class _Sides:
         return self._entries[key]
 
     def _torch(self, model: Any, where: str | None) -> TorchSide:
-        from opbridge.catalog.declare.catalog import Catalog
         from opbridge.proof.compare.torch_sides import EAGER, PROGRAM, captured_entry, torch_side
 
         entry = self._entry(model)
@@ -183,8 +183,6 @@ class _Sides:
         return torch_side(entry.text or "the model", captured, where or (EAGER if captured.module else PROGRAM))
 
     def _exported(self, model: Any, engine: str | None) -> ModelSide:
-        from opbridge.verbs.pipeline import export
-
         entry = self._entry(model)
         bundle = export(
             entry.model,
@@ -206,7 +204,6 @@ def _compare_with_torch(
     reference: Any, model: ModelSide | TorchSide, labels: tuple[str, str], options: _Options
 ) -> ModelComparison:
     """A model held against PyTorch: a verification."""
-    from opbridge.catalog.declare.operator import without_kernels
     from opbridge.proof.compare.torch_inputs import inputs_at
     from opbridge.proof.compare.torch_insides import inside_of
     from opbridge.proof.verify.verify import verify_captured

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from opbridge import engines
 from opbridge.errors import InputError
 
 __all__ = ["Component", "Environment", "examine"]
@@ -171,8 +172,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _engines() -> Iterable[tuple[str, str]]:
-    from opbridge import engines
-
     for name in engines.names():
         yield engines.get(name).package, name
 
@@ -187,8 +186,6 @@ def _environments() -> Iterable[Component]:
 
 
 def _engine_problem(name: str) -> str | None:
-    from opbridge import engines
-
     try:
         return None if engines.get(name).version else "it states no version"
     except InputError as error:

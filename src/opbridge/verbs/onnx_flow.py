@@ -21,12 +21,18 @@ from opbridge.errors import InputError
 from opbridge.findings.base import Finding
 from opbridge.ladder.climb_onnx import ClimbedModel, climb_onnx
 from opbridge.ladder.findings import describe_engine
+from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import model_of_proto, read_model
+from opbridge.proof.bisect.bisection_onnx import ModelInside
+from opbridge.proof.bisect.intermediates_engine import loader
+from opbridge.proof.verify.joined import joined, not_run
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.modes import Given, Modes, named_cases
+from opbridge.proof.verify.onnx_inputs import OnnxInputs
 from opbridge.proof.verify.small_input import SmallInput
+from opbridge.proof.verify.timing import timed
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 from opbridge.proof.verify.verify_onnx import Options, verify_model
 from opbridge.report.page import render_page
@@ -235,8 +241,6 @@ def _original(bundle: Bundle, reference: Any, catalog: Catalog | None) -> ir.Mod
         )
     model = entry.model.clone()
     if catalog is not None:
-        from opbridge.ladder.foreign_bodies import attach_bodies
-
         attach_bodies(model, catalog)
     return model
 
@@ -256,11 +260,6 @@ def verify_bundle_models(
     original: ir.Model, bundle: Bundle, engines: Sequence[Engine], options: Options
 ) -> Verification:
     """The verifications of all engines, each with its kernels and, where it has bodies for them, without."""
-    from opbridge.proof.bisect.bisection_onnx import ModelInside
-    from opbridge.proof.bisect.intermediates_engine import loader
-    from opbridge.proof.verify.joined import joined, not_run
-    from opbridge.proof.verify.timing import timed
-
     results = []
     for engine in engines:
         for label, libraries in bundle.runs(engine.name):
@@ -281,8 +280,6 @@ def verify_bundle_models(
 
 def _feeds(original: ir.Model, options: Options) -> Mapping[str, np.ndarray]:
     """Inputs to time the nodes with: the user's first, or tame ones."""
-    from opbridge.proof.verify.onnx_inputs import OnnxInputs
-
     if options.inputs:
         return named_cases(options.inputs)[0][1]
     inputs = OnnxInputs(original, options.examples)

@@ -16,6 +16,8 @@ from typing import Any
 
 from opbridge.engines.process.lifeline import end_with_parent
 from opbridge.errors import OpbridgeError
+from opbridge.proof.operators.run import run_checks
+from opbridge.verbs.pipeline import export
 
 __all__ = ["main"]
 
@@ -36,9 +38,6 @@ def main() -> int:
 
     try:
         # Torch takes seconds to import; until then nothing else is asked for.
-        from opbridge.proof.operators.run import run_checks
-        from opbridge.verbs.pipeline import export
-
         for result in run_checks(request["file"], request["engines"], begin, export):
             say({"result": result.to_dict()})
     except Exception as error:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.bundle.bundle import VERIFICATION, Bundle, check_destination, read_bundle, write_side_file
-from opbridge.catalog.declare.catalog import Ops
+from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError
+from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.verification import Verification
+from opbridge.report.written import write_report
 from opbridge.verbs.arguments import (
     declared_catalog,
     is_onnx,
@@ -76,7 +78,6 @@ def diagnose(
         refuse_torch_engines(chosen)
         check_versions(chosen, Versions(opset))
         return diagnose_onnx(given, chosen, declared_catalog(ops), Versions(opset), progress)
-    from opbridge.catalog.declare.catalog import Catalog
     from opbridge.verbs.diagnose import diagnose_model
 
     entry = resolved_entry(model, args, kwargs, dynamic_shapes)
@@ -197,7 +198,6 @@ def export(
                 trace=trace,
                 report=progress,
             )
-    from opbridge.catalog.declare.catalog import Catalog
     from opbridge.verbs.torch_flow import export_torch
 
     chosen = engines_named(engines, progress)
@@ -269,7 +269,6 @@ def verify(
     Raises:
         InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
     """
-    from opbridge.proof.verify.journal import Journal
     from opbridge.proof.verify.small_input import SmallInput
 
     modes = _modes(edge_sizes, special_values, shrink)
@@ -304,8 +303,6 @@ def _modes(edge_sizes: bool, special_values: bool | str, shrink: float | None) -
 
 def _recorded(bundle: Bundle, verified: Verification, journal: Journal) -> Verification:
     """Write down what was found in the bundle, with the page that shows it; where that fails, the error says it."""
-    from opbridge.report.written import write_report
-
     try:
         write_side_file(bundle, VERIFICATION, verified.to_dict())
         write_report(bundle)

@@ -16,6 +16,7 @@ from opbridge.errors import InputError
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.reduce.result import Reduction
 from opbridge.verbs.arguments import is_onnx
+from opbridge.verbs.pipeline import export
 
 __all__ = ["reduce"]
 
@@ -68,7 +69,6 @@ def reduce(
         return _reduce_side(side, Path(path), clock, started, inputs, seed, reference, ops, progress)
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         from opbridge.proof.reduce.exports import exported_or_reduced
-        from opbridge.verbs.pipeline import export
 
         bundle = Path(folder) / "bundle"
         found = exported_or_reduced(

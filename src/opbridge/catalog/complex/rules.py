@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
+import opbridge.catalog.complex as package
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.targets import target_key
 
@@ -63,8 +64,6 @@ def complex_rule(*targets: str, takes_overload: bool = False, of_real: bool = Fa
 @functools.cache
 def rules() -> Mapping[str, Rule]:
     """Every rule of the files in this folder, by the operator's target key."""
-    import opbridge.catalog.complex as package
-
     found: dict[str, Rule] = {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")

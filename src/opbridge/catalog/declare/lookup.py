@@ -13,6 +13,7 @@ from typing import Any
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
+from opbridge.torch_graph.internals import mapped_targets
 
 __all__ = ["KnownOperator", "Mapping", "list_mappings", "look_up"]
 
@@ -134,8 +135,6 @@ def _declared(catalog: Catalog, spec: OpSpec) -> Mapping:
 
 
 def _of_torch(bare: str, overload: str) -> tuple[Mapping, ...]:
-    from opbridge.torch_graph.internals import mapped_targets
-
     found = sorted(
         (key, opset)
         for key, opset in mapped_targets().items()
@@ -167,8 +166,6 @@ def _import_quietly(module: str) -> None:
 
 def _known_names(catalog: Catalog) -> list[str]:
     import torch
-
-    from opbridge.torch_graph.internals import mapped_targets
 
     of_torch = {key.partition(".")[0] for key in mapped_targets() if isinstance(key, str)}
     aten = {f"aten::{name}" for name in dir(torch) if not name.startswith("_")}

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.errors import InputError
 
 __all__ = ["translation_table"]
@@ -30,8 +31,6 @@ def translation_table(
     Raises:
         InputError: A translation's operator does not exist.
     """
-    from opbridge.catalog.declare.catalog import Catalog
-
     table: dict[Callable[..., Any], Callable[..., Any]] = {}
     specs = [spec for spec in Catalog.load(ops).user if spec.rung == "translate"]
     for spec in sorted(specs, key=lambda spec: "." in spec.target):

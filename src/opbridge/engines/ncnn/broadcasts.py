@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from opbridge.errors import EngineError
+from opbridge.onnx_model.infer import with_types
 
 if TYPE_CHECKING:
     import onnx
@@ -23,8 +24,6 @@ def refuse_open_broadcasts(model: onnx.ModelProto) -> None:
     if len(names) < 2:
         return
     import onnx_ir as ir
-
-    from opbridge.onnx_model.infer import with_types
 
     for node in with_types(ir.serde.deserialize_model(model)).graph:
         if node.domain or node.op_type not in _ELEMENTWISE:

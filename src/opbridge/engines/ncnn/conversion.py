@@ -14,11 +14,13 @@ from opbridge.engines.base import TensorSpec
 from opbridge.engines.ncnn import native
 from opbridge.engines.ncnn.broadcasts import refuse_open_broadcasts
 from opbridge.engines.ncnn.carried import CARRIED
+from opbridge.engines.ncnn.kernel_nodes import named_in_param, stand_in
 from opbridge.engines.ncnn.layers import KERNEL_LAYER
 from opbridge.engines.ncnn.pnnx import Converted, run_pnnx
 from opbridge.engines.onnx_specs import check_model_file
 from opbridge.engines.own import own_operators
 from opbridge.errors import EngineError
+from opbridge.onnx_model.read import read_model
 
 if TYPE_CHECKING:
     import onnx
@@ -64,8 +66,6 @@ def convert_file(path: Path, targets: Collection[str] = ()) -> NcnnModel:
     """
     import onnx_ir as ir
 
-    from opbridge.onnx_model.read import read_model
-
     check_model_file(path)
     model = ir.serde.serialize_model(ir.external_data.load_to_model(read_model(path)))
     return convert_model(model, targets)
@@ -74,8 +74,6 @@ def convert_file(path: Path, targets: Collection[str] = ()) -> NcnnModel:
 def convert_model(model: onnx.ModelProto, targets: Collection[str] = ()) -> NcnnModel:
     """Convert an ONNX model, which is not changed; see :func:`convert_file`."""
     import onnx
-
-    from opbridge.engines.ncnn.kernel_nodes import named_in_param, stand_in
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from opbridge.engines.base import Engine, Refusal, Session
 from opbridge.engines.ncnn import native
 from opbridge.errors import EngineError, InputError
+from opbridge.kernels.library import KernelLibrary
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -133,6 +134,4 @@ _TOO_NEW = 1000
 
 
 def _targets(libraries: Sequence[Path]) -> set[str]:
-    from opbridge.kernels.library import KernelLibrary
-
     return {operator.target for library in libraries for operator in KernelLibrary(Path(library)).operators}

@@ -12,6 +12,7 @@ import numpy as np
 
 from opbridge.engines.base import Engine, Refusal, Session
 from opbridge.engines.onnxruntime.builds import Build, InstalledBuild, IsolatedBuild, OtherBuild
+from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.profiling import NodeTime, profile_isolated
 
 if TYPE_CHECKING:
@@ -120,8 +121,6 @@ class OnnxRuntimeEngine(Engine):
             EngineError: The engine refuses the model or a library; the message is the engine's.
         """
         if self.python is not None:
-            from opbridge.engines.process.isolation import IsolatedSession
-
             return IsolatedSession(self.name, path, threads, providers=providers, libraries=libraries)
         from opbridge.engines.onnxruntime.session import load_session
 

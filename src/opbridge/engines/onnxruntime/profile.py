@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from opbridge.engines.onnxruntime.session import load_session
 from opbridge.engines.profiling import NodeTime
 
 __all__ = ["node_times", "profile_model"]
@@ -22,8 +23,6 @@ def profile_model(
     path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path], runs: int
 ) -> tuple[NodeTime, ...]:
     """See :meth:`opbridge.engines.base.Engine.profile`."""
-    from opbridge.engines.onnxruntime.session import load_session
-
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         session = load_session(path, threads=None, providers=None, libraries=libraries, profile=Path(folder) / "times")
         for _ in range(1 + runs):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from opbridge.engines.openvino.session import load_session
 from opbridge.engines.profiling import NodeTime
 
 __all__ = ["profile_model"]
@@ -16,8 +17,6 @@ def profile_model(
     path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path], runs: int
 ) -> tuple[NodeTime, ...]:
     """See :meth:`opbridge.engines.base.Engine.profile`. A counter holds the mean of all its runs."""
-    from opbridge.engines.openvino.session import load_session
-
     session = load_session(path, threads=None, devices=None, libraries=libraries, profile=True)
     for _ in range(1 + runs):
         session.run(feeds)

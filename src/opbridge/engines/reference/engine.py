@@ -12,7 +12,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from opbridge.engines.base import Engine, Refusal, Session
+from opbridge.engines.question import Question, version_problem
+from opbridge.engines.refusals import unknown_operator
 from opbridge.errors import EngineNotInstalledError
+from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -70,10 +73,6 @@ class ReferenceEngine(Engine):
         Returns:
             None when the engine takes it, otherwise the reason.
         """
-        from opbridge.engines.question import Question, version_problem
-        from opbridge.engines.refusals import unknown_operator
-        from opbridge.onnx_model.names import describe_node, describe_operator
-
         question = Question(node, opset_imports)
         key = (question.domain, question.op_type, question.opset)
         if key not in self._answers:

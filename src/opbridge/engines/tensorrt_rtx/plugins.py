@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from opbridge.engines.tensorrt_rtx.building import beside
 from opbridge.engines.tensorrt_rtx.native import Product
+from opbridge.engines.tensorrt_rtx.passes.own_names import ORIGINAL
 from opbridge.kernels.compiler import HEADERS
+from opbridge.kernels.declared import declared_kernels
 from opbridge.kernels.sources import source_files
 
 if TYPE_CHECKING:
@@ -38,8 +40,6 @@ def write_plugins(product: Product, name: str, model: Path) -> tuple[Path, ...]:
         The files; none for a model without kernels.
     """
     import onnx
-
-    from opbridge.kernels.declared import declared_kernels
 
     read = onnx.load(model, load_external_data=False)
     scopes = (read.graph, *read.functions)
@@ -94,8 +94,6 @@ def _described(kernel: KernelSpec) -> dict[str, str]:
 
 def _operator(node: onnx.NodeProto) -> str:
     """``"domain::Op"`` of a node, by the name that it had before it was adapted."""
-    from opbridge.engines.tensorrt_rtx.passes.own_names import ORIGINAL
-
     noted = (item.value for item in node.metadata_props if item.key == ORIGINAL)
     return next(noted, f"{node.domain}::{node.op_type}")
 

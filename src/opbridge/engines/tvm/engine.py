@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from opbridge.engines.base import Engine, Refusal, Session
 from opbridge.engines.onnx_specs import check_model_file, check_threads, onnx_specs
 from opbridge.engines.tvm import native
-from opbridge.errors import EngineError, InputError
+from opbridge.errors import BuildError, EngineError, InputError
+from opbridge.kernels.library import KernelLibrary
+from opbridge.kernels.toolchain import find_compiler
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -72,9 +74,6 @@ class TvmEngine(Engine):
         Raises:
             EngineError: TVM refuses the model.
         """
-        from opbridge.errors import BuildError
-        from opbridge.kernels.toolchain import find_compiler
-
         executable, descriptions = _compiled(model, _targets(libraries))
         try:
             find_compiler()
@@ -114,7 +113,6 @@ class TvmEngine(Engine):
         check_model_file(path)
         from opbridge.engines.tvm.kernels import Kernels
         from opbridge.engines.tvm.session import TvmSession
-        from opbridge.kernels.library import KernelLibrary
 
         opened = [KernelLibrary(Path(library)) for library in libraries]
         ready = _made_before(path, self.version)
@@ -181,6 +179,4 @@ def _compiled(path: Path, targets: Collection[str]) -> tuple[Any, list[dict[str,
 
 
 def _targets(libraries: Sequence[Path]) -> set[str]:
-    from opbridge.kernels.library import KernelLibrary
-
     return {operator.target for library in libraries for operator in KernelLibrary(Path(library)).operators}

@@ -16,6 +16,7 @@ Fix: call the Function outside and choose between the results with ``torch.where
 from __future__ import annotations
 
 from opbridge.findings.base import Failure, Finding
+from opbridge.legacy.functions import latest_function
 
 CODE = "function-in-branch"
 
@@ -25,8 +26,6 @@ ORDER = -2
 
 def explain(failure: Failure) -> Finding | None:
     """Recognised by what torch's reader of bytecode says of the bridge's ``forward``."""
-    from opbridge.legacy.functions import latest_function
-
     function = latest_function()
     if function is None or "Dynamo requires the `forward` attribute" not in failure.text:
         return None

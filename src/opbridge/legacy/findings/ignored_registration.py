@@ -17,18 +17,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.findings.base import Finding
+from opbridge.legacy import switch
 from opbridge.legacy.findings.ignored_symbolic import TURN_ON
+from opbridge.legacy.registrations import registrations
+from opbridge.torch_graph.sources import source_of_node
+from opbridge.torch_graph.targets import calls_in, target_key
 
 CODE = "ignored-registration"
 
 
 def detect(program: Any) -> Iterator[Finding]:
     """Recognised by the operators of the program that have a registration of the user's."""
-    from opbridge.legacy import switch
-    from opbridge.legacy.registrations import registrations
-    from opbridge.torch_graph.sources import source_of_node
-    from opbridge.torch_graph.targets import calls_in, target_key
-
     if switch.is_on():
         return
     nodes: dict[str, Any] = {}

@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.findings.base import Failure, Finding, first_line
+from opbridge.legacy import switch
+from opbridge.legacy.functions import ignored_in, symbolic_of
 from opbridge.torch_graph.sources import source_of_function
 
 CODE = "ignored-symbolic"
@@ -39,8 +41,6 @@ TURN_ON = (
 
 def detect(program: Any) -> Iterator[Finding]:
     """Noted while the model was captured with the bridge off."""
-    from opbridge.legacy.functions import ignored_in
-
     for function, place in ignored_in(program).items():
         where = f", used at {place}," if place else ""
         message = f"{_described(function)}{where} is not called: the modern exporter inlines forward instead."
@@ -50,8 +50,6 @@ def detect(program: Any) -> Iterator[Finding]:
 
 def explain(failure: Failure) -> Finding | None:
     """Recognised by the ``forward`` of such a Function among the frames of a failed capture."""
-    from opbridge.legacy import switch
-
     if switch.is_on():
         return None
     for function in _functions_in(failure):
@@ -72,8 +70,6 @@ def _described(function: Any) -> str:
 
 def _functions_in(failure: Failure) -> Iterator[Any]:
     import torch
-
-    from opbridge.legacy.functions import symbolic_of
 
     codes = set()
     for error in failure.chain:

@@ -17,15 +17,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.findings.base import Finding
+from opbridge.legacy import switch
+from opbridge.legacy.registrations import registrations_without_operator
 
 CODE = "registration-without-operator"
 
 
 def detect(program: Any) -> Iterator[Finding]:
     """Recognised, while the bridge is on, by registrations of a name that torch has no operator for."""
-    from opbridge.legacy import switch
-    from opbridge.legacy.registrations import registrations_without_operator
-
     if switch.is_on():
         for registration in registrations_without_operator():
             yield finding(registration.name, registration.source)

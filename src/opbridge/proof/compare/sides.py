@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge import engines
-from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.bundle import Bundle, read_bundle
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
@@ -82,8 +82,6 @@ def model_side(model: str | Path | Bundle, engine_name: str | None, *, text: str
     if isinstance(model, str | Path) and not Path(model).is_dir():
         return _file_side(Path(model), engine_name or "onnxruntime", text)
     if not isinstance(model, Bundle):
-        from opbridge.bundle.bundle import read_bundle
-
         model = read_bundle(model)
     recorded = [name for item in model.manifest["models"] for name in item["engines"]]
     engine = _running(engine_name or recorded[0])

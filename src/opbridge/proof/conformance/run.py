@@ -14,6 +14,8 @@ from typing import Any
 from opbridge import engines as known_engines
 from opbridge.errors import InputError
 from opbridge.proof.conformance.applicability import NOT_APPLICABLE
+from opbridge.proof.conformance.database import DTYPES, dtypes_of, named
+from opbridge.proof.conformance.exporters import EXPORTERS
 from opbridge.proof.conformance.pool import Tally, check_entries
 from opbridge.proof.conformance.results import STATUSES, Result, Way, latest, read_results
 from opbridge.proof.progress import Count
@@ -93,9 +95,6 @@ def run_conformance(
         InputError: A name is unknown, a file is not one of results, or PyTorch's database is missing.
         EngineNotInstalledError: The engine is not installed.
     """
-    from opbridge.proof.conformance.database import dtypes_of, named
-    from opbridge.proof.conformance.exporters import EXPORTERS
-
     path = Path(file)
     versions = {"torch": importlib.metadata.version("torch"), engine: known_engines.get(engine).version}
     _check_options(exporter, EXPORTERS, dtypes, jobs, limit)
@@ -123,8 +122,6 @@ def run_conformance(
 def _check_options(
     exporter: str, exporters: Mapping[str, Any], dtypes: Sequence[str], jobs: int | None, limit: float
 ) -> None:
-    from opbridge.proof.conformance.database import DTYPES
-
     for name, value, known in [("exporter", exporter, exporters), *(("dtype", dtype, DTYPES) for dtype in dtypes)]:
         if value not in known:
             raise InputError(f"There is no {name} {value!r}.", fix=f"choose one of {', '.join(known)}.")

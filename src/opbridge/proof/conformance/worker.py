@@ -16,6 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opbridge.engines.process.lifeline import end_with_parent
+from opbridge.proof.conformance.batches import Sample, in_batches, verdicts
+from opbridge.proof.conformance.check import Checked, Checker
+from opbridge.proof.conformance.database import calls_of
+from opbridge.proof.conformance.results import Way
+from opbridge.proof.conformance.sizes import moves_of
+from opbridge.torch_graph.silence import silenced
 
 __all__ = ["main"]
 
@@ -45,10 +51,6 @@ def main() -> int:
 def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]) -> None:
     """Check the samples of one entry that are not done yet."""
     import torch
-
-    from opbridge.proof.conformance.batches import Sample, in_batches, verdicts
-    from opbridge.proof.conformance.check import Checked, Checker
-    from opbridge.proof.conformance.results import Way
 
     torch.set_num_threads(1)
     way = Way(**request["way"])
@@ -87,10 +89,6 @@ def _data(checked: Any) -> dict[str, Any]:
 
 def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
     """The samples that are models: those that eager PyTorch takes as dense tensors of their own memory."""
-    from opbridge.proof.conformance.database import calls_of
-    from opbridge.proof.conformance.sizes import moves_of
-    from opbridge.torch_graph.silence import silenced
-
     wanted = way.samples or None
     with silenced():
         runs = (call for call in calls_of(entry, dtype) if call.runs())

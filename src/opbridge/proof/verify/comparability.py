@@ -23,9 +23,11 @@ from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.legacy.function_calls import FunctionCall, function_of
 from opbridge.legacy.functions import ignored_in
+from opbridge.onnx_model.file import save_model
 from opbridge.proof.verify.verification import NOT_VERIFIED, Verification
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.signature import user_outputs
 from opbridge.torch_graph.sources import source_of_node
 from opbridge.torch_graph.targets import calls_in
 
@@ -143,8 +145,6 @@ def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: 
 
 
 def _save(model: Any, folder: Path) -> Path:
-    from opbridge.onnx_model.file import save_model
-
     save_model(model, folder, name="alone.onnx", external_data=False)
     return folder / "alone.onnx"
 
@@ -160,8 +160,6 @@ def _example(value: Any) -> Any:
 
 def _outputs_after(captured: Captured, targets: set[Any]) -> set[str]:
     """The ONNX names of the outputs that depend on one of these operators."""
-    from opbridge.torch_graph.signature import user_outputs
-
     after: set[torch.fx.Node] = set()
     for node in captured.program.graph.nodes:
         if node.target in targets or any(source in after for source in node.all_input_nodes):
