@@ -313,7 +313,7 @@ def test_the_command_prints_or_writes(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="can't be read: No such file"):
         migrate(tmp_path / "none.py")
-    with pytest.raises(InputError, match="is no Python"):
+    with pytest.raises(InputError, match="is not valid Python"):
         migrated(tmp_path, "def f(:\n")
     monkeypatch.setitem(sys.modules, "libcst", None)
     with pytest.raises(InputError, match="needs the Python package libcst") as error:

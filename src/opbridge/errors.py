@@ -31,6 +31,8 @@ __all__ = [
     "TranslationError",
     "UnsupportedOperatorError",
     "VerificationError",
+    "described_error",
+    "first_line",
 ]
 
 
@@ -137,3 +139,29 @@ class EngineNotInstalledError(EngineError):
 
 class VerificationError(OpbridgeError):
     """The engine's results differ from PyTorch's by more than the budget allows."""
+
+
+def first_line(error: BaseException | str, limit: int | None = None) -> str:
+    """The first line of an error's message that is not empty; the exception's class name if there is none.
+
+    Args:
+        error: An exception, or the text of a message.
+        limit: The largest number of characters; a longer line ends with "...". None for no limit.
+    """
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return _cut(line if line or isinstance(error, str) else type(error).__name__, limit)
+
+
+def described_error(error: BaseException, limit: int | None = None) -> str:
+    """``"ValueError: first line"``, or the class name alone if the message is empty.
+
+    Args:
+        error: The exception.
+        limit: The largest number of characters; a longer text ends with "...". None for no limit.
+    """
+    name, line = type(error).__name__, first_line(str(error))
+    return _cut(f"{name}: {line}" if line else name, limit)
+
+
+def _cut(line: str, limit: int | None) -> str:
+    return line if limit is None or len(line) <= limit else line[: limit - 3].rstrip() + "..."

@@ -17,7 +17,7 @@ from opbridge.capture.failures import explain_capture_failure
 from opbridge.capture.hooks import AROUND
 from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.errors import InputError
+from opbridge.errors import InputError, first_line
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
@@ -237,7 +237,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
         return torch.export.load(str(path))
     except Exception as error:
         raise InputError(
-            f"{str(path)!r} is no exported program that this torch can read: {str(error).splitlines()[0]}",
+            f"{str(path)!r} is no exported program that this torch can read: {first_line(error)}",
             fix="write it with torch.export.save, with the same version of torch.",
             details=str(error),
         ) from error

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.torch_graph.sources import source_of_error
 
 __all__ = ["Entry", "entry_file", "load_entry", "load_file", "portable_entry"]
@@ -220,13 +220,11 @@ def _reraise(what: str, error: BaseException) -> NoReturn:
     """Raise the user's error as ours: with his own innermost line, the whole traceback in the details."""
     if isinstance(error, OpbridgeError | KeyboardInterrupt):
         raise error
-    message = str(error).strip().splitlines()
-    summary = type(error).__name__ + (f": {message[0]}" if message else "")
     fix = "correct the entry; it must run by itself in this environment."
     if isinstance(error, ModuleNotFoundError) and error.name:
         fix = f"install the package of the module {error.name!r} in this environment."
     raise InputError(
-        f"{what} raised {summary} ({_own_line(error)}).",
+        f"{what} raised {described_error(error)} ({_own_line(error)}).",
         fix=fix,
         details="".join(traceback.format_exception(error)),
     ) from error
@@ -310,9 +308,8 @@ def _load_program(text: str) -> Entry:
     try:
         program = torch.export.load(file)
     except Exception as error:
-        first = (str(error).strip().splitlines() or [""])[0]
         raise InputError(
-            f"Entry {text}: torch.export.load can't read it ({type(error).__name__}: {first}).",
+            f"Entry {text}: torch.export.load can't read it ({described_error(error)}).",
             fix="save it with torch.export.save; if it uses custom operators, use an entry function that imports them.",
             details="".join(traceback.format_exception(error)),
         ) from error

@@ -18,7 +18,7 @@ from opbridge.bundle.bundle import to_json
 from opbridge.cli._collect import Collector
 from opbridge.cli._progress import Progress
 from opbridge.engines.process.limits import limited
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import InputError, OpbridgeError, described_error
 
 __all__ = ["Outcome", "run_command"]
 
@@ -117,9 +117,8 @@ def _explained(error: Exception) -> OpbridgeError:
             f"This command needs the Python package {missing}, which is not installed here.",
             fix='pip install "opbridge[export]"',
         )
-    first = (str(error).strip().splitlines() or [""])[0]
     return OpbridgeError(
-        f"opbridge itself failed with {type(error).__name__}: {first}",
+        f"opbridge itself failed with {described_error(error)}",
         fix="this is a bug in opbridge: please report it together with the log.",
     )
 

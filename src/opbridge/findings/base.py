@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from opbridge.torch_graph.sources import FixedSize, SourceLine, frames_of_error, innermost, source_of_error
 
-__all__ = ["Failure", "Finding", "Severity", "described_place", "first_line", "shortened", "source_names"]
+__all__ = ["Failure", "Finding", "Severity", "described_place", "shortened", "source_names"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -169,9 +169,3 @@ def shortened(text: object, limit: int = 100) -> str:
     """``text`` on one line of at most ``limit`` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
-
-
-def first_line(error: BaseException, limit: int = 200) -> str:
-    """``"ValueError: what it says"``: the class and the first line that is not empty."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return shortened(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__, limit)

@@ -12,7 +12,8 @@ of the graph: ``@opbridge.operator`` around the function, or ``@opbridge.rewrite
 
 from __future__ import annotations
 
-from opbridge.findings.base import Failure, Finding, first_line, shortened
+from opbridge.errors import described_error
+from opbridge.findings.base import Failure, Finding, shortened
 from opbridge.torch_graph.sources import module_path
 
 CODE = "capture-failed"
@@ -32,5 +33,5 @@ def explain(failure: Failure) -> Finding:
             "@opbridge.operator('mylib::name'), which stays one node of the graph."
         )
     name = failure.name
-    message = f"torch.export can't capture {name}: {first_line(failure.error)}{text}{failure.at}"
+    message = f"torch.export can't capture {name}: {described_error(failure.error, 200)}{text}{failure.at}"
     return failure.finding(CODE, name, message, fix)

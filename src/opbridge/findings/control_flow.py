@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import re
 
-from opbridge.findings.base import Failure, Finding, first_line, shortened
+from opbridge.errors import described_error
+from opbridge.findings.base import Failure, Finding, shortened
 
 CODE = "control-flow"
 
@@ -29,7 +30,7 @@ def explain(failure: Failure) -> Finding | None:
     if error is None:
         return None
     operator = _labelled(str(error), "Higher Order Operator") or _named_in_source(failure) or "a control flow operator"
-    reason = _labelled(str(error), "Explanation") or first_line(error)
+    reason = _labelled(str(error), "Explanation") or described_error(error, 200)
     hint = _labelled(str(error), "Hint") or (
         "make every branch return tensors of the same number, shape and dtype, and no input as it is"
     )

@@ -15,7 +15,8 @@ Fix: give the operator a shape function that computes shapes only, with ``.fake`
 
 from __future__ import annotations
 
-from opbridge.findings.base import Failure, Finding, first_line
+from opbridge.errors import described_error
+from opbridge.findings.base import Failure, Finding
 from opbridge.torch_graph.sources import called_name, frames_of_error, innermost
 
 CODE = "failing-fake"
@@ -33,7 +34,7 @@ def explain(failure: Failure) -> Finding | None:
     return failure.finding(
         CODE,
         called_name(caller) or "fake",
-        f"The shape function (fake) at {failure.place}{call} fails: {first_line(failure.error)}",
+        f"The shape function (fake) at {failure.place}{call} fails: {described_error(failure.error, 200)}",
         "correct it, or give the operator one that only computes shapes (x.new_empty(...)) and reads no contents: "
         "with .fake on an @opbridge.operator, with opbridge.fake_for on another.",
     )

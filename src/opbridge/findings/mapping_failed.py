@@ -12,7 +12,8 @@ Fix: correct the mapping if it is one's own; else override it with ``@opbridge.d
 
 from __future__ import annotations
 
-from opbridge.findings.base import Finding, first_line
+from opbridge.errors import described_error
+from opbridge.findings.base import Finding
 
 CODE = "mapping-failed"
 
@@ -38,5 +39,5 @@ def finding(
         f"@opbridge.translation({target!r})."
     )
     where = f" at {sources[0]}" if sources else ""
-    message = f"The mapping of {target}{where} to ONNX, {whose}{place}, fails: {first_line(error)}"
+    message = f"The mapping of {target}{where} to ONNX, {whose}{place}, fails: {described_error(error, 200)}"
     return Finding(CODE, target, message, fix, sources=sources)

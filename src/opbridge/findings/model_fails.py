@@ -18,7 +18,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from opbridge.findings.base import Failure, Finding, first_line
+from opbridge.errors import described_error
+from opbridge.findings.base import Failure, Finding
 
 CODE = "model-fails"
 ORDER = 1
@@ -39,7 +40,7 @@ def explain(failure: Failure) -> Finding | None:
         return eager.finding(
             CODE,
             failure.name,
-            f"The model itself fails on its example inputs, in PyTorch alone: {first_line(error)}{eager.at}",
+            f"The model itself fails on its example inputs, in PyTorch alone: {described_error(error, 200)}{eager.at}",
             "make model(*args, **kwargs) run first: correct the example inputs (number, shape, dtype) or that line.",
         )
     return None

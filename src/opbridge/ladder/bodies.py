@@ -13,7 +13,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.errors import OpbridgeError, TranslationError, described_error
 from opbridge.ladder.custom_calls import CustomCall, Slot
 from opbridge.torch_graph import internals as torch_internals
 
@@ -100,10 +100,9 @@ def _capture(calls: Sequence[CustomCall], any_size: bool) -> torch.export.Export
 
 def _failure(calls: Sequence[CustomCall], error: Exception | None = None) -> TranslationError:
     call = calls[0]
-    reason = next((line for line in str(error).splitlines() if line.strip()), "") if error else ""
+    reason = described_error(error) if error else "unknown error"
     return TranslationError(
-        f"The body of {call.domain}::{call.name} at {call.spec.source} can't be captured: "
-        f"{type(error).__name__ if error else 'error'}: {reason}",
+        f"The body of {call.domain}::{call.name} at {call.spec.source} can't be captured: {reason}",
         fix="write the body with torch operators only, without reading a tensor's contents in Python; or give another "
         "body with its .set_body or with opbridge.body_for.",
         details=str(error),

@@ -17,7 +17,7 @@ from opbridge.capture.specs import specs_of_program
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.torch_program import TorchProgram
-from opbridge.errors import BuildError, TranslationError
+from opbridge.errors import BuildError, TranslationError, first_line
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.ladder.build import Built, build
 from opbridge.ladder.climb_state import unsupported
@@ -193,9 +193,8 @@ class _Climb:
                 program = self._captured.program.run_decompositions(dict(self._table))
         except Exception as error:
             names = ", ".join(display_name(key) for key in self._rungs) or "none"
-            first = next(iter(str(error).splitlines()), type(error).__name__)
             raise TranslationError(
-                f"torch can't decompose the captured graph for {self._engine.name}: {first}",
+                f"torch can't decompose the captured graph for {self._engine.name}: {first_line(error)}",
                 fix=f"mend the decomposition that fails; those in force are of: {names}.",
                 details=str(error),
             ) from error

@@ -15,7 +15,7 @@ from opbridge.catalog.complex.rules import with_complex_rules
 from opbridge.catalog.complex.simplify import simplify
 from opbridge.catalog.declare.catalog import RUNGS, Catalog
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.ladder.bodies import Bodies, capture_bodies
 from opbridge.ladder.custom_calls import CustomCall, keep_custom_nodes
 from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
@@ -229,7 +229,7 @@ def _decompose(
     except Exception as error:
         if recorder.failure is None:
             raise TranslationError(
-                f"torch can't decompose the captured graph: {_first_line(error)}",
+                f"torch can't decompose the captured graph: {first_line(error)}",
                 fix="run with --json for the operators involved; if an operator is named, give it a mapping with "
                 "opbridge.decomposition or opbridge.translation.",
                 details=str(error),
@@ -238,15 +238,11 @@ def _decompose(
         if isinstance(cause, OpbridgeError):
             raise cause from error
         raise TranslationError(
-            f"The decomposition of {key} at {spec.source} fails: {type(cause).__name__}: {_first_line(cause)}"
+            f"The decomposition of {key} at {spec.source} fails: {described_error(cause)}"
             + "".join(f"\n  used at {place}" for place in recorder.uses.sources(key, 3)),
             fix="mend the function at that place; it is traced, so it must not read a tensor's contents.",
             details=str(cause),
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _opset_of(node: torch.fx.Node, mapped: Mapping[Any, int], needs: Mapping[Any, int]) -> int | None:

@@ -17,7 +17,7 @@ from opbridge.engines.passes.counted_axes import CountedAxesPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.engines.passes.vector_scales import VectorScalesPass
 from opbridge.engines.passes.wide_scatter import WideScatterPass
-from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.errors import OpbridgeError, TranslationError, first_line
 from opbridge.ladder.bodies import cut_into_functions, name_overloads
 from opbridge.ladder.custom_calls import CustomCall
 from opbridge.ladder.hooks import AROUND_TRANSLATION
@@ -171,7 +171,7 @@ def _failure(plan: Plan, error: Exception) -> TranslationError:
     text = "\n".join(str(item) for item in chain)
     found = re.search(r"Error when translating node %(\w+)", text)
     node = _node_named(plan, found.group(1)) if found else None
-    root = next((line.strip() for line in str(chain[-1]).splitlines() if line.strip()), "")
+    root = first_line(chain[-1])
     if node is None:
         return TranslationError(
             f"torch.onnx can't translate the graph: {type(chain[-1]).__name__}: {root}",

@@ -10,8 +10,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from opbridge.catalog.declare.function_fakes import function_fake
-from opbridge.errors import CaptureError
-from opbridge.findings.base import first_line
+from opbridge.errors import CaptureError, described_error
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_function
 
@@ -44,8 +43,8 @@ def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[
 
 def _why(call: FunctionCall, error: Exception) -> str:
     return (
-        f"forward needs the contents of its tensors ({first_line(error, 80)}), so every size of its results is unknown "
-        f"while exporting: give them with opbridge.fake_for({call.function.__name__})"
+        f"forward needs the contents of its tensors ({described_error(error, 80)}), so every size of its results is "
+        f"unknown while exporting: give them with opbridge.fake_for({call.function.__name__})"
     )
 
 
@@ -88,8 +87,8 @@ def _unknown_sizes(call: FunctionCall, inputs: Sequence[Any], error: Exception) 
     place = source_of_function(call._forward)
     raise CaptureError(
         f"The shapes that {call.display_name} returns can't be found: its forward{f' at {place}' if place else ''} "
-        f"runs neither without the contents of its tensors ({first_line(error)}) nor on made-up ones "
-        f"({first_line(failure)}).",
+        f"runs neither without the contents of its tensors ({described_error(error, 200)}) nor on made-up ones "
+        f"({described_error(failure, 200)}).",
         fix=f"give its shapes: @opbridge.fake_for({name}) on a function of apply's arguments that returns empty "
         "tensors of the right shapes and dtypes.",
     ) from error

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from opbridge.errors import InputError, TranslationError
-from opbridge.findings.base import first_line
+from opbridge.errors import InputError, TranslationError, described_error
 from opbridge.legacy import switch, torchscript
 from opbridge.legacy.old_arguments import Request
 from opbridge.torch_graph import internals as torch_internals
@@ -57,7 +56,7 @@ def export_scripted(
             original(model, args, buffer, opset_version=_opset_of_mappings(opset), **_old_arguments(request))
     except Exception as error:
         raise TranslationError(
-            f"torch's TorchScript exporter can't export the {type(model).__name__}: {first_line(error)}",
+            f"torch's TorchScript exporter can't export the {type(model).__name__}: {described_error(error, 200)}",
             fix="export the nn.Module that it was made from, which torch.export captures.",
             details=str(error),
         ) from error

@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 
 from opbridge.catalog.declare.custom_node import custom_node
-from opbridge.errors import OpbridgeError, TranslationError
+from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.legacy import own_context, torchscript
 from opbridge.legacy.folding import fold_results, state_constants
 from opbridge.legacy.fragment import PLACEHOLDER_DOMAIN, Fragment, Slot, TensorInput, splice
@@ -173,7 +173,7 @@ def _check(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: i
         except onnx.checker.ValidationError as error:
             raise TranslationError(
                 f"The symbolic function of {name}{_place(symbolic)} makes a node that is not valid at opset {opset}: "
-                f"{_first_line(error)}",
+                f"{first_line(error)}",
                 fix=f"let it make what opset {opset} has, or ask for the opset that it is written for (opset=11).",
                 details=str(error),
             ) from error
@@ -237,15 +237,10 @@ def _place(symbolic: Callable[..., Any]) -> str:
     return f" at {source}" if source else ""
 
 
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
 def _failure(symbolic: Callable[..., Any], name: str, error: Exception) -> TranslationError:
     line = source_of_error(error)
     return TranslationError(
-        f"The symbolic function of {name}{f' at {line}' if line else _place(symbolic)} fails: "
-        f"{type(error).__name__}: {_first_line(error)}",
+        f"The symbolic function of {name}{f' at {line}' if line else _place(symbolic)} fails: {described_error(error)}",
         fix="mend the function at that place, or give the operator a mapping with opbridge.translation.",
         details=str(error),
     )

@@ -17,7 +17,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from opbridge.errors import InputError
+from opbridge.errors import InputError, first_line
 from opbridge.onnx_model.structure import check_structure
 from opbridge.onnx_model.wire import WireError, strip_weights
 
@@ -121,7 +121,7 @@ def _deserialized(proto: onnx.ModelProto, name: str) -> ir.Model:
         for graph in (model.graph, *(function.graph for function in model.functions.values())):
             graph.sort()
     except (ir.serde.SerdeError, ValueError, TypeError, NotImplementedError) as error:
-        reason = str(error.__cause__ or error).strip().splitlines()[0]
+        reason = first_line(error.__cause__ or error)
         raise InputError(
             f"{name} can't be read: {reason}", fix="check it with onnx.checker.check_model.", details=str(error)
         ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from opbridge.errors import InputError
+from opbridge.errors import InputError, first_line
 from opbridge.onnx_model.infer import without_weights
 from opbridge.surgery.dimensions import Size, Sizes, sizes_of
 from opbridge.surgery.edited import Change, describe, fresh_name, names_of_values, remove_unused
@@ -280,5 +280,5 @@ def _first_failure(model: ir.Model) -> tuple[str, str]:
         onnx.shape_inference.infer_shapes(ir.to_proto(without_weights(copy)), strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, ValueError) as error:
         found = re.search(r"node name: ([^)]*)\)?\)?:\s*(.*)", str(error))
-        return (found[1], found[2].strip()) if found else ("?", str(error).splitlines()[0])
+        return (found[1], found[2].strip()) if found else ("?", first_line(error))
     return "", ""

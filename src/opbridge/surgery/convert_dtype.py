@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from opbridge.errors import EngineError, InputError
+from opbridge.errors import EngineError, InputError, first_line
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of
 from opbridge.surgery.narrowing import Narrowed, narrow
@@ -160,7 +160,7 @@ class _Proof:
                 found = [session.run(_typed(session, case)) for case in self._cases]
         except EngineError as error:
             raise InputError(
-                f"{self._engine} does not run the model in {self._dtype.name.lower()}: {error.message.splitlines()[0]}",
+                f"{self._engine} does not run the model in {self._dtype.name.lower()}: {first_line(error)}",
                 fix="keep float32 for this engine, or name another with engine=.",
             ) from error
         return {

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import Operator, _operators, find_operator
 from opbridge.catalog.declare.spec import specs_of
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import InputError, OpbridgeError, first_line
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.dimensions import size_of, sizes_of, symbols_in
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of, names_of_values
@@ -241,7 +241,7 @@ class _Search:
             except OpbridgeError as error:
                 self._exact[key] = error.message
             except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-                self._exact[key] = (str(error).splitlines() or [type(error).__name__])[0]
+                self._exact[key] = first_line(error)
         return self._exact[key]
 
     def _note(self, matcher: Matcher) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from opbridge.errors import EngineError, InputError
+from opbridge.errors import EngineError, InputError, first_line
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.baked_sizes import Resized, repair
 from opbridge.surgery.dimensions import Size, size_of, sizes_of, substituted, symbols_in
@@ -174,7 +174,7 @@ def _prove(original: ir.Model, model: ir.Model, resized: Sequence[Resized], engi
                     axes = {str(v.name): (sizes_of(v) or ()).index(resized[0].size) for v in model.graph.outputs}
                     _compare_parts(before, feeds, results, axes, resized[0].old)
     except EngineError as error:
-        return Change(f"not run: {engine} does not take the model: {error.message.splitlines()[0]}")
+        return Change(f"not run: {engine} does not take the model: {first_line(error)}")
     return Change(f"run in {engine} {shown}")
 
 

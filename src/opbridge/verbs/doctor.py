@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opbridge import engines
-from opbridge.errors import InputError
+from opbridge.errors import InputError, described_error
 
 __all__ = ["Component", "Environment", "examine"]
 
@@ -191,7 +191,7 @@ def _engine_problem(name: str) -> str | None:
     except InputError as error:
         return error.message
     except Exception as error:
-        return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        return described_error(error)
 
 
 def _import_problems(modules: list[str]) -> dict[str, str]:

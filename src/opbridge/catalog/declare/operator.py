@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge.catalog.declare.fakes import tensors_in
 from opbridge.catalog.declare.spec import _TARGET, OpSpec, Sample, declare, replaces
-from opbridge.errors import BuildError, InputError
+from opbridge.errors import BuildError, InputError, first_line
 from opbridge.kernels.compiler import build as compile_library
 from opbridge.kernels.declared import KernelSpec, declare_kernel, declare_python_kernel
 from opbridge.kernels.python_kernel import operator_parameters, python_kernel
@@ -219,7 +219,7 @@ def _define(target: str, function: Callable[..., Any], compute: Callable[..., An
     except ValueError as error:
         raise InputError(
             f"@operator({target!r}) at {_source(function)}: torch can't read the function's signature: "
-            f"{str(error).splitlines()[0]}",
+            f"{first_line(error)}",
             fix="annotate every parameter and the result: torch.Tensor, Optional[torch.Tensor], int, float, bool, str, "
             "list[int], list[torch.Tensor]; several results as tuple[torch.Tensor, torch.Tensor].",
         ) from error
@@ -338,6 +338,6 @@ def register_fake(target: str, function: Callable[..., Any]) -> None:
         torch.library.register_fake(target, function, allow_override=True)
     except RuntimeError as error:
         raise InputError(
-            f"fake_for({target!r}): torch refuses the shape function: {str(error).splitlines()[0]}",
+            f"fake_for({target!r}): torch refuses the shape function: {first_line(error)}",
             fix="the operator has a shape function already; remove this one.",
         ) from error

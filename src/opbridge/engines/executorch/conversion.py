@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from opbridge.engines.executorch import native
 from opbridge.engines.executorch.out_variants import define_out_variants, kernel_name
 from opbridge.engines.specs import write_specs
-from opbridge.errors import EngineError
+from opbridge.errors import EngineError, first_line
 from opbridge.torch_graph.silence import silenced
 
 if TYPE_CHECKING:
@@ -44,9 +44,8 @@ def write_program(program: TorchProgram, folder: Path, version: str) -> str:
         with silenced(), torch.no_grad():
             compiled = native.lowered(_bounded(program.program))
     except Exception as error:
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise EngineError(
-            f"ExecuTorch {version} can't compile the program: {first}",
+            f"ExecuTorch {version} can't compile the program: {first_line(error)}",
             fix="if it is about a dynamic dimension, give that one a largest size, or export with fixed sizes.",
             details=str(error),
         ) from error

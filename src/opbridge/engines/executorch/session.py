@@ -15,7 +15,7 @@ from opbridge.engines.executorch.libraries import load_libraries, take_error
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_model_file, check_threads
 from opbridge.engines.specs import read_specs
-from opbridge.errors import EngineError, InputError
+from opbridge.errors import EngineError, InputError, first_line
 from opbridge.kernels.dtypes import is_native, numpy_dtype
 
 __all__ = ["ExecuTorchSession", "load_session"]
@@ -35,7 +35,7 @@ def load_session(
         loaded = native.load_method(path)
     except (RuntimeError, ValueError) as error:
         raise EngineError(
-            f"ExecuTorch {native.package_version()} refuses {path.name!r}: {_first_line(error)}",
+            f"ExecuTorch {native.package_version()} refuses {path.name!r}: {first_line(error)}",
             fix="export it again with this version of executorch.",
             details=str(error),
         ) from error
@@ -68,17 +68,13 @@ class ExecuTorchSession(Session):
                 if said:
                     raise EngineError(said, fix="pass what the operator takes, or correct the kernel.") from error
                 raise EngineError(
-                    f"ExecuTorch failed while running the program: {_first_line(error)}",
+                    f"ExecuTorch failed while running the program: {first_line(error)}",
                     fix="check that the inputs' sizes are ones that the program's memory was planned for: a dynamic "
                     "dimension without a largest size goes up to twice the example's.",
                     details=str(error),
                 ) from error
             # The results lie in the program's own memory, which the next run overwrites.
             return {spec.name: _to_numpy(value, spec.dtype) for spec, value in zip(self.outputs, results, strict=True)}
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _to_torch(array: np.ndarray, dtype: str) -> Any:

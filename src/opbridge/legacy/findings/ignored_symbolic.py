@@ -23,7 +23,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from opbridge.findings.base import Failure, Finding, first_line
+from opbridge.errors import described_error
+from opbridge.findings.base import Failure, Finding
 from opbridge.legacy import switch
 from opbridge.legacy.functions import ignored_in, symbolic_of
 from opbridge.torch_graph.sources import source_of_function
@@ -56,7 +57,8 @@ def explain(failure: Failure) -> Finding | None:
         return failure.finding(
             CODE,
             function.__qualname__,
-            f"The forward of {function.__qualname__}{failure.at} can't be captured ({first_line(failure.error, 120)}). "
+            f"The forward of {function.__qualname__}{failure.at} can't be captured "
+            f"({described_error(failure.error, 120)}). "
             f"{_described(function)} says what belongs in the ONNX model, but the modern exporter does not call it.",
             TURN_ON,
         )

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opbridge.errors import InputError
+from opbridge.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from opbridge.legacy.migrate.script import Edit
@@ -88,8 +88,9 @@ def migrate(file: str | Path) -> Migration:
     except OSError as error:
         raise InputError(f"migrate: {file} can't be read: {error.strerror}.", fix="check the path.") from error
     except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
-        first = str(error).splitlines()[0]
-        raise InputError(f"migrate: {file} is no Python: {first}", fix="correct the file first.") from error
+        raise InputError(
+            f"migrate: {file} is not valid Python: {first_line(error)}", fix="correct the file first."
+        ) from error
     script = Script(module, Path(file).stem)
     edits: list[Edit] = []
     left: list[Left] = []

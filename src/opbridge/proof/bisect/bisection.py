@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from opbridge.errors import EngineError, OpbridgeError
+from opbridge.errors import EngineError, OpbridgeError, first_line
 from opbridge.onnx_model.names import describe_operator
 from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, judged, portions
 from opbridge.proof.bisect.intermediates_engine import EngineModel
@@ -78,7 +78,7 @@ def bisect(given: Bisection) -> Departure:
     try:
         found = search.find()
     except FAILURES as error:
-        detail = f"a part of the model fails: {str(error).splitlines()[0]}"
+        detail = f"a part of the model fails: {first_line(error)}"
         found = Departure(given.case, "not found", search.output(), detail=detail)
     return dataclasses.replace(found, runs=given.model.runs + search.repeats)
 

@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from opbridge.errors import first_line
 from opbridge.proof.bisect.bisection import FAILURES, FEWEST_BYTES, Bisection, Judge, bisect
 from opbridge.proof.bisect.intermediates import CapturedValues
 from opbridge.proof.bisect.intermediates_engine import EngineModel, Loader
@@ -105,7 +106,7 @@ class CapturedInsides:
         try:
             model = self._open()
         except FAILURES as error:
-            return Departure(case, "not found", None, detail=f"the model can't be opened: {str(error).splitlines()[0]}")
+            return Departure(case, "not found", None, detail=f"the model can't be opened: {first_line(error)}")
         values = self._values(flat, run)
         drawn = {name for name, random in zip(self._outputs, run.random, strict=False) if random}
         given = [name for name in failing if name in results and name not in drawn]

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from opbridge.engines.process.crash import Crash
 from opbridge.engines.process.isolation import IsolatedSession, SessionSettings
-from opbridge.errors import EngineCrashError, OpbridgeError
+from opbridge.errors import EngineCrashError, OpbridgeError, first_line
 from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.names import describe_node, describe_operator
@@ -76,8 +76,7 @@ class CrashSites:
             with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
                 found = self._search(_quicker(settings, crash), crash, feeds, Path(folder))
         except (OpbridgeError, OSError, ValueError) as problem:
-            first = (str(problem).splitlines() or [""])[0]
-            found = dataclasses.replace(crash, detail=f"the node could not be looked for: {first}")
+            found = dataclasses.replace(crash, detail=f"the node could not be looked for: {first_line(problem)}")
         return (dataclasses.replace(found, runs=self._runs),)
 
     def _search(

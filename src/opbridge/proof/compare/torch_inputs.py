@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.errors import InputError
+from opbridge.errors import InputError, first_line
 from opbridge.proof.verify.fresh import BOLD, SHUFFLED
 from opbridge.proof.verify.inputs import InputSpecs
 from opbridge.proof.verify.reference import Reference
@@ -41,9 +41,8 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
         except Exception as error:
             problem = error
     text = ", ".join(f"{name}={size}" for name, size in sorted(fixed.items()))
-    first = (str(problem).strip().splitlines() or [""])[0]
     raise InputError(
-        f"The models have no sizes in common: one takes {text} only, and PyTorch refuses that: {first}",
+        f"The models have no sizes in common: one takes {text} only, and PyTorch refuses that: {first_line(problem)}",
         fix="compare models that take the same sizes.",
         details=str(problem),
     ) from problem

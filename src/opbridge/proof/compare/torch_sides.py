@@ -13,7 +13,7 @@ from opbridge.capture.capture import Captured, capture
 from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Session, TensorSpec
-from opbridge.errors import EngineError, InputError, OpbridgeError
+from opbridge.errors import EngineError, InputError, OpbridgeError, described_error
 from opbridge.proof.verify.eager import Eager
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy
 from opbridge.proof.verify.reference import Reference
@@ -107,9 +107,8 @@ class TorchSession(Session):
         except OpbridgeError:
             raise
         except Exception as error:
-            first = (str(error).strip().splitlines() or [""])[0]
             raise EngineError(
-                f"PyTorch failed: {type(error).__name__}: {first}",
+                f"PyTorch failed: {described_error(error)}",
                 fix="pass inputs that the model takes.",
                 details=str(error),
             ) from error

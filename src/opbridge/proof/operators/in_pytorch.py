@@ -11,6 +11,7 @@ import torch
 from torch.autograd.gradcheck import GradcheckError
 
 from opbridge.catalog.declare.operator import Operator, without_kernels
+from opbridge.errors import first_line
 from opbridge.proof.operators.outcome import Said, failed, not_applicable, passed
 from opbridge.proof.operators.subjects import Case, describe_tensor, describe_tensors, told
 from opbridge.proof.operators.verdict import judged
@@ -148,12 +149,8 @@ def check_gradients(case: Case, operator: Operator) -> Said:
     try:
         torch.autograd.gradcheck(call, beside)
     except GradcheckError as error:
-        return failed(_first_lines(str(error)), log=str(error))
+        return failed(first_line(error), log=str(error))
     return passed("float64, a little beside the sample's values")
-
-
-def _first_lines(text: str) -> str:
-    return " ".join(line.strip() for line in text.splitlines()[:1])
 
 
 def _requiring_gradients(

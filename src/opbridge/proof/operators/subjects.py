@@ -14,7 +14,7 @@ from opbridge.capture.capture import Captured, capture
 from opbridge.capture.entry import load_file
 from opbridge.catalog.declare.operator import Operator
 from opbridge.catalog.declare.spec import OpSpec, Sample, declared_specs
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.proof.verify.inputs import to_numpy
 from opbridge.torch_graph.sources import source_of_error
@@ -192,10 +192,9 @@ def told(error: BaseException) -> str:
     """An error in a line, with the user's own line that raised it."""
     if isinstance(error, OpbridgeError):
         return error.message
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     source = source_of_error(error)
     place = f" ({source})" if source is not None else ""
-    return f"{type(error).__name__}{': ' + lines[0] if lines else ''}{place}"
+    return f"{described_error(error)}{place}"
 
 
 def describe_tensor(tensor: Any) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
-from opbridge.errors import EngineCrashError, OpbridgeError
+from opbridge.errors import EngineCrashError, OpbridgeError, first_line
 from opbridge.proof.verify.verification import Comparison
 
 __all__ = ["Failure", "failure_of_comparisons", "failure_of_error"]
@@ -61,7 +61,7 @@ def failure_of_comparisons(found: Sequence[Comparison]) -> Failure | None:
 
 
 def _without_names(message: str, names: Iterable[str]) -> str:
-    text = (message.strip().splitlines() or [""])[0]
+    text = first_line(message)
     for name in sorted((name for name in names if len(name) > 1), key=len, reverse=True):
         text = text.replace(name, "")
     text = re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S*", "", text)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.proof.verify.eager import Eager
 from opbridge.proof.verify.fresh import BOLD, SHUFFLED
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy
@@ -104,7 +104,7 @@ class Cases:
                 raise
             except Exception as error:
                 raise InputError(
-                    f"PyTorch refuses the inputs {name}: {_first_line(error)}",
+                    f"PyTorch refuses the inputs {name}: {described_error(error)}",
                     fix="pass inputs that the model takes, of sizes within the exported ranges.",
                     details=str(error),
                 ) from error
@@ -138,7 +138,7 @@ class Cases:
             try:
                 case = self.case(f"size {text}", sizes, self.specs.fresh(sizes, self._seed, boldness))
             except Exception as error:
-                self.notes.append(f"PyTorch refuses {text}: {_first_line(error)}")
+                self.notes.append(f"PyTorch refuses {text}: {described_error(error)}")
                 continue
             if self.specs.sizes.is_promised(sizes) or self._agrees(case):
                 yield case
@@ -214,11 +214,11 @@ class Cases:
             try:
                 return self.case("example sizes", sizes, self.specs.fresh(sizes, self._seed, boldness)), boldness
             except Exception as error:
-                message = _first_line(error)
+                message = described_error(error)
         try:
             case = self.case("example sizes", sizes, list(self.specs.flat))
         except Exception as error:
-            text = f"PyTorch itself refuses the example inputs: {_first_line(error)}"
+            text = f"PyTorch itself refuses the example inputs: {described_error(error)}"
             self.problem = CaseResult("example sizes", self.named(sizes), "failed", error=text)
             return None, SHUFFLED
         case.notes.append(f"the example's own values were used, because PyTorch refuses fresh ones: {message}")
@@ -235,13 +235,8 @@ class Cases:
                 return self.case(name, sizes, self.specs.fresh(sizes, self._seed + direction, boldness)), refused
             except Exception as error:
                 text = ", ".join(f"{key}={value}" for key, value in self.named(sizes).items())
-                refused.append(f"PyTorch refuses {text}: {_first_line(error)}")
+                refused.append(f"PyTorch refuses {text}: {described_error(error)}")
         return None, refused
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 
 
 def _untried(refused: Sequence[str], done: Sequence[Mapping[str, int]]) -> str:

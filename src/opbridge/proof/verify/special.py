@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from opbridge.errors import OpbridgeError
+from opbridge.errors import OpbridgeError, described_error
 from opbridge.proof.verify.compare import Verdict, is_floating
 from opbridge.proof.verify.special_values import SpecialDifference, SpecialValues
 
@@ -44,8 +44,7 @@ def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *,
         try:
             own, wide = reference(changed)
         except Exception as error:
-            text = (str(error).strip().splitlines() or [""])[0]
-            found.append(SpecialValues(values, "refused", error=f"{type(error).__name__}: {text}"))
+            found.append(SpecialValues(values, "refused", error=described_error(error)))
             continue
         try:
             results = engine(changed)
