@@ -33,7 +33,7 @@ from opbridge.atomic import (
 )
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
-from opbridge.json_numbers import to_json as finite
+from opbridge.records import to_json as finite
 from opbridge.version import __version__
 
 __all__ = [

@@ -14,7 +14,7 @@ import numpy as np
 from opbridge.atomic import locked_file
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
-from opbridge.npz import write_npz
+from opbridge.records import write_npz
 
 __all__ = ["check_output", "describe", "fit", "read_arrays", "read_cases", "write_arrays"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from opbridge.atomic import locked_file, reported, sync
-from opbridge.npz import write_npz
+from opbridge.records import write_npz
 
 __all__ = ["FAILING_INPUT", "SmallInput"]
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from opbridge.json_numbers import to_json
+from opbridge.records import to_json
 
 __all__ = ["Departure", "Timing", "Trace", "TracedValue"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from opbridge.engines.process.crash import Crash
-from opbridge.json_numbers import to_json
 from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.trace import Departure, Timing, Trace
+from opbridge.records import to_json
 
 __all__ = [
     "DEFAULT_SEED",
