@@ -105,9 +105,9 @@ def _cases() -> dict[str, Case]:
         (holed(whole(3, 7, 9, 8)), (2, 3, 2), (1, 4, 3), torch.rand(1, 3, 3)),
     )
     transposed = (drawn(2, 3, 5, 4), drawn(3, 2, 2, 3), drawn(2), [2, 1], [1, 2], [2, 1], 1, [3, 2])
-    cases["transposed"] = (conv_transpose.conv_transpose2d, F.conv_transpose2d, transposed)
+    cases["transposed"] = (conv_transpose.conv_transpose, F.conv_transpose2d, transposed)
     cases["transposed, no batch"] = (
-        *(conv_transpose.conv_transpose1d, F.conv_transpose1d),
+        *(conv_transpose.conv_transpose, F.conv_transpose1d),
         (drawn(4, 5), drawn(4, 1, 3), None, [1], [0], [2], 2, [3]),
     )
     wide = drawn(4, 3, 5).double()

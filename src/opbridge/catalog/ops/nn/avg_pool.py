@@ -1,4 +1,4 @@
-"""Average pools in ceil mode or with a divisor of one's own, by ONNX AveragePool of a padded tensor."""
+"""Average pooling in ceil mode or with a custom divisor, as ONNX AveragePool over a padded tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.pooling import pooled_length
 from opbridge.catalog.formulas.windows import window_sums
 
-_WHY = "torch's mapping ignores divisor_override, and engines differ in what they divide by in ceil mode"
+_WHY = "torch's mapping ignores divisor_override, and engines divide by different counts in ceil mode"
 
 
 def _for_axes(value: Sequence[int] | int, rank: int) -> list[int]:
@@ -24,7 +24,7 @@ def _for_axes(value: Sequence[int] | int, rank: int) -> list[int]:
 def _elements(
     x: Tensor, kernel: list[int], stride: list[int], padding: list[int], sizes: list[int], whole: bool
 ) -> Any:
-    """How many elements each window averages, those of the padding too where ``whole``."""
+    """The number of elements that each window averages, padding included if ``whole`` is set."""
     counts: Any = 1
     for axis, size in enumerate(sizes):
         length = x.shape[axis - len(sizes)]
@@ -36,7 +36,7 @@ def _elements(
 
 
 def _pooled(
-    operator: Callable[..., Tensor],
+    rank: int,
     x: Tensor,
     kernel_size: Sequence[int],
     stride: Sequence[int],
@@ -45,8 +45,7 @@ def _pooled(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Any:
-    rank = {"avg_pool2d": 2, "avg_pool3d": 3}[operator.__name__]
-    # ONNX Runtime's AveragePool is for float32, and halves get casts around it.
+    # ONNX Runtime has AveragePool for float32 only; float16 and bfloat16 get casts around it.
     if not ceil_mode and divisor_override is None and x.is_floating_point() and x.dtype != torch.float64:
         return NotImplemented
     kernel = _for_axes(kernel_size, rank)
@@ -55,12 +54,13 @@ def _pooled(
         pooled_length(x.shape[axis - rank], kernel[axis], steps[axis], edge[axis], ceil_mode) for axis in range(rank)
     ]
     working = x.double() if not x.is_floating_point() else x.float() if x.dtype.itemsize < 4 else x
-    # A window in ceil mode reaches at most a step beyond the padding.
+    # In ceil mode a window extends beyond the padding by less than one stride.
     pads = [p for axis in reversed(range(rank)) for p in (edge[axis], edge[axis] + (steps[axis] - 1) * ceil_mode)]
     padded = torch.nn.functional.pad(working, pads)
     if working.dtype == torch.float64:
         total = window_sums(padded, kernel, steps)
     else:
+        operator = getattr(torch.ops.aten, f"avg_pool{rank}d")
         total = operator(padded, kernel, steps) * math.prod(kernel)
     for axis, size in enumerate(sizes):
         total = total.narrow(axis - rank, 0, size)
@@ -79,7 +79,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window of an (.., L) tensor.
+    """The mean of each window of a (.., L) tensor.
 
     avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False,
     bool count_include_pad=True) -> Tensor
@@ -89,39 +89,28 @@ def avg_pool1d(
     return torch.ops.aten.avg_pool2d(self.unsqueeze(-2), kernel, steps, edge, ceil_mode, count_include_pad).squeeze(-2)
 
 
-@decomposition("aten::avg_pool2d", overrides=_WHY)
-def avg_pool2d(
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] | int = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window of an (.., H, W) tensor; integers are divided towards 0.
+def _operator(rank: int, axes: str) -> Callable[..., Tensor]:
+    name = f"avg_pool{rank}d"
 
-    avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,
+    @decomposition(f"aten::{name}", overrides=_WHY)
+    def avg_pool(
+        self: Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] | int = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        return _pooled(rank, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+    avg_pool.__name__ = avg_pool.__qualname__ = name
+    avg_pool.__doc__ = f"""The mean of each window of a (.., {axes}) tensor; integer results are rounded towards 0.
+
+    {name}(Tensor self, int[{rank}] kernel_size, int[{rank}] stride=[], int[{rank}] padding=0, bool ceil_mode=False,
     bool count_include_pad=True, int? divisor_override=None) -> Tensor
     """
-    operator = torch.ops.aten.avg_pool2d
-    return _pooled(operator, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return avg_pool
 
 
-@decomposition("aten::avg_pool3d", overrides=_WHY)
-def avg_pool3d(
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] | int = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window of an (.., D, H, W) tensor; integers are divided towards 0.
-
-    avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False,
-    bool count_include_pad=True, int? divisor_override=None) -> Tensor
-    """
-    operator = torch.ops.aten.avg_pool3d
-    return _pooled(operator, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+avg_pool2d, avg_pool3d = _operator(2, "H, W"), _operator(3, "D, H, W")

@@ -1,4 +1,4 @@
-"""Transposed convolutions whose output padding is as long as their stride or longer."""
+"""Transposed convolutions, also with an output padding as large as the stride or larger."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = "ONNX Runtime refuses an output padding as long as the stride"
+_WHY = "ONNX Runtime rejects an output padding that is as large as the stride"
 
 
-def _transposed(
+@decomposition("aten::conv_transpose1d", overrides=_WHY)
+@decomposition("aten::conv_transpose2d.input", overrides=_WHY)
+@decomposition("aten::conv_transpose3d.input", overrides=_WHY)
+def conv_transpose(
     input: Tensor,
     weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    output_padding: Sequence[int],
-    groups: int,
-    dilation: Sequence[int],
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: Sequence[int] = (1,),
 ) -> Tensor:
+    """A transposed convolution over the last one, two or three axes of (.., C, spatial axes).
+
+    conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0,
+    SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor
+    conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
+    SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor
+    conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0,
+    SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor
+    """
     rank = weight.dim() - 2
     stride, padding, output_padding, dilation = (
         list(value) * (rank if len(value) == 1 else 1) for value in (stride, padding, output_padding, dilation)
@@ -31,67 +43,10 @@ def _transposed(
         arguments = (stride, padding, dilation, True, output_padding, groups)
         result = torch.ops.aten.convolution(x, weight, bias, *arguments)
     else:
-        # The whole result, cut to its place or continued with what no input reaches: the bias alone.
+        # The full result, cropped, or extended with elements that no input reaches and that hold the bias alone.
         none = [0] * rank
         whole = torch.ops.aten.convolution(x, weight, None, stride, none, dilation, True, none, groups)
         pairs = zip(reversed(padding), reversed(output_padding), strict=True)
         result = torch.nn.functional.pad(whole, [amount for cut, extra in pairs for amount in (-cut, extra - cut)])
         result = result if bias is None else result + bias.reshape([-1] + [1] * rank)
     return result if input.dim() == rank + 2 else result.squeeze(0)
-
-
-@decomposition("aten::conv_transpose1d", overrides=_WHY)
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    groups: int = 1,
-    dilation: Sequence[int] = (1,),
-) -> Tensor:
-    """Every element of (.., C, L) spreads the weights, scaled by it, over the output.
-
-    conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0,
-    SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor
-    """
-    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@decomposition("aten::conv_transpose2d.input", overrides=_WHY)
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    groups: int = 1,
-    dilation: Sequence[int] = (1,),
-) -> Tensor:
-    """The same over (.., C, H, W).
-
-    conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0,
-    SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor
-    """
-    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@decomposition("aten::conv_transpose3d.input", overrides=_WHY)
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    groups: int = 1,
-    dilation: Sequence[int] = (1,),
-) -> Tensor:
-    """The same over (.., C, D, H, W).
-
-    conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0,
-    SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor
-    """
-    return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
