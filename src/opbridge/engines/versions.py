@@ -12,6 +12,7 @@ from opbridge.engines.base import IR_VERSION, Engine, Refusal
 from opbridge.errors import InputError
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -193,6 +194,5 @@ def _name_origins(model: ir.Model) -> None:
 
 def forget_origins(model: ir.Model) -> None:
     """Remove the notes of :data:`ORIGIN` from a model."""
-    for scope in (model.graph, *model.functions.values()):
-        for node in scope.all_nodes():
-            node.metadata_props.pop(ORIGIN, None)
+    for node in all_nodes(model):
+        node.metadata_props.pop(ORIGIN, None)

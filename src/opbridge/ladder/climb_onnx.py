@@ -25,6 +25,7 @@ from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in
 from opbridge.ladder.step import Step
 from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.catalog.declare.catalog import Catalog
@@ -136,9 +137,8 @@ def _named(model: ir.Model) -> ir.Model:
     for scope in (model, *model.functions.values()):
         if "ai.onnx" in scope.opset_imports:
             scope.opset_imports[""] = scope.opset_imports.pop("ai.onnx")
-    for scope in (model.graph, *model.functions.values()):
-        for node in scope.all_nodes():
-            node.domain = "" if node.domain == "ai.onnx" else node.domain
+    for node in all_nodes(model):
+        node.domain = "" if node.domain == "ai.onnx" else node.domain
     return model
 
 

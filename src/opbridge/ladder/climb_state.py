@@ -15,8 +15,9 @@ from opbridge.engines.versions import ORIGIN
 from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.ladder.climbed import Break
 from opbridge.ladder.plan import Plan
-from opbridge.ladder.translate import Translated, all_nodes
+from opbridge.ladder.translate import Translated
 from opbridge.onnx_model.names import describe_operator
+from opbridge.onnx_model.scopes import all_nodes
 from opbridge.torch_graph.targets import calls_in, display_name, target_key
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from opbridge.kernels.sources import include_folders
 from opbridge.kernels.toolchain import find_compiler
 from opbridge.ladder.build import Built, build
 from opbridge.ladder.climbed import NoCompiler
+from opbridge.onnx_model.scopes import all_nodes
 
 __all__ = ["build_kernels", "buildable", "kernels_in"]
 
 
 def kernels_in(model: ir.Model) -> list[KernelSpec]:
     """The declared kernels of the model's nodes, those of subgraphs and function bodies included."""
-    present = {f"{node.domain}::{node.op_type}" for node in _nodes(model)}
+    present = {f"{node.domain}::{node.op_type}" for node in all_nodes(model)}
     return [kernel for kernel in declared_kernels() if kernel.target in present]
 
 
@@ -46,7 +47,7 @@ def buildable(
         return list(kernels), None
     built = [kernel for kernel in kernels if kernel not in obstacles]
     bodiless = {
-        f"{node.domain}::{node.op_type}" for node in _nodes(model) if node.op_identifier() not in model.functions
+        f"{node.domain}::{node.op_type}" for node in all_nodes(model) if node.op_identifier() not in model.functions
     }
     lost = [kernel for kernel in obstacles if kernel.target in bodiless]
     served = tuple(kernel.target for kernel in obstacles if kernel not in lost)
@@ -78,11 +79,6 @@ def _obstacle(kernel: KernelSpec) -> BuildError | None:
     except BuildError as error:
         return error
     return None
-
-
-def _nodes(model: ir.Model) -> list[ir.Node]:
-    scopes = (model.graph, *model.functions.values())
-    return [node for scope in scopes for node in ir.traversal.RecursiveGraphIterator(scope)]
 
 
 def build_kernels(

@@ -22,6 +22,7 @@ from opbridge.ladder.bodies import cut_into_functions, name_overloads
 from opbridge.ladder.custom_calls import CustomCall
 from opbridge.ladder.hooks import AROUND_TRANSLATION
 from opbridge.ladder.plan import Plan
+from opbridge.onnx_model.scopes import all_nodes, scopes
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
 from opbridge.torch_graph.origins import Origin, captured_nodes, origins_of_values
@@ -198,22 +199,12 @@ def _node_named(plan: Plan, name: str) -> torch.fx.Node | None:
     return None
 
 
-def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
-    """Every node of a model, those of subgraphs and of model-local functions included."""
-    yield from ir.traversal.RecursiveGraphIterator(model.graph)
-    for function in model.functions.values():
-        yield from ir.traversal.RecursiveGraphIterator(function)
-
-
 def _all_values(model: ir.Model) -> Iterator[ir.Value]:
-    yield from model.graph.inputs
     yield from model.graph.initializers.values()
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+    for scope in scopes(model):
+        yield from scope.inputs
+    for node in all_nodes(model):
         yield from node.outputs
-    for function in model.functions.values():
-        yield from function.inputs
-        for node in ir.traversal.RecursiveGraphIterator(function):
-            yield from node.outputs
 
 
 def _rename(model: ir.Model, captured: Captured) -> None:
@@ -268,8 +259,8 @@ def _provenance(model: ir.Model, twins: Mapping[str, str]) -> tuple[dict[str, st
 def _strip(model: ir.Model) -> None:
     """Drop torch's notes: they hold paths of this machine, and would differ from one machine to the next."""
     common_passes.ClearMetadataAndDocStringPass()(model)
-    for graph in (model.graph, *model.functions.values()):
-        graph.metadata_props.clear()
+    for scope in scopes(model):
+        scope.metadata_props.clear()
     for value in _all_values(model):
         value.metadata_props.clear()
     for node in all_nodes(model):

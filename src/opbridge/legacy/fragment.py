@@ -14,6 +14,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from opbridge.errors import TranslationError
+from opbridge.onnx_model.scopes import all_nodes
 
 __all__ = ["PLACEHOLDER_DOMAIN", "Fragment", "Slot", "TensorInput", "restore_inputs", "splice"]
 
@@ -97,10 +98,9 @@ def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> None:
     """
     if not fragments:
         return
-    for graph in (model.graph, *model.functions.values()):
-        for node in list(ir.traversal.RecursiveGraphIterator(graph)):
-            if node.domain == PLACEHOLDER_DOMAIN:
-                _replace(node, fragments[node.attributes["fragment"].as_int()])
+    for node in all_nodes(model):
+        if node.domain == PLACEHOLDER_DOMAIN:
+            _replace(node, fragments[node.attributes["fragment"].as_int()])
     model.opset_imports.pop(PLACEHOLDER_DOMAIN, None)
     for fragment in fragments.values():
         for domain, version in fragment.model.opset_imports.items():

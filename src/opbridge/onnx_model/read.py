@@ -18,6 +18,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from opbridge.errors import InputError, first_line
+from opbridge.onnx_model.scopes import all_graphs
 from opbridge.onnx_model.structure import check_structure
 from opbridge.onnx_model.wire import WireError, strip_weights
 
@@ -228,7 +229,7 @@ def _map_external(model: ir.Model, files: _Files, name: str) -> None:
         mapping = files.mapping(str(tensor.location), str(tensor.name)) if size else mmap.mmap(-1, 1)
         return _mapped(mapping, tensor.offset or 0, size, tensor, name)
 
-    for graph in _graphs(model):
+    for graph in all_graphs(model):
         for value in graph.initializers.values():
             value.const_value = mapped(value.const_value)
         for node in graph:
@@ -239,19 +240,6 @@ def _map_external(model: ir.Model, files: _Files, name: str) -> None:
                     node.attributes[attribute.name] = ir.AttrTensor(attribute.name, mapped(attribute.value))
                 elif attribute.type is ir.AttributeType.TENSORS:
                     node.attributes[attribute.name] = ir.AttrTensors(attribute.name, [*map(mapped, attribute.value)])
-
-
-def _graphs(model: ir.Model) -> Iterator[ir.Graph]:
-    waiting = [model.graph, *(function.graph for function in model.functions.values())]
-    while waiting:
-        graph = waiting.pop()
-        yield graph
-        for node in graph:
-            for attribute in node.attributes.values():
-                if not attribute.is_ref() and attribute.type is ir.AttributeType.GRAPH:
-                    waiting.append(attribute.as_graph())
-                elif not attribute.is_ref() and attribute.type is ir.AttributeType.GRAPHS:
-                    waiting.extend(attribute.as_graphs())
 
 
 def _tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

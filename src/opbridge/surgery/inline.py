@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from opbridge.errors import InputError
+from opbridge.onnx_model.scopes import all_nodes
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of
 
@@ -33,10 +34,9 @@ def inline(model: Any, functions: Sequence[str] | None = None) -> Edited:
     wanted = known if functions is None else set(functions)
     chosen = {key for key in own.functions if f"{key[0]}::{key[1]}" in wanted}
     calls: dict[str, list[str]] = {name: [] for name in sorted(wanted)}
-    for scope in (own.graph, *own.functions.values()):
-        for node in scope.all_nodes():
-            if node.op_identifier() in chosen:
-                calls[f"{node.domain}::{node.op_type}"].append(describe(node))
+    for node in all_nodes(own):
+        if node.op_identifier() in chosen:
+            calls[f"{node.domain}::{node.op_type}"].append(describe(node))
     result: ir.Model = InlinePass(lambda function: function.identifier() in chosen)(own).model
     for key in chosen & set(result.functions):
         # Nothing called it.
@@ -47,8 +47,7 @@ def inline(model: Any, functions: Sequence[str] | None = None) -> Edited:
 
 def _forget_domains(model: ir.Model) -> None:
     """Drop the opset imports of domains that no node is of any more."""
-    scopes = (model.graph, *model.functions.values())
-    used = {node.domain for scope in scopes for node in scope.all_nodes()} | {key[0] for key in model.functions}
+    used = {node.domain for node in all_nodes(model)} | {key[0] for key in model.functions}
     for domain in list(model.opset_imports):
         if domain and domain not in used:
             del model.opset_imports[domain]

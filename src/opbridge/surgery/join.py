@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from opbridge.errors import InputError
+from opbridge.onnx_model.scopes import all_nodes
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.dimensions import sizes_of, substituted, symbols_in
 from opbridge.surgery.edited import (
@@ -159,10 +160,9 @@ def _add_functions(one: ir.Model, two: ir.Model) -> None:
             new[key] = fresh_name(key[1], {name for _, name, _ in (*one.functions, *two.functions)})
             function.name = new[key]
         one.functions.setdefault(function.identifier(), function)
-    for scope in (two.graph, *two.functions.values()):
-        for node in scope.all_nodes():
-            if node.op_identifier() in new:
-                node.op_type = new[node.op_identifier()]
+    for node in all_nodes(two):
+        if node.op_identifier() in new:
+            node.op_type = new[node.op_identifier()]
 
 
 def _move(target: ir.Graph, source: ir.Graph, inputs: list[ir.Value]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from opbridge.errors import InputError
+from opbridge.onnx_model.scopes import all_nodes, scopes
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.dimensions import sizes_of, substituted, symbols_in
 from opbridge.surgery.edited import (
@@ -94,8 +95,7 @@ def _rename_dimensions(model: ir.Model, names: Mapping[str, str]) -> None:
 
 
 def _rename_operators(model: ir.Model, names: Mapping[str, str]) -> None:
-    scopes = (model.graph, *model.functions.values())
-    custom = [node for scope in scopes for node in scope.all_nodes() if node.domain]
+    custom = [node for node in all_nodes(model) if node.domain]
     known = {f"{node.domain}::{node.op_type}" for node in custom}
     _check(names, known, "custom operator", lambda new: all(new.partition("::")))
     for key, function in list(model.functions.items()):
@@ -109,9 +109,9 @@ def _rename_operators(model: ir.Model, names: Mapping[str, str]) -> None:
         if new is not None:
             version = model.opset_imports.get(node.domain, 1)
             node.domain, _, node.op_type = new.partition("::")
-            for scope in scopes:
+            for scope in scopes(model):
                 scope.opset_imports.setdefault(node.domain, version)
-    left = {node.domain for scope in scopes for node in scope.all_nodes()} | {""}
-    for scope in scopes:
+    left = {node.domain for node in all_nodes(model)} | {""}
+    for scope in scopes(model):
         for domain in [domain for domain in scope.opset_imports if domain not in left]:
             del scope.opset_imports[domain]

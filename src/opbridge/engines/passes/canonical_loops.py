@@ -18,9 +18,8 @@ class CanonicalLoopsPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """See the class. The model computes the same."""
-        graphs = (model.graph, *(function.graph for function in model.functions.values()))
         modified = False
-        for graph in graphs:
+        for graph in (model.graph, *(function.graph for function in model.functions.values())):
             for node in list(ir.traversal.RecursiveGraphIterator(graph)):
                 if node.op_type == "Loop" and not node.domain:
                     _reorder(node)

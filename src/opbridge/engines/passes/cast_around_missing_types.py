@@ -15,6 +15,8 @@ from opbridge.engines.probe import probe
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.names import describe_node
+from opbridge.onnx_model.opsets.building import Names
+from opbridge.onnx_model.scopes import scopes
 
 if TYPE_CHECKING:
     from onnx_ir import DataType, Model, Node, Value
@@ -65,9 +67,9 @@ class CastAroundMissingTypesPass(ir.passes.InPlacePass):
     def call(self, model: Model) -> AdaptationResult:
         """Change ``model`` in place; the result says which nodes now compute in which type."""
         fill_types(model)
-        names = _FreshNames(model)
+        names = Names(model)
         done: dict[str, list[str]] = {}
-        for scope in (model.graph, *model.functions.values()):
+        for scope in scopes(model):
             for node in list(scope.all_nodes()):
                 refusal = None if _is_exempt(node) else self._engine.supports(node, scope.opset_imports)
                 if refusal is None:
@@ -133,7 +135,7 @@ class _Widening:
         attributes = {**node.attributes, **self._attributes(node)}
         return ir.Node("", node.op_type, inputs, attributes.values(), outputs=outputs, version=node.version)
 
-    def apply(self, node: Node, names: _FreshNames) -> None:
+    def apply(self, node: Node, names: Names) -> None:
         """Change the node in its graph."""
         casts: dict[Value, Value] = {}
         for position in self.inputs:
@@ -148,7 +150,7 @@ class _Widening:
         for attribute in self._attributes(node).values():
             node.attributes[attribute.name] = attribute
 
-    def _restore(self, node: Node, output: Value, names: _FreshNames) -> None:
+    def _restore(self, node: Node, output: Value, names: Names) -> None:
         restored = ir.Value(
             name=output.name, type=output.type, shape=output.shape, metadata_props=dict(output.metadata_props)
         )
@@ -199,7 +201,7 @@ def _onnx_name(dtype: DataType) -> str:
     return str(dtype.name.lower())
 
 
-def _cast(value: Value, result: Value, around: Node, names: _FreshNames) -> Node:
+def _cast(value: Value, result: Value, around: Node, names: Names) -> Node:
     """A Cast from one value to another, with the provenance of the node it is put beside."""
     return ir.Node(
         "",
@@ -210,23 +212,3 @@ def _cast(value: Value, result: Value, around: Node, names: _FreshNames) -> Node
         name=names.fresh(f"{describe_node(around)}_cast"),
         metadata_props=dict(around.metadata_props),
     )
-
-
-class _FreshNames:
-    """Names that no node and no value of the model has."""
-
-    def __init__(self, model: Model) -> None:
-        self._taken: set[str | None] = set()
-        for scope in (model.graph, *model.functions.values()):
-            for graph in (scope, *scope.subgraphs()):
-                self._taken.update(value.name for value in graph.inputs)
-                self._taken.update(getattr(graph, "initializers", ()))
-            for node in scope.all_nodes():
-                self._taken.add(node.name)
-                self._taken.update(value.name for value in node.outputs)
-
-    def fresh(self, wanted: str) -> str:
-        candidates = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(2)))
-        name = next(name for name in candidates if name not in self._taken)
-        self._taken.add(name)
-        return name

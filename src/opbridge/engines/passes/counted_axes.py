@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.onnx_model.scopes import scopes
+
 __all__ = ["CountedAxesPass"]
 
 
@@ -17,7 +19,7 @@ class CountedAxesPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """See the class. The model computes the same."""
         modified = False
-        for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        for graph in scopes(model):
             for node in list(ir.traversal.RecursiveGraphIterator(graph)):
                 data = node.inputs[0] if node.inputs and not node.domain else None
                 if data is None or data.shape is None or not _may_be_empty(data.shape):

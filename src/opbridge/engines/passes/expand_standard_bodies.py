@@ -16,6 +16,7 @@ from opbridge.onnx_model.opsets.building import Builder, Names
 from opbridge.onnx_model.opsets.result import CannotExpress
 from opbridge.onnx_model.opsets.schemas import find_schema, is_standard
 from opbridge.onnx_model.opsets.site import Site
+from opbridge.onnx_model.scopes import scopes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -35,7 +36,7 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
     typed = with_types(model)
     refused = (
         engine.supports(node, scope.opset_imports) is not None
-        for scope in (typed.graph, *typed.functions.values())
+        for scope in scopes(typed)
         for node in scope.all_nodes()
         if is_standard(node) and _has_body(f"ai.onnx::{node.op_type}", model)
     )
@@ -57,7 +58,7 @@ class ExpandStandardBodiesPass(ir.passes.InPlacePass):
         done: dict[str, dict[str, None]] = {}
         # A body may hold an operator that the engine lacks, and that has a body too.
         for _ in range(_DEEPEST):
-            expanded = [self._expand(scope, model, names, done) for scope in (model.graph, *model.functions.values())]
+            expanded = [self._expand(scope, model, names, done) for scope in scopes(model)]
             if not any(expanded):
                 break
         adaptations = tuple(Adaptation(what, tuple(nodes)) for what, nodes in done.items())

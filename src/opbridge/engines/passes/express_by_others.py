@@ -16,6 +16,7 @@ from opbridge.onnx_model.opsets.building import Builder, Names
 from opbridge.onnx_model.opsets.result import CannotExpress
 from opbridge.onnx_model.opsets.schemas import is_standard
 from opbridge.onnx_model.opsets.site import Site
+from opbridge.onnx_model.scopes import scopes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -34,7 +35,7 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
     typed = with_types(model)
     refused = (
         engine.supports(node, scope.opset_imports) is not None
-        for scope in (typed.graph, *typed.functions.values())
+        for scope in scopes(typed)
         for node in scope.all_nodes()
         if is_standard(node) and node.op_type in _WAYS
     )
@@ -54,7 +55,7 @@ class ExpressByOthersPass(ir.passes.InPlacePass):
         before = len(probe(model, self._engine))
         names = Names(model)
         done: dict[str, list[str]] = {}
-        for scope in (model.graph, *model.functions.values()):
+        for scope in scopes(model):
             opset = scope.opset_imports.get("", model.opset_imports.get("", 1))
             for node in list(scope.all_nodes()):
                 if not is_standard(node) or node.op_type not in _WAYS:

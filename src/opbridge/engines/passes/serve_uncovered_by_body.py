@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -42,7 +43,7 @@ class ServeUncoveredByBodyPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> AdaptationResult:
         """Change ``model`` in place; the result says which nodes run their body."""
         moved: dict[str, list[str]] = {}
-        for node in _all_nodes(model):
+        for node in all_nodes(model):
             operator = self._operators.get((node.domain, node.op_type))
             function = model.functions.get(node.op_identifier())
             if operator is None or function is None or covers(operator, node):
@@ -82,10 +83,3 @@ def _move(model: ir.Model, node: ir.Node, function: ir.Function) -> None:
     model.opset_imports.setdefault(BODY_DOMAIN, 1)
     for other in model.functions.values():
         other.opset_imports.setdefault(BODY_DOMAIN, 1)
-
-
-def _all_nodes(model: ir.Model) -> list[ir.Node]:
-    nodes = list(ir.traversal.RecursiveGraphIterator(model.graph))
-    for function in list(model.functions.values()):
-        nodes += ir.traversal.RecursiveGraphIterator(function)
-    return nodes

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -49,8 +50,7 @@ class TensorsForStringListsPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> AdaptationResult:
         """Change ``model`` in place; the result says which nodes were changed."""
         changed: dict[str, list[str]] = {}
-        scopes = (model.graph, *model.functions.values())
-        for node in (node for scope in scopes for node in ir.traversal.RecursiveGraphIterator(scope)):
+        for node in all_nodes(model):
             function = model.functions.get(node.op_identifier())
             for name in sorted(self._attributes.get((node.domain, node.op_type), ())):
                 given = node.attributes.get(name)

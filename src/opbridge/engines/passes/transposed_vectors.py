@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from opbridge.onnx_model.scopes import all_nodes
+
 __all__ = ["TransposedVectorsPass"]
 
 
@@ -17,13 +19,12 @@ class TransposedVectorsPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """See the class. The model computes the same."""
         modified = False
-        for graph in (model.graph, *(function.graph for function in model.functions.values())):
-            for node in ir.traversal.RecursiveGraphIterator(graph):
-                matrix = _transposed_for_a_vector(node)
-                if matrix is not None:
-                    node.replace_input_with(0, node.inputs[1])
-                    node.replace_input_with(1, matrix)
-                    modified = True
+        for node in all_nodes(model):
+            matrix = _transposed_for_a_vector(node)
+            if matrix is not None:
+                node.replace_input_with(0, node.inputs[1])
+                node.replace_input_with(1, matrix)
+                modified = True
         return ir.passes.PassResult(model, modified)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from opbridge.onnx_model.scopes import scopes
+
 __all__ = ["VectorScalesPass"]
 
 _PRODUCTS = frozenset({"MatMul", "FusedMatMul", "Gemm"})
@@ -20,7 +22,7 @@ class VectorScalesPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """See the class. The model computes the same."""
         modified = False
-        for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        for graph in scopes(model):
             nodes = list(ir.traversal.RecursiveGraphIterator(graph))
             if not any(node.op_type in _PRODUCTS and not node.domain for node in nodes):
                 continue

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from opbridge.onnx_model.scopes import all_nodes
+
 __all__ = ["WideScatterPass"]
 
 _HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
@@ -19,11 +21,10 @@ class WideScatterPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """See the class. The results differ by rounding alone."""
         modified = False
-        for graph in (model.graph, *(function.graph for function in model.functions.values())):
-            for node in list(ir.traversal.RecursiveGraphIterator(graph)):
-                if node.op_type in ("ScatterElements", "ScatterND") and not node.domain and _is_narrow(node):
-                    _widen(node)
-                    modified = True
+        for node in all_nodes(model):
+            if node.op_type in ("ScatterElements", "ScatterND") and not node.domain and _is_narrow(node):
+                _widen(node)
+                modified = True
         return ir.passes.PassResult(model, modified)
 
 

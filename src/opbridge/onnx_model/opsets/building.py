@@ -12,6 +12,7 @@ import onnx_ir as ir
 from opbridge.onnx_model.opsets.inference import infer_outputs, infer_subgraphs, subgraphs_of
 from opbridge.onnx_model.opsets.result import CannotExpress
 from opbridge.onnx_model.opsets.schemas import find_schema, mistyped, type_name
+from opbridge.onnx_model.scopes import all_graphs, all_nodes
 
 __all__ = ["Builder", "Names", "attribute_of"]
 
@@ -22,13 +23,12 @@ class Names:
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str | None] = set()
         self._next: dict[str, Iterator[int]] = {}
-        for scope in (model.graph, *model.functions.values()):
-            for graph in (scope, *scope.subgraphs()):
-                self._taken.update(value.name for value in graph.inputs)
-                self._taken.update(getattr(graph, "initializers", ()))
-            for node in scope.all_nodes():
-                self._taken.add(node.name)
-                self._taken.update(value.name for value in node.outputs)
+        for graph in all_graphs(model):
+            self._taken.update(value.name for value in graph.inputs)
+            self._taken.update(graph.initializers)
+        for node in all_nodes(model):
+            self._taken.add(node.name)
+            self._taken.update(value.name for value in node.outputs)
 
     def fresh(self, wanted: str) -> str:
         """``wanted``, or ``wanted`` and a number."""

@@ -24,6 +24,7 @@ from opbridge.onnx_model.opsets.schemas import (
 from opbridge.onnx_model.opsets.site import Site
 from opbridge.onnx_model.opsets.steps import Direction, Step, find_step, is_declared_alike
 from opbridge.onnx_model.opsets.widening import widen
+from opbridge.onnx_model.scopes import scopes
 
 __all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "convert_opset"]
 
@@ -110,7 +111,7 @@ class _Walk:
         self._unused = {id(value) for value in model.graph.initializers.values() if not value.uses()}
 
     def run(self) -> None:
-        for scope in (self.model.graph, *self.model.functions.values()):
+        for scope in scopes(self.model):
             before = len(self.unexpressed)
             self._walk(scope)
             self.unexpressed_in_functions |= scope is not self.model.graph and len(self.unexpressed) > before

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.onnx_model.scopes import all_graphs, all_nodes
+
 __all__ = ["longest_sum", "random_outputs", "random_values", "widened_model"]
 
 _NARROW = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
@@ -23,20 +25,19 @@ def widened_model(model: ir.Model) -> ir.Model:
     Types of 8 bits and fewer, and integers, stay: they are decisions of the model's maker.
     """
     wide = model.clone()
-    for scope in (wide.graph, *wide.functions.values()):
-        for graph in (scope, *scope.subgraphs()):
-            for value in getattr(graph, "initializers", {}).values():
-                value.const_value = _tensor(value.const_value)
-                _widen_type(value)
-            for value in graph.inputs:
-                _widen_type(value)
-        for node in scope.all_nodes():
-            for output in node.outputs:
-                _widen_type(output)
-            for attribute in list(node.attributes.values()):
-                del node.attributes[attribute.name]
-                changed = _attribute(node, attribute)
-                node.attributes[changed.name] = changed
+    for graph in all_graphs(wide):
+        for value in graph.initializers.values():
+            value.const_value = _tensor(value.const_value)
+            _widen_type(value)
+        for value in graph.inputs:
+            _widen_type(value)
+    for node in all_nodes(wide):
+        for output in node.outputs:
+            _widen_type(output)
+        for attribute in list(node.attributes.values()):
+            del node.attributes[attribute.name]
+            changed = _attribute(node, attribute)
+            node.attributes[changed.name] = changed
     return wide
 
 

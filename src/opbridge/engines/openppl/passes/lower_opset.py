@@ -13,6 +13,7 @@ from opbridge.engines.probe import probe
 from opbridge.engines.versions import lowest_ir_version
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.opsets import convert_opset
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -26,8 +27,7 @@ ORDER = 50
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> LowerOpsetPass | None:
     """For a model with an operator that OpenPPL takes in models of older opsets alone."""
     opset = model.opset_imports.get("", 0)
-    nodes = [node for scope in (model.graph, *model.functions.values()) for node in scope.all_nodes()]
-    last = {LISTED[key][1] for node in nodes if (key := ("", node.op_type)) in LISTED and not node.domain}
+    last = {LISTED[key][1] for node in all_nodes(model) if (key := ("", node.op_type)) in LISTED and not node.domain}
     wanted = sorted((n for n in last if OLDEST_OPSET <= n < opset), reverse=True)
     return LowerOpsetPass(engine, wanted) if wanted else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -11,6 +11,7 @@ from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.names import describe_node
 from opbridge.onnx_model.opsets.building import Names
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -45,9 +46,8 @@ class ScanStatesPass(ir.passes.InPlacePass):
         return AdaptationResult(model, bool(changed), adaptations if changed else ())
 
 
-def _scans(model: ir.Model) -> Iterator[ir.Node]:
-    for scope in (model.graph, *model.functions.values()):
-        yield from (node for node in scope.all_nodes() if node.op_type == "Scan" and not node.domain)
+def _scans(model: ir.Model) -> list[ir.Node]:
+    return [node for node in all_nodes(model) if node.op_type == "Scan" and not node.domain]
 
 
 def _read_from_outside(node: ir.Node) -> list[ir.Value]:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -48,8 +49,7 @@ class AbsentInputsPass(ir.passes.InPlacePass):
 
 
 def _calls(model: ir.Model, function: ir.Function) -> list[ir.Node]:
-    scopes = (model.graph, *model.functions.values())
-    return [node for scope in scopes for node in scope.all_nodes() if node.op_identifier() == function.identifier()]
+    return [node for node in all_nodes(model) if node.op_identifier() == function.identifier()]
 
 
 def _absent(model: ir.Model, function: ir.Function) -> set[int]:

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from opbridge.engines.tensorrt_rtx.support import has_importer
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.kernels.library import KernelOperator
@@ -48,17 +49,14 @@ class OwnNamesPass(ir.passes.InPlacePass):
         taken = {name for _, name, _ in model.functions}
         names = {key: _own_name(key, taken) for key in sorted(self._functions)}
         done: dict[str, list[str]] = {}
-        for scope in (model.graph, *model.functions.values()):
-            for node in scope.all_nodes():
-                name = names.get(node.op_identifier())
-                if name is None:
-                    continue
-                operator = describe_operator(node.domain, node.op_type)
-                done.setdefault(f"the function {operator} becomes {node.domain}::{name}", []).append(
-                    describe_node(node)
-                )
-                node.metadata_props[ORIGINAL] = operator
-                node.op_type, node.overload = name, ""
+        for node in all_nodes(model):
+            name = names.get(node.op_identifier())
+            if name is None:
+                continue
+            operator = describe_operator(node.domain, node.op_type)
+            done.setdefault(f"the function {operator} becomes {node.domain}::{name}", []).append(describe_node(node))
+            node.metadata_props[ORIGINAL] = operator
+            node.op_type, node.overload = name, ""
         for key, name in names.items():
             function = model.functions.pop(key)
             function.name, function.overload = name, ""
