@@ -13,6 +13,7 @@ from typing import Any
 
 from opbridge.errors import InputError
 from opbridge.proof.conformance.results import Result, latest, read_results
+from opbridge.records import Record
 
 __all__ = ["Page", "write_page"]
 
@@ -20,7 +21,7 @@ _TEMPLATE = Path(__file__).with_name("conformance_page.html")
 
 
 @dataclasses.dataclass(frozen=True)
-class Page:
+class Page(Record):
     """A page that was written.
 
     Attributes:
@@ -32,10 +33,6 @@ class Page:
     page: str
     entries: int
     columns: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was written as JSON data."""
-        return dataclasses.asdict(self)
 
 
 def write_page(files: Sequence[str | Path], site: str | Path) -> Page:

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from opbridge.records import Record
 from opbridge.surgery.dimensions import sizes_of
 from opbridge.surgery.edited import describe, model_of
 
@@ -18,7 +19,7 @@ __all__ = ["Difference", "ModelDifference", "diff"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Difference:
+class Difference(Record):
     """One difference.
 
     Attributes:
@@ -31,25 +32,19 @@ class Difference:
     name: str
     detail: str
 
-    def to_dict(self) -> dict[str, str]:
-        """The difference as JSON data."""
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class ModelDifference:
+class ModelDifference(Record):
     """All differences; none where both compute the same in the same way."""
 
     differences: tuple[Difference, ...]
+
+    json_keys = ("same", "differences")
 
     @property
     def same(self) -> bool:
         """Whether there is none."""
         return not self.differences
-
-    def to_dict(self) -> dict[str, Any]:
-        """The differences as JSON data."""
-        return {"same": self.same, "differences": [item.to_dict() for item in self.differences]}
 
 
 def diff(first: Any, second: Any) -> ModelDifference:

@@ -18,6 +18,7 @@ from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import without_weights
 from opbridge.onnx_model.read import MappedTensor, model_of_proto, read_model
 from opbridge.onnx_model.structure import did_you_mean
+from opbridge.records import Record
 
 __all__ = [
     "Change",
@@ -38,7 +39,7 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Change(Record):
     """One thing that was done.
 
     Attributes:
@@ -49,13 +50,9 @@ class Change:
     what: str
     where: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The change as JSON data."""
-        return {"what": self.what, "where": list(self.where)}
-
 
 @dataclasses.dataclass(frozen=True)
-class Edited:
+class Edited(Record):
     """A changed model. The model that it was made from is as it was.
 
     Attributes:
@@ -66,9 +63,7 @@ class Edited:
     model: ir.Model
     changes: tuple[Change, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """What was done as JSON data."""
-        return {"changes": [change.to_dict() for change in self.changes]}
+    json_keys = ("changes",)
 
     def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None, overwrite: bool = False) -> Path:
         """Write the model; the file appears whole or not at all.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opbridge.errors import InputError
+from opbridge.records import StoredRecord
 
 __all__ = ["STATUSES", "Result", "Way", "latest", "read_results"]
 
@@ -17,7 +18,7 @@ STATUSES = ("pass", "capture", "translate", "load", "run", "mismatch", "not appl
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class Way(StoredRecord):
     """How an entry is taken to an engine.
 
     Attributes:
@@ -34,7 +35,7 @@ class Way:
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class Result(StoredRecord):
     """How an entry came out in one element type.
 
     Attributes:
@@ -68,15 +69,6 @@ class Result:
         """What makes another result one of the same thing."""
         return (self.entry, self.dtype, *dataclasses.astuple(self.way))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as JSON data."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Result:
-        """The result that :meth:`to_dict` wrote."""
-        return cls(**{**data, "way": Way(**data["way"]), "failed": tuple(data.get("failed", ()))})
-
 
 def read_results(path: Path) -> list[Result]:
     """The results in a file of JSON lines. A last line that was cut off, by a machine that stopped, is left out.
@@ -91,11 +83,11 @@ def read_results(path: Path) -> list[Result]:
     for number, line in enumerate(lines, 1):
         try:
             results.append(Result.from_dict(json.loads(line)))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, InputError) as error:
             if number == len(lines) and isinstance(error, json.JSONDecodeError):
                 break
             raise InputError(
-                f"Line {number} of {str(path)!r} is no result of a conformance run.",
+                f"Line {number} of {str(path)!r} is not a result of a conformance run.",
                 fix="name a file that `opbridge conformance -o` wrote.",
                 details=str(error),
             ) from error

@@ -19,12 +19,13 @@ from opbridge.proof.conformance.exporters import EXPORTERS
 from opbridge.proof.conformance.pool import Tally, check_entries
 from opbridge.proof.conformance.results import STATUSES, Result, Way, latest, read_results
 from opbridge.proof.progress import Count
+from opbridge.records import Record
 
 __all__ = ["ConformanceRun", "run_conformance"]
 
 
 @dataclasses.dataclass(frozen=True)
-class ConformanceRun:
+class ConformanceRun(Record):
     """What a run found, with what an earlier one had found already.
 
     Attributes:
@@ -39,26 +40,20 @@ class ConformanceRun:
     results: tuple[Result, ...]
     entries: int
 
+    json_keys = ("way", "file", "passed", "entries", "counts", "results")
+
     @property
     def passed(self) -> bool:
         """Whether every applicable entry passed."""
         return all(result.status in ("pass", "not applicable") for result in self.results)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The results as JSON data, with a count per element type and status."""
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The number of results by element type and status."""
         counts: dict[str, collections.Counter[str]] = {}
         for result in self.results:
             counts.setdefault(result.dtype, collections.Counter())[result.status] += 1
-        return {
-            "way": dataclasses.asdict(self.way),
-            "file": self.file,
-            "passed": self.passed,
-            "entries": self.entries,
-            "counts": {
-                dtype: {name: count[name] for name in STATUSES if count[name]} for dtype, count in counts.items()
-            },
-            "results": [result.to_dict() for result in self.results],
-        }
+        return {dtype: {name: count[name] for name in STATUSES if count[name]} for dtype, count in counts.items()}
 
 
 def run_conformance(
@@ -108,7 +103,7 @@ def run_conformance(
         if earlier is not None and (not again or earlier.status in ("pass", "not applicable")):
             found[entry, dtype] = earlier
         else:
-            requests.append({"entry": entry, "dtype": dtype, "way": dataclasses.asdict(way)})
+            requests.append({"entry": entry, "dtype": dtype, "way": way.to_dict()})
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as stream:
         for result in _results(requests, way, versions, jobs or os.cpu_count() or 1, limit):

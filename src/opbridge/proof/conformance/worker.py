@@ -53,7 +53,7 @@ def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], 
     import torch
 
     torch.set_num_threads(1)
-    way = Way(**request["way"])
+    way = Way.from_dict(request["way"])
     entry, done = request["entry"], set(request["done"])
     indices: list[int] = []
     checker = Checker(way, lambda stage: say({"stage": stage, "samples": indices}))

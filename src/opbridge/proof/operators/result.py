@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+
+from opbridge.records import Record
 
 __all__ = ["CheckResult", "OperatorCheck"]
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Record):
     """One check of one operator.
 
     Attributes:
@@ -28,13 +29,9 @@ class CheckResult:
     detail: str = ""
     log: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as JSON data."""
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class OperatorCheck:
+class OperatorCheck(Record):
     """What was found of the operators of a file.
 
     Attributes:
@@ -45,6 +42,8 @@ class OperatorCheck:
     file: str
     results: tuple[CheckResult, ...]
 
+    json_keys = ("file", "passed", "counts", "results")
+
     @property
     def passed(self) -> bool:
         """Whether no check failed, and one was made at all."""
@@ -54,11 +53,7 @@ class OperatorCheck:
         """How many results have this status."""
         return sum(result.status == status for result in self.results)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The results as JSON data."""
-        return {
-            "file": self.file,
-            "passed": self.passed,
-            "counts": {name: self.count(name) for name in ("passed", "failed", "not applicable", "not run")},
-            "results": [result.to_dict() for result in self.results],
-        }
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of results by status."""
+        return {name: self.count(name) for name in ("passed", "failed", "not applicable", "not run")}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from opbridge.records import StoredRecord
 
 __all__ = ["Reduction"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Reduction:
+class Reduction(StoredRecord):
     """The smallest model found that still fails, on disk.
 
     Attributes:
@@ -41,14 +41,3 @@ class Reduction:
     finished: bool
     reproduces: bool
     files: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The reduction as JSON data."""
-        return {**dataclasses.asdict(self), "folder": str(self.folder), "operators": list(self.operators),
-                "files": list(self.files)}  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Reduction:
-        """The reduction that :meth:`to_dict` wrote."""
-        lists = {"operators": tuple(data["operators"]), "files": tuple(data["files"])}
-        return cls(**{**data, "folder": Path(data["folder"]), **lists})
