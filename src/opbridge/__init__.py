@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     )
     from opbridge.kernels.declared import kernel_for
     from opbridge.proof.verify.verification import Verification
-    from opbridge.surgery.convert_opset import convert_opset
-    from opbridge.surgery.diff import diff
-    from opbridge.surgery.extract import extract
-    from opbridge.surgery.fuse import fuse
-    from opbridge.surgery.inline import inline
-    from opbridge.surgery.join import join
+    from opbridge.surgery.verbs.convert_opset import convert_opset
+    from opbridge.surgery.verbs.diff import diff
+    from opbridge.surgery.verbs.extract import extract
+    from opbridge.surgery.verbs.fuse import fuse
+    from opbridge.surgery.verbs.inline import inline
+    from opbridge.surgery.verbs.join import join
     from opbridge.verbs.compare import compare
     from opbridge.verbs.diagnose import Diagnosis, Finding
     from opbridge.verbs.pipeline import diagnose, export, verify
@@ -90,17 +90,17 @@ _HOMES = {
     "Verification": "proof.verify.verification",
     "body_for": "catalog.declare.spec",
     "compare": "verbs.compare",
-    "convert_opset": "surgery.convert_opset",
+    "convert_opset": "surgery.verbs.convert_opset",
     "custom_node": "catalog.declare.custom_node",
     "decomposition": "catalog.declare.spec",
     "diagnose": "verbs.pipeline",
-    "diff": "surgery.diff",
+    "diff": "surgery.verbs.diff",
     "export": "verbs.pipeline",
-    "extract": "surgery.extract",
+    "extract": "surgery.verbs.extract",
     "fake_for": "catalog.declare.spec",
-    "fuse": "surgery.fuse",
-    "inline": "surgery.inline",
-    "join": "surgery.join",
+    "fuse": "surgery.verbs.fuse",
+    "inline": "surgery.verbs.inline",
+    "join": "surgery.verbs.join",
     "kernel_for": "kernels.declared",
     "load": "bundle.load",
     "operator": "catalog.declare.operator",

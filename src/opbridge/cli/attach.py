@@ -20,7 +20,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.attach import attach
+    from opbridge.surgery.verbs.attach import attach
 
     engines = arguments.engines or ()
     return written(

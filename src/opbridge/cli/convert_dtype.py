@@ -29,7 +29,7 @@ def register(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from opbridge.cli._arrays import read_arrays
-    from opbridge.surgery.convert_dtype import convert_dtype
+    from opbridge.surgery.verbs.convert_dtype import convert_dtype
 
     inputs = None if arguments.inputs is None else [read_arrays([file]) for file in arguments.inputs]
     return written(

@@ -23,7 +23,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.convert_opset import convert_opset
+    from opbridge.surgery.verbs.convert_opset import convert_opset
 
     progress(f"converting {arguments.model}")
     edited = convert_opset(arguments.model, arguments.opset, ir_version=arguments.ir_version)

@@ -22,7 +22,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.delete import delete
+    from opbridge.surgery.verbs.delete import delete
 
     if not (arguments.nodes or arguments.outputs or arguments.inputs):
         raise InputError("Nothing to delete was named.", fix="name it with --nodes, --outputs or --inputs.")

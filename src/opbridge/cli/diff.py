@@ -20,7 +20,7 @@ def register(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from opbridge.report.surgery import difference_view
-    from opbridge.surgery.diff import diff
+    from opbridge.surgery.verbs.diff import diff
 
     progress("comparing")
     found = diff(arguments.first, arguments.second)

@@ -20,6 +20,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.extract import extract
+    from opbridge.surgery.verbs.extract import extract
 
     return written(arguments, progress, lambda: extract(arguments.model, arguments.inputs, arguments.outputs))

@@ -28,10 +28,10 @@ def register(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     def change():  # type: ignore[no-untyped-def]
         if arguments.inputs is not None and arguments.outputs is not None:
-            from opbridge.surgery.collapse import collapse
+            from opbridge.surgery.verbs.collapse import collapse
 
             return collapse(arguments.model, arguments.operator, arguments.inputs, arguments.outputs)
-        from opbridge.surgery.fuse import fuse
+        from opbridge.surgery.verbs.fuse import fuse
 
         return fuse(arguments.model, arguments.operator, at=arguments.at, ops=tuple(arguments.ops))
 

@@ -19,6 +19,6 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.inline import inline
+    from opbridge.surgery.verbs.inline import inline
 
     return written(arguments, progress, lambda: inline(arguments.model, arguments.functions))

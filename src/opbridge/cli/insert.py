@@ -24,7 +24,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.insert import insert
+    from opbridge.surgery.verbs.insert import insert
 
     attributes = {name: plain(text) for name, text in pairs(arguments.attribute, "axis=1").items()}
     return written(

@@ -27,7 +27,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.join import join
+    from opbridge.surgery.verbs.join import join
 
     mapping = pairs(arguments.map, "output=input") or None
     return written(arguments, progress, lambda: join(arguments.first, arguments.second, mapping))

@@ -28,7 +28,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.rename import rename
+    from opbridge.surgery.verbs.rename import rename
 
     given = {kind: pairs(getattr(arguments, kind), "old=new") for kind in _KINDS}
     if not any(given.values()):

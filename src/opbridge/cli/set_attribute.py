@@ -22,7 +22,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.attributes import set_attributes
+    from opbridge.surgery.verbs.set_attributes import set_attributes
 
     attributes = {name: plain(text) for name, text in pairs(arguments.attributes, "axis=1").items()}
     if not attributes and not arguments.drop:

@@ -21,7 +21,7 @@ def register(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
-    from opbridge.surgery.set_dimensions import set_dimensions
+    from opbridge.surgery.verbs.set_dimensions import set_dimensions
 
     sizes: dict[str, dict[int, int | str]] = {}
     for text in arguments.sizes:

@@ -23,7 +23,7 @@ from opbridge.engines.process.isolation import IsolatedSession, compile_isolated
 from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.read import read_model
-from opbridge.surgery.extract import drop_functions
+from opbridge.surgery.verbs.extract import drop_functions
 
 __all__ = ["EngineModel", "loader", "marked_model"]
 

@@ -8,7 +8,6 @@ from typing import Any
 import onnx_ir as ir
 
 from opbridge.errors import InputError
-from opbridge.surgery.attributes import typed_attribute
 from opbridge.surgery.edited import (
     Change,
     Edited,
@@ -21,6 +20,7 @@ from opbridge.surgery.edited import (
     names_of_values,
 )
 from opbridge.surgery.shapes import infer_again
+from opbridge.surgery.verbs.set_attributes import typed_attribute
 
 __all__ = ["insert"]
 

@@ -13,7 +13,7 @@ from opbridge.onnx_model.opsets.result import ConvertedOpset
 from opbridge.surgery.edited import Change, Edited, model_of
 
 if TYPE_CHECKING:
-    from opbridge.surgery.edited import Edited, ModelLike
+    from opbridge.surgery.edited import ModelLike
 
 __all__ = ["convert_opset"]
 
