@@ -19,8 +19,7 @@ from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.errors import TranslationError  # noqa: E402
 from opbridge.ladder.plan import plan  # noqa: E402
 from opbridge.ladder.translate import Translated, translate  # noqa: E402
-from opbridge.legacy import torchscript  # noqa: E402
-from opbridge.legacy.constants import SCALAR_TYPES  # noqa: E402
+from opbridge.legacy import torch_registry  # noqa: E402
 from opbridge.legacy.symbolic_call import emit  # noqa: E402
 from opbridge.legacy.target import Target, targeting  # noqa: E402
 
@@ -69,10 +68,16 @@ def test_internals_of_torch_that_the_bridge_uses() -> None:
     from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
     from torch.onnx._internal.torchscript_exporter.jit_utils import GraphContext
 
-    assert torchscript.available()
     for name in ("Graph", "TensorType", "NoneType", "ListType", "DeviceObjType", "Value", "Node"):
         assert hasattr(_C, name)
-    for name in (*torchscript._PASSES, "_jit_pass_onnx_set_dynamic_input_shape"):
+    for name in (
+        "_jit_pass_dce_allow_deleting_nodes_with_side_effects",
+        "_jit_pass_onnx_constant_fold",
+        "_jit_pass_onnx_graph_shape_type_inference",
+        "_jit_pass_onnx_peephole",
+        "_jit_pass_onnx_scalar_type_analysis",
+        "_jit_pass_onnx_set_dynamic_input_shape",
+    ):
         assert callable(getattr(_C, name))
     assert callable(_C.Graph._export_onnx)
     assert not hasattr(_C.Node, "__getitem__")
@@ -84,11 +89,11 @@ def test_internals_of_torch_that_the_bridge_uses() -> None:
     for name in ("register_custom_op_symbolic", "unregister_custom_op_symbolic"):
         assert callable(getattr(utils, name))
     assert callable(utils._trigger_symbolic_function_registration)
-    torchscript.own_function("aten::relu", 18)
+    torch_registry.symbolic_function("aten::relu", 18)
     functions = registration.registry.get_function_group("aten::relu")._functions
     assert functions._base
     assert functions._overrides == {}
-    assert [int(JitScalarType.from_dtype(dtype)) for dtype in SCALAR_TYPES] == list(range(16))
+    assert [int(JitScalarType.from_dtype(dtype)) for dtype in (torch.uint8, torch.int64, torch.bool)] == [0, 4, 11]
 
 
 def test_several_nodes_several_outputs_and_casts() -> None:
@@ -233,7 +238,7 @@ def test_an_onnxscript_function_comes_along_and_is_not_registered() -> None:
     result = translated(function_with(lambda g, x: g.onnxscript_op(Twice, x)))
     assert trees(result) == ["custom::Twice[0]{}(input 0)"]
     assert [node.op_type for node in result.model.functions["custom", "Twice", ""]] == ["Add"]
-    assert "custom::Twice" not in torchscript.registered()
+    assert "custom::Twice" not in torch_registry.registered()
 
 
 SYMBOLICS = {
@@ -254,7 +259,7 @@ SYMBOLICS = {
     ),
     "no value": (
         lambda g, x: None,
-        r"fails: TypeError: it returns NoneType where a value of the graph is expected",
+        r"fails: TypeError: it returns NoneType instead of a value of the graph",
         "mend the function at that place",
     ),
     "a bare name": (
@@ -266,6 +271,21 @@ SYMBOLICS = {
         lambda g, x: g.op("Squeeze", x, axes_i=[0]),
         r"makes a node that is not valid at opset 18: Squeeze has no attribute 'axes'\.",
         "or ask for the opset that it is written for (opset=11)",
+    ),
+    "too new": (
+        lambda g, x: g.op("Gelu", x),
+        r"makes a node that is not valid at opset 18: Gelu is newer\.",
+        "or ask for the opset that it is written for (opset=11)",
+    ),
+    "too few inputs": (
+        lambda g, x: g.op("Gemm", x),
+        r"makes a node that is not valid at opset 18: Gemm takes 2 to 3 inputs, not 1\.",
+        "or ask for the opset that it is written for (opset=11)",
+    ),
+    "not a value": (
+        lambda g, x: 5,
+        r"fails: TypeError: it returns int instead of a value of the graph",
+        "mend the function at that place",
     ),
     "no kind": (
         lambda g, x: g.op("custom::One", x, alpha=1),

@@ -25,7 +25,7 @@ from opbridge.errors import InputError, TranslationError  # noqa: E402
 from opbridge.ladder.plan import Plan, plan  # noqa: E402
 from opbridge.ladder.translate import Translated, translate  # noqa: E402
 from opbridge.legacy import registrations as own_registrations  # noqa: E402
-from opbridge.legacy import torchscript  # noqa: E402
+from opbridge.legacy import torch_registry  # noqa: E402
 from opbridge.legacy.old_names import OLD_NAMES  # noqa: E402
 from opbridge.legacy.registrations import (  # noqa: E402
     Registration,
@@ -160,7 +160,7 @@ def test_what_the_old_exporter_noted_down_is_no_registration() -> None:
     from legacy_cases.subgraphs import ScriptFunction
 
     torch.onnx.export(Model(ScriptFunction.apply), (X,), io.BytesIO(), dynamo=False)
-    assert "custom.script::Selu" in torchscript.registered()
+    assert "custom.script::Selu" in torch_registry.registered()
     assert not any(found.name.startswith("custom.script::") for found in registrations())
 
 

@@ -95,7 +95,7 @@ def test_an_autograd_function_gets_another_symbolic_and_its_own_back(registries:
 
 
 def test_a_registration_of_the_users_comes_back(registries: Any) -> None:
-    from opbridge.legacy import torchscript
+    from opbridge.legacy import torch_registry
 
     registries[1].register_symbolic("asinh", is_pytorch=True)(lambda g, x: g.op("theirs::Asinh", x))
 
@@ -105,13 +105,13 @@ def test_a_registration_of_the_users_comes_back(registries: Any) -> None:
     torch.onnx.register_custom_op_symbolic("aten::asinh", own, 11)
     try:
         with for_engine("ncnn"):
-            assert torchscript.registered()["aten::asinh"][11] is not own
-        assert torchscript.registered()["aten::asinh"] == {11: own}
+            assert torch_registry.registered()["aten::asinh"][11] is not own
+        assert torch_registry.registered()["aten::asinh"] == {11: own}
     finally:
         torch.onnx.unregister_custom_op_symbolic("aten::asinh", 11)
     with for_engine("ncnn"):
         pass
-    assert "aten::asinh" not in torchscript.registered()
+    assert "aten::asinh" not in torch_registry.registered()
 
 
 def test_a_module_in_two_places_is_replaced_in_both(registries: Any) -> None:

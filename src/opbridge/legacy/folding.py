@@ -1,4 +1,4 @@
-"""Constants: how they are stated, and what the old exporter computed from them while exporting."""
+"""Constants in the model of a symbolic function: their attribute, and the folding of results that follow from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-__all__ = ["fold_constants", "fold_results", "state_constants"]
+__all__ = ["fold_results", "state_constants"]
 
 _FOLDED = {
     "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Greater", "Less", "Mod", "Mul", "Neg", "Not", "Pow", "Range",
@@ -18,7 +18,7 @@ _FOLDED = {
 
 
 def state_constants(model: ir.Model) -> None:
-    """Let each Constant state a tensor: ``g.op("Constant", value_f=0.5)`` made an attribute that ONNX does not have."""
+    """Give each Constant a tensor: ``g.op("Constant", value_f=0.5)`` made an attribute that ONNX does not have."""
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
         stated = node.attributes.get("value") if node.op_type == "Constant" and node.domain == "" else None
         if stated is not None and stated.type != ir.AttributeType.TENSOR:
@@ -35,54 +35,45 @@ def _tensor(value: Any) -> ir.TensorProtocol:
     return ir.tensor(value, dtype=ir.DataType.FLOAT if isinstance(first, float) else ir.DataType.INT64)
 
 
-def fold_constants(model: ir.Model) -> None:
-    """Replace each node of the graph whose inputs are all constants by what it makes."""
-    for node in list(model.graph):
-        if node.op_type in _FOLDED and node.domain == "" and node.inputs and len(node.outputs) == 1:
-            array = _known(node.outputs[0], model.opset_imports[""], sizes=False)
-            if array is not None:
-                _replace(node.outputs[0], array)
-
-
 def fold_results(model: ir.Model) -> None:
-    """Replace each output of the graph that follows from constants and fixed sizes alone by its contents."""
+    """Replace each output of the graph that follows from constants and static shapes alone by its contents."""
     for value in dict.fromkeys(model.graph.outputs):
         node = value.producer()
         if node is not None and node.op_type in _FOLDED and node.domain == "" and node.graph is model.graph:
-            array = _known(value, model.opset_imports[""], sizes=True)
+            array = _known(value, model.opset_imports[""])
             if array is not None:
                 _replace(value, array)
 
 
-def _known(value: ir.Value | None, opset: int, sizes: bool) -> np.ndarray | None:
-    """The contents of a value, where they follow from constants, and with ``sizes`` from the sizes of values."""
+def _known(value: ir.Value | None, opset: int) -> np.ndarray | None:
+    """Return the contents of a value if they follow from constants and static shapes; otherwise None."""
     tensor = ir.convenience.get_const_tensor(value) if value is not None else None
     if tensor is not None:
         return tensor.numpy()
     node = value.producer() if value is not None else None
     if node is None or node.op_type not in _FOLDED or node.domain or None in node.inputs:
         return None
-    if node.op_type == "Shape" and sizes:
+    if node.op_type == "Shape":
         shape = node.inputs[0].shape  # type: ignore[union-attr]
         if shape is None or not shape.is_static():
             return None
         start, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(shape))
         return np.asarray(shape.numpy()[start:end], np.int64)
-    inputs = [_known(item, opset, sizes) for item in node.inputs]
+    inputs = [_known(item, opset) for item in node.inputs]
     if any(item is None for item in inputs):
         return None
     return _run(node, inputs, opset)
 
 
 def _run(node: ir.Node, inputs: list[np.ndarray | None], opset: int) -> np.ndarray | None:
-    """What a node makes of these inputs; None where the reference evaluator fails on it."""
+    """Return the output of a node for these inputs; None if the reference evaluator fails on it."""
     proto = ir.serde.serialize_node(node)
     del proto.input[:]
     proto.input.extend(f"input_{position}" for position in range(len(inputs)))
     feeds = {f"input_{position}": array for position, array in enumerate(inputs)}
     try:
         (result,) = ReferenceEvaluator(proto, opsets={"": opset}).run(None, feeds)
-    except Exception:  # It computes on numpy, and raises whatever numpy does.
+    except Exception:  # It computes with NumPy, and any NumPy exception can pass through.
         return None
     return np.asarray(result)
 

@@ -18,7 +18,7 @@ import torch
 
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, TranslationError
-from opbridge.legacy import switch, torchscript
+from opbridge.legacy import switch, torch_registry
 from opbridge.legacy.old_names import OLD_NAMES
 from opbridge.legacy.symbolic_call import emit, symbolic_opset
 from opbridge.torch_graph import LOWEST_OPSET
@@ -74,7 +74,7 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., A
         InputError: The name can't be registered.
     """
     try:
-        torchscript.register(symbolic_name, symbolic_fn, opset_version)
+        torch_registry.register(symbolic_name, symbolic_fn, opset_version)
     except Exception as error:
         raise InputError(
             f"register_custom_op_symbolic({symbolic_name!r}): {str(error).strip()}",
@@ -84,7 +84,7 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., A
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
     """Take a registration back, as ``torch.onnx.unregister_custom_op_symbolic`` does."""
-    torchscript.unregister(symbolic_name, opset_version)
+    torch_registry.unregister(symbolic_name, opset_version)
 
 
 def registrations() -> tuple[Registration, ...]:
@@ -94,7 +94,7 @@ def registrations() -> tuple[Registration, ...]:
     noted down while it ran is none of a user's: the onnxscript functions that ``g.onnxscript_op`` was given.
     """
     found = []
-    for name, registered in torchscript.registered().items():
+    for name, registered in torch_registry.registered().items():
         functions = {opset: one for opset, one in registered.items() if not isinstance(one, onnxscript.OnnxFunction)}
         by_users = {opset: function for opset, function in functions.items() if not _is_torchvision(function)}
         if by_users or (functions and not _is_mapped(name)):

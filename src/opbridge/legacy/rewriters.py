@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opbridge.catalog.declare.spec import OPS_FILE_PREFIX, OpSpec, declare
 from opbridge.errors import InputError
-from opbridge.legacy import torchscript
+from opbridge.legacy import torch_registry
 from opbridge.legacy.registrations import register_custom_op_symbolic, unregister_custom_op_symbolic
 from opbridge.legacy.switch import enable
 from opbridge.torch_graph import LOWEST_OPSET
@@ -264,7 +264,7 @@ def _as_symbolic(
 @contextlib.contextmanager
 def _with_registration(name: str, symbolic: Callable[..., Any]) -> Iterator[None]:
     """A registered symbolic function; one that was registered before comes back."""
-    own = torchscript.registered().get(name, {}).get(_OPSET)
+    own = torch_registry.registered().get(name, {}).get(_OPSET)
     register_custom_op_symbolic(name, symbolic, _OPSET)
     try:
         yield

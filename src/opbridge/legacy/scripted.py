@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from opbridge.errors import InputError, TranslationError, described_error
-from opbridge.legacy import switch, torchscript
+from opbridge.legacy import switch, torch_registry
 from opbridge.legacy.old_arguments import Request
 from opbridge.torch_graph import internals as torch_internals
 
@@ -93,7 +93,7 @@ def _refuse_new_arguments(model: Any, request: Request) -> None:
 
 def _opset_of_mappings(opset: int) -> int:
     """The newest opset that torch kept up, or a newer one for which the user registered a symbolic function."""
-    versions = (version for functions in torchscript.registered().values() for version in functions)
+    versions = (version for functions in torch_registry.registered().values() for version in functions)
     return min(opset, max([_NEWEST_OPSET, *(version for version in versions if version <= _LAST_OPSET)]))
 
 

@@ -6,7 +6,6 @@ import contextlib
 import contextvars
 import dataclasses
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 
 from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
-from opbridge.legacy import own_context, torchscript
+from opbridge.legacy import torchscript
 from opbridge.legacy.folding import fold_results, state_constants
 from opbridge.legacy.fragment import PLACEHOLDER_DOMAIN, Fragment, Slot, TensorInput, splice
 from opbridge.legacy.target import current_target
@@ -24,11 +23,7 @@ from opbridge.legacy.validity import InvalidNodeError
 from opbridge.onnx_model.opsets import convert_opset
 from opbridge.torch_graph.sources import source_of_error, source_of_function
 
-__all__ = ["OWN_GRAPH", "emit", "splicing", "symbolic_opset"]
-
-
-OWN_GRAPH = "OPBRIDGE_LEGACY_OWN_GRAPH"
-"""Set in the environment, it makes symbolic functions run on our own graph although torch still has TorchScript's."""
+__all__ = ["emit", "splicing", "symbolic_opset"]
 
 
 @dataclasses.dataclass
@@ -132,7 +127,7 @@ def emit(
     named = {key: _with_slots(item, values) for key, item in (kwargs or {}).items()}
     described = [_describe(value, translation.constants) for value in values]
     try:
-        fragment = _build()(
+        fragment = torchscript.build(
             symbolic, given, named, inputs=described, opset=opset, target=current_target(), registered=registered
         )
     except OpbridgeError:
@@ -158,11 +153,6 @@ def emit(
         built = fragment.value(position)
         output.dtype = built.dtype if built is not None else None
     return tuple(outputs) if fragment.several else outputs[0]
-
-
-def _build() -> Callable[..., Fragment]:
-    """Runs symbolic functions on TorchScript's graph while torch has it, then on our own."""
-    return torchscript.build if torchscript.available() and not os.environ.get(OWN_GRAPH) else own_context.build
 
 
 def _check(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: int) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from opbridge.errors import InputError
-from opbridge.legacy import torchscript
+from opbridge.legacy import torch_registry
 from opbridge.legacy.registrations import register_custom_op_symbolic
 from opbridge.torch_graph import internals as torch_internals
 
@@ -47,7 +47,7 @@ def get_registered_op(opname: str, domain: str, version: int) -> Callable[..., A
     Raises:
         InputError: There is none.
     """
-    found = torchscript.own_function(_name(opname, domain), version)
+    found = torch_registry.symbolic_function(_name(opname, domain), version)
     if found is None:
         raise InputError(
             f"No symbolic function is registered for {_name(opname, domain)} at opset {version}.",
@@ -58,7 +58,7 @@ def get_registered_op(opname: str, domain: str, version: int) -> Callable[..., A
 
 def is_registered_op(opname: str, domain: str, version: int) -> bool:
     """Whether an operator has a symbolic function at an opset."""
-    return torchscript.own_function(_name(opname, domain), version) is not None
+    return torch_registry.symbolic_function(_name(opname, domain), version) is not None
 
 
 def get_op_supported_version(opname: str, domain: str, version: int) -> int | None:
@@ -83,6 +83,6 @@ def is_registered_version(domain: str, version: int) -> bool:
         if not domain
         else any(
             name.startswith(f"{domain}::") and version >= min(functions)
-            for name, functions in torchscript.registered().items()
+            for name, functions in torch_registry.registered().items()
         )
     )

@@ -1,18 +1,16 @@
-"""The boundary around TorchScript's graph: the only file that reads internals of torch's old exporter.
+"""The boundary around TorchScript's graph: the only file that reads the graph internals of torch's old exporter.
 
-A symbolic function runs on a real ``torch._C.Graph`` inside the old exporter's own graph context, so it finds what it
-always found, and the small graph is finished by the old exporter's own passes and serializer.
+A symbolic function runs on a real ``torch._C.Graph`` inside the old exporter's own graph context, so that everything it
+uses is there. The old exporter's own passes and serializer then turn the small graph into an ONNX model.
 
-``tests/test_legacy_context.py`` names every internal used here:
+``tests/legacy/test_context.py`` checks every internal that is used here:
 
-* ``torch._C.Graph``, ``TensorType``, ``NoneType``, ``DeviceObjType``: the graph, and the types of its values.
+* ``torch._C.Graph``, ``TensorType``, ``NoneType``, ``ListType``, ``Value``, ``Node``: the graph and its types.
 * ``torch.onnx._internal.torchscript_exporter.jit_utils.GraphContext``: the ``g`` of a symbolic function.
 * ``..._globals.GLOBALS``: the opset and the settings that ``symbolic_helper`` and ``symbolic_opset9`` to 20 read.
-* ``..._type_utils.JitScalarType``: the numbers by which TorchScript knows element types.
-* ``...utils.register_custom_op_symbolic``, ``unregister_custom_op_symbolic``; ``...registration.registry``, its groups'
-  ``_functions`` and their ``_base`` and ``_overrides``: the symbolic functions there are, and which are torch's own.
-* the passes of ``_PASSES``: casts of constants, peephole, dead code, folding of constants, shapes.
-* ``Graph._export_onnx``: serializes the graph.
+* ``..._type_utils.JitScalarType``: the numbers of TorchScript's element types.
+* the passes that ``_run_passes`` calls: type promotion, peephole, dead code, constant folding, shape inference.
+* ``Graph._export_onnx``: the serializer.
 """
 
 from __future__ import annotations
@@ -27,29 +25,11 @@ import onnx_ir as ir
 import torch
 from torch import _C
 
-from opbridge.legacy.constants import SCALAR_TYPES, is_numbers, number
 from opbridge.legacy.fragment import Fragment, Slot, TensorInput, restore_inputs
 from opbridge.legacy.target import Target
 from opbridge.legacy.validity import check_node
 
-__all__ = ["available", "build", "class_named", "own_function", "register", "registered", "unregister"]
-
-_PASSES = (
-    "_jit_pass_onnx_scalar_type_analysis",
-    "_jit_pass_onnx_peephole",
-    "_jit_pass_dce_allow_deleting_nodes_with_side_effects",
-    "_jit_pass_onnx_constant_fold",
-    "_jit_pass_onnx_graph_shape_type_inference",
-)
-
-
-def available() -> bool:
-    """Whether this torch still has the graph and the passes."""
-    try:
-        from torch.onnx._internal.torchscript_exporter import _globals, _type_utils, jit_utils  # noqa: F401
-    except ImportError:
-        return False
-    return hasattr(_C, "Graph") and all(hasattr(_C, name) for name in _PASSES)
+__all__ = ["build"]
 
 
 def build(
@@ -62,24 +42,24 @@ def build(
     target: Target,
     registered: bool,
 ) -> Fragment:
-    """Run a symbolic function on TorchScript's graph, and convert what it builds.
+    """Run a symbolic function on TorchScript's graph, and convert the nodes that it adds.
 
     Args:
-        symbolic: Called with the graph context, then ``args``.
-        args: A :class:`Slot`, also inside lists, stands for each ONNX value.
-        kwargs: Likewise.
-        inputs: What is known of the values that the slots stand for.
-        opset: The opset the symbolic is to write for.
+        symbolic: The symbolic function, which is called with the graph context and then ``args``.
+        args: The positional arguments. A :class:`Slot` stands for each ONNX value, also inside lists.
+        kwargs: The keyword arguments, in the same form as ``args``.
+        inputs: The known facts about the values that the slots stand for.
+        opset: The opset of the nodes that the symbolic function adds.
         target: The settings of the export.
-        registered: Make the other arguments constants of the graph, as the old exporter gives them to a registered
-            symbolic function.
+        registered: Whether arguments that are not ONNX values become constants of the graph. The old exporter passes
+            them to a registered symbolic function in this form.
 
     Raises:
-        Exception: Whatever the symbolic raises.
+        Exception: Any exception that the symbolic function raises.
     """
     graph = _C.Graph()
     values = _add_inputs(graph, inputs)
-    with settings(opset, target):
+    with _settings(opset, target):
         context = _context(graph, opset)
         known = [_known(context, value, given) for value, given in zip(values, inputs, strict=True)]
         convert = _as_graph_value if registered else _as_given
@@ -93,78 +73,18 @@ def build(
         for value in returned:
             if value is not None:
                 graph.registerOutput(value)
-        # A pass erases unused inputs, and with them the objects that stand for them.
+        # A pass erases unused inputs, so their names are read before it runs.
         names = [value.debugName() for value in values]
         copies = {made.debugName(): index for index, made in enumerate(known) if made is not values[index]}
         initializers = _run_passes(graph, opset, target)
         model = _serialized(graph, initializers, opset, target)
-    _mend_strings(model)
-    _note_types(model, graph)
+    _correct_strings(model)
+    _add_types(model, graph)
     restore_inputs(model, names, copies)
     for function in context.functions:
         model.functions[function.identifier()] = function
     positions = iter(range(len(returned)))
     return Fragment(model, tuple(None if value is None else next(positions) for value in returned), several)
-
-
-def class_named(name: str) -> type | None:
-    """TorchScript's class of values, nodes, blocks or types of this name; None where torch has none."""
-    return getattr(_C, name, None)
-
-
-def register(name: str, function: Callable[..., Any], opset: int) -> None:
-    """Put a symbolic function into torch's registry, which checks the name.
-
-    Raises:
-        Exception: torch refuses the name.
-    """
-    from torch.onnx._internal.torchscript_exporter import utils
-
-    utils.register_custom_op_symbolic(name, function, opset)
-
-
-def unregister(name: str, opset: int) -> None:
-    """Take a registered symbolic function out of torch's registry."""
-    from torch.onnx._internal.torchscript_exporter import utils
-
-    utils.unregister_custom_op_symbolic(name, opset)
-
-
-def registered() -> dict[str, dict[int, Callable[..., Any]]]:
-    """The symbolic functions that are not torch's own, by operator and opset."""
-    from torch.onnx._internal.torchscript_exporter.registration import registry
-
-    found: dict[str, dict[int, Callable[..., Any]]] = {}
-    for name in sorted(registry.all_functions()):
-        # Under an empty namespace torch notes the symbolic of each autograd.Function that it exported itself.
-        if name.startswith("::"):
-            continue
-        functions: Any = getattr(registry.get_function_group(name), "_functions", None)
-        foreign = {
-            opset: function
-            for opset, function in functions._base.items()
-            if not str(getattr(function, "__module__", None)).startswith("torch.")
-        }
-        foreign.update(functions._overrides)
-        if foreign:
-            found[name] = foreign
-    return found
-
-
-def own_function(name: str, opset: int) -> Callable[..., Any] | None:
-    """The newest symbolic function not above an opset, torch's own included; None if there is none."""
-    _import_symbolics()
-    from torch.onnx._internal.torchscript_exporter.registration import registry
-
-    group = registry.get_function_group(name)
-    return group.get(opset) if group is not None else None
-
-
-def _import_symbolics() -> None:
-    """Importing the modules of torch's symbolic functions registers them."""
-    from torch.onnx._internal.torchscript_exporter import utils
-
-    utils._trigger_symbolic_function_registration()
 
 
 def _add_inputs(graph: Any, inputs: Sequence[TensorInput]) -> list[Any]:
@@ -194,8 +114,8 @@ def _tensor_type(given: TensorInput) -> Any:
 
 
 @contextlib.contextmanager
-def settings(opset: int, target: Target) -> Iterator[None]:
-    """The old exporter's globals as they are during an export, put back afterwards."""
+def _settings(opset: int, target: Target) -> Iterator[None]:
+    """Set the old exporter's globals as they are during an export, and restore them afterwards."""
     from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
 
     before = dict(vars(GLOBALS))
@@ -204,7 +124,7 @@ def settings(opset: int, target: Target) -> Iterator[None]:
     GLOBALS.training_mode = getattr(torch.onnx.TrainingMode, target.training)
     GLOBALS.operator_export_type = getattr(torch.onnx.OperatorExportTypes, target.operator_export_type)
     GLOBALS.export_training = target.training == "TRAINING"
-    # Old code, mmcv's copies of symbolic_helper for one, reads a constant as node["value"].
+    # Old code, such as mmcv's copies of symbolic_helper, reads a constant as node["value"].
     _C.Node.__getitem__ = _attribute_of  # type: ignore[attr-defined,method-assign]
     try:
         yield
@@ -218,7 +138,7 @@ def _attribute_of(node: Any, name: str) -> Any:
 
 
 def _context(graph: Any, opset: int) -> Any:
-    """The old exporter's graph context, whose ``onnxscript_op`` keeps the function instead of registering it."""
+    """Return the old exporter's graph context; its ``onnxscript_op`` keeps the function instead of registering it."""
     return _context_class()(
         graph=graph,
         block=graph.block(),
@@ -240,7 +160,7 @@ def _context_class() -> type:
         functions: list[ir.Function] = dataclasses.field(default_factory=list)
 
         def op(self, opname: str, *raw_args: Any, outputs: int = 1, **kwargs: Any) -> Any:
-            # The old exporter makes of a number a Constant that is no tensor, which its own passes then can't read.
+            # The old exporter makes a Constant from a number that is not a tensor, which its own passes can't read.
             if opname in ("Constant", "onnx::Constant") and not raw_args:
                 for key, dtype in (("value_f", torch.float32), ("value_i", torch.int64)):
                     if key in kwargs:
@@ -255,7 +175,7 @@ def _context_class() -> type:
 
 
 def _known(context: Any, value: Any, given: TensorInput) -> Any:
-    """The value as the symbolic gets it: a constant where the old exporter would have had one."""
+    """Return the value for the symbolic function: a constant if the old exporter would have passed one."""
     if given.constant is None:
         return value
     made = context.op("Constant", value_t=given.constant)
@@ -274,7 +194,7 @@ def _as_given(context: Any, item: Any, values: Sequence[Any]) -> Any:
 
 
 def _as_graph_value(context: Any, item: Any, values: Sequence[Any]) -> Any:
-    """An argument in the form in which it leaves the old exporter's passes before symbolic functions are called."""
+    """Return an argument in the form in which the old exporter passes it to a registered symbolic function."""
     if isinstance(item, Slot):
         return values[item.index]
     if item is None or isinstance(item, torch.device):
@@ -282,14 +202,30 @@ def _as_graph_value(context: Any, item: Any, values: Sequence[Any]) -> Any:
     if isinstance(item, str):
         return context.op("Constant", value_s=item)
     if isinstance(item, torch.dtype):
-        item = SCALAR_TYPES.index(item)
-    if isinstance(item, (list, tuple)) and not is_numbers(item):
+        item = int(_scalar_types().from_dtype(item))
+    if isinstance(item, (list, tuple)) and not _is_numbers(item):
         parts = [_as_graph_value(context, part, values) for part in item]
         made = context.op("prim::ListConstruct", *parts)
         strings = any(isinstance(part, str) for part in item)
         made.setType(_C.ListType.ofStrings() if strings else _C.ListType.ofTensors())
         return made
-    return context.op("Constant", value_t=item if isinstance(item, torch.Tensor) else number(item))
+    return context.op("Constant", value_t=item if isinstance(item, torch.Tensor) else _number(item))
+
+
+def _scalar_types() -> Any:
+    from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
+
+    return JitScalarType
+
+
+def _is_numbers(items: Sequence[Any]) -> bool:
+    """Return whether TorchScript represents a list as one constant: it has only numbers, all known."""
+    return bool(items) and all(isinstance(item, (bool, int, float)) for item in items)
+
+
+def _number(item: Any) -> torch.Tensor:
+    """Return TorchScript's constant for a number or a list: a single float is a double, a list has the default type."""
+    return torch.tensor(item, dtype=torch.float64) if isinstance(item, float) else torch.tensor(item)
 
 
 def _prim_constant(context: Any, item: Any) -> Any:
@@ -309,7 +245,7 @@ def _check(block: Any, opset: int) -> None:
 
 
 def _returned(results: Any) -> tuple[list[Any], bool]:
-    """The values that a symbolic returned, lists of the graph unpacked, and whether they are several."""
+    """Return the values that a symbolic function returned, with lists unpacked, and whether it returned a sequence."""
     several = isinstance(results, (list, tuple))
     values: list[Any] = []
     for value in results if several else [results]:
@@ -319,12 +255,12 @@ def _returned(results: Any) -> tuple[list[Any], bool]:
         elif isinstance(value, _C.Value) or (several and value is None):
             values.append(value)
         else:
-            raise TypeError(f"it returns {type(value).__name__} where a value of the graph is expected")
+            raise TypeError(f"it returns {type(value).__name__} instead of a value of the graph")
     return values, several
 
 
 def _run_passes(graph: Any, opset: int, target: Target) -> dict[str, Any]:
-    """What the old exporter does with a graph of ONNX nodes. Returns the constants that it computed."""
+    """Run the passes that the old exporter runs on a graph of ONNX nodes; return the constants that they computed."""
     _C._jit_pass_onnx_scalar_type_analysis(graph, True, opset)
     _C._jit_pass_onnx_peephole(graph, opset, False)
     _C._jit_pass_dce_allow_deleting_nodes_with_side_effects(graph)
@@ -332,7 +268,7 @@ def _run_passes(graph: Any, opset: int, target: Target) -> dict[str, Any]:
     if target.constant_folding:
         initializers = _C._jit_pass_onnx_constant_fold(graph, initializers, opset)
         _C._jit_pass_dce_allow_deleting_nodes_with_side_effects(graph)
-    # The old exporter exports a graph whose shapes can't be inferred as well.
+    # The old exporter also exports a graph whose shapes can't be inferred.
     with contextlib.suppress(RuntimeError):
         _C._jit_pass_onnx_graph_shape_type_inference(graph, initializers, opset)
     return initializers
@@ -344,7 +280,7 @@ def _serialized(graph: Any, initializers: Mapping[str, Any], opset: int, target:
         opset,
         {},
         False,
-        # A node that a symbolic made with g.at stays as it is.
+        # This type keeps a node that a symbolic function added with g.at as it is.
         torch.onnx.OperatorExportTypes.ONNX_ATEN_FALLBACK,
         True,
         False,
@@ -358,8 +294,8 @@ def _serialized(graph: Any, initializers: Mapping[str, Any], opset: int, target:
     return ir.serde.deserialize_model(onnx.load_model_from_string(content))
 
 
-def _mend_strings(model: ir.Model) -> None:
-    """Let a Constant that is a string say so: the old exporter calls every attribute of it "value"."""
+def _correct_strings(model: ir.Model) -> None:
+    """Name the attribute of a string Constant "value_string": the old exporter names each such attribute "value"."""
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
         value = node.attributes.get("value") if node.op_type == "Constant" else None
         if value is not None and value.type == ir.AttributeType.STRING:
@@ -367,20 +303,18 @@ def _mend_strings(model: ir.Model) -> None:
             node.attributes["value_string"] = ir.AttrString("value_string", value.as_string())
 
 
-def _note_types(model: ir.Model, graph: Any) -> None:
-    """The element types and sizes of all values: the serializer writes only those of the inputs and outputs."""
-    from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
-
+def _add_types(model: ir.Model, graph: Any) -> None:
+    """Add the element types and shapes of all values: the serializer writes only those of the inputs and outputs."""
     types = dict(_typed_values(graph))
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
         for value in node.outputs:
             found = types.get(value.name)
             if found is None or not found.type().isSubtypeOf(_C.TensorType.get()):
                 continue
-            # The constant of a string has a type that TorchScript has no number for.
+            # TorchScript has no number for the type of a string constant.
             unknown = found.type().scalarType() in (None, "UNKNOWN_SCALAR")
             if value.dtype is None and not unknown:
-                value.dtype = ir.tensor_adapters.from_torch_dtype(JitScalarType.from_value(found).dtype())
+                value.dtype = ir.tensor_adapters.from_torch_dtype(_scalar_types().from_value(found).dtype())
             sizes = found.type().varyingSizes()
             if sizes is not None:
                 value.shape = ir.Shape(sizes)

@@ -37,4 +37,5 @@ def migration_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
             yield result
     if data["way_out"]:
         yield paragraph(data["way_out"])
-    yield paragraph(f"{data['file']}: {len(data['converted'])} converted, {len(data['left'])} left as they are", "bold")
+    # The counts come first, so that no length of the path can break them.
+    yield paragraph(f"{len(data['converted'])} converted, {len(data['left'])} left as they are: {data['file']}", "bold")

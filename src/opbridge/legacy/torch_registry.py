@@ -1,0 +1,65 @@
+"""torch's registry of symbolic functions: the only file that reads or changes it.
+
+It uses these internals of ``torch.onnx._internal.torchscript_exporter``, which ``tests/legacy/test_context.py`` checks:
+
+* ``utils.register_custom_op_symbolic``, ``unregister_custom_op_symbolic``, ``_trigger_symbolic_function_registration``.
+* ``registration.registry``: the ``_functions`` of its groups, whose ``_base`` holds torch's own symbolic functions and
+  whose ``_overrides`` holds those that replace them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["register", "registered", "symbolic_function", "unregister"]
+
+
+def register(name: str, function: Callable[..., Any], opset: int) -> None:
+    """Register a symbolic function with torch, which checks the name.
+
+    Raises:
+        Exception: torch refuses the name.
+    """
+    from torch.onnx._internal.torchscript_exporter import utils
+
+    utils.register_custom_op_symbolic(name, function, opset)
+
+
+def unregister(name: str, opset: int) -> None:
+    """Remove a registered symbolic function from torch's registry."""
+    from torch.onnx._internal.torchscript_exporter import utils
+
+    utils.unregister_custom_op_symbolic(name, opset)
+
+
+def registered() -> dict[str, dict[int, Callable[..., Any]]]:
+    """Return the symbolic functions that are not torch's own, by operator and opset."""
+    from torch.onnx._internal.torchscript_exporter.registration import registry
+
+    found: dict[str, dict[int, Callable[..., Any]]] = {}
+    for name in sorted(registry.all_functions()):
+        # torch's own exporter stores the symbolic of each autograd.Function that it exports under an empty namespace.
+        if name.startswith("::"):
+            continue
+        functions: Any = getattr(registry.get_function_group(name), "_functions", None)
+        foreign = {
+            opset: function
+            for opset, function in functions._base.items()
+            if not str(getattr(function, "__module__", None)).startswith("torch.")
+        }
+        foreign.update(functions._overrides)
+        if foreign:
+            found[name] = foreign
+    return found
+
+
+def symbolic_function(name: str, opset: int) -> Callable[..., Any] | None:
+    """Return the newest symbolic function of an operator up to an opset, torch's own included; None if it has none."""
+    from torch.onnx._internal.torchscript_exporter import utils
+    from torch.onnx._internal.torchscript_exporter.registration import registry
+
+    # torch registers its own symbolic functions when the modules that define them are imported.
+    utils._trigger_symbolic_function_registration()
+    group = registry.get_function_group(name)
+    return group.get(opset) if group is not None else None
