@@ -31,9 +31,10 @@ from opbridge.onnx_model.file import save_model
 from opbridge.proof.bisect.bisection_captured import Inside
 from opbridge.proof.bisect.bisection_onnx import ModelInside
 from opbridge.proof.bisect.intermediates_engine import EngineModel, loader, marked_model
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify_captured
-from opbridge.proof.verify.verify_onnx import Options, verify_model
+from opbridge.proof.verify.verify_onnx import verify_model
 from opbridge.report.verification import verification_view
 from opbridge.verbs.onnx_flow import load_onnx
 
@@ -134,7 +135,9 @@ def verified(
     inside = Inside(file, load or loader(engines.get(ENGINE)), exported(name).origins, most_bytes)
     session = (whole or functools.partial(IsolatedSession, ENGINE))(file)
     with session:
-        return verify_captured(exported(name).captured, session, engine=ENGINE, inside=inside, **options)
+        return verify_captured(
+            exported(name).captured, session, engine=ENGINE, options=VerifyOptions(**options), inside=inside
+        )
 
 
 def node_of(model: ir.Model, operator: str, number: int = 0) -> ir.Node:
@@ -418,7 +421,7 @@ def test_an_onnx_model_against_itself(tmp_path: Path) -> None:
         engine,
         lambda: IsolatedSession(ENGINE, file),
         label=ENGINE,
-        options=Options(trace=True),
+        options=VerifyOptions(trace=True),
         inside=ModelInside(file, loader(engine)),
     )
     assert found.verdict == "failed"

@@ -233,7 +233,7 @@ def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     from opbridge.bundle.bundle import read_bundle
     from opbridge.engines import get
     from opbridge.onnx_model.read import read_model
-    from opbridge.proof.verify.verify_onnx import Options, verify_model
+    from opbridge.proof.verify.verify_onnx import verify_model
 
     opbridge.export(mended, path=tmp_path / "b", verify=False)
     wrong = written(MENDED.replace("y = HardSwish(g)", "y = Elu(g)"), tmp_path / "wrong.onnx")
@@ -245,7 +245,7 @@ def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
 
         return IsolatedSession("onnxruntime", read_bundle(tmp_path / "w").model_file("onnxruntime"))
 
-    found = verify_model(read_model(mended), engine, load, label="onnxruntime", options=Options())
+    found = verify_model(read_model(mended), engine, load, label="onnxruntime")
     assert found.verdict == "failed"
     assert {comparison.status for comparison in found.comparisons} == {"differs"}
 

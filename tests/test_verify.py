@@ -23,6 +23,7 @@ from verify_models import (
 )
 
 from opbridge.errors import InputError
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference import Reference
 from opbridge.proof.verify.verification import Comparison, Verification
 from opbridge.proof.verify.verify import DEFAULT_SEED, verify_captured
@@ -157,7 +158,7 @@ def test_own_inputs_are_used_and_checked() -> None:
     echo = Echo(item)
     name = item.input_names[0]
     given = [{name: np.ones((7, 3), np.float32)}, {name: np.zeros((2, 3), np.float32)}]
-    found = verify_captured(item, echo, engine="echo", inputs=given)
+    found = verify_captured(item, echo, engine="echo", options=VerifyOptions(inputs=given))
     assert found.passed
     assert [list(case.sizes.values()) for case in found.cases] == [[7], [2]]
     assert np.array_equal(echo.fed[0][name], given[0][name])
@@ -168,7 +169,7 @@ def test_own_inputs_are_used_and_checked() -> None:
         ({name: np.ones((7, 4), np.float32)}, "but got [7, 4]"),
     ]:
         with pytest.raises(InputError) as error:
-            verify_captured(item, echo, engine="echo", inputs=[wrong])
+            verify_captured(item, echo, engine="echo", options=VerifyOptions(inputs=[wrong]))
         assert message in error.value.message
 
 
@@ -176,18 +177,18 @@ def test_tolerances_replace_the_budget() -> None:
     item = captured(Function(lambda x: x * 2), (torch.randn(4, 3),))
     near = Altered(Echo(item), lambda results: {"out_0": results["out_0"] * np.float32(1.001)})
     assert verify_captured(item, near, engine="echo").verdict == "failed"
-    assert verify_captured(item, near, engine="echo", rtol=1e-2).passed
-    assert verify_captured(item, near, engine="echo", rtol=1e-4).verdict == "failed"
-    assert verify_captured(item, near, engine="echo", atol=0.1).passed
+    assert verify_captured(item, near, engine="echo", options=VerifyOptions(rtol=1e-2)).passed
+    assert verify_captured(item, near, engine="echo", options=VerifyOptions(rtol=1e-4)).verdict == "failed"
+    assert verify_captured(item, near, engine="echo", options=VerifyOptions(atol=0.1)).passed
     with pytest.raises(InputError, match="rtol=-1: a tolerance is a number not below 0"):
-        verify_captured(item, near, engine="echo", rtol=-1)
+        verify_captured(item, near, engine="echo", options=VerifyOptions(rtol=-1))
 
 
 def test_inputs_are_fresh_and_the_seed_decides_them() -> None:
     item = captured(Function(lambda x, y: x + y), (torch.randn(4, 3), torch.randn(4, 3)))
     engines = [Echo(item) for _ in range(3)]
-    for echo, seed in zip(engines, (None, DEFAULT_SEED, 7), strict=True):
-        verify_captured(item, echo, engine="echo", seed=seed)
+    for echo, seed in zip(engines, (DEFAULT_SEED, DEFAULT_SEED, 7), strict=True):
+        verify_captured(item, echo, engine="echo", options=VerifyOptions(seed=seed))
     first, same, other = (list(echo.fed[0].values()) for echo in engines)
     assert np.array_equal(first[0], same[0])
     assert not np.array_equal(first[0], other[0])

@@ -14,6 +14,7 @@ from verify_models import Captured, Function, captured
 from opbridge.proof.verify.compare import error_units
 from opbridge.proof.verify.figures import histograms, relative_error, ulps
 from opbridge.proof.verify.inputs import to_numpy, to_torch
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verification import Comparison, Verification
 from opbridge.proof.verify.verify import verify_captured
 
@@ -68,7 +69,7 @@ def compared(
     """``given``: on the arguments themselves, not on fresh ones."""
     item = captured(Function(model), args)
     inputs = [dict(zip(item.input_names, map(to_numpy, args), strict=True))] if given else None
-    found = verify_captured(item, Recomputed(item, engine), engine="recomputed", inputs=inputs)
+    found = verify_captured(item, Recomputed(item, engine), engine="recomputed", options=VerifyOptions(inputs=inputs))
     assert Verification.from_dict(found.to_dict()) == found
     return found.comparisons[0]
 

@@ -11,6 +11,7 @@ from verify_models import Function, captured
 
 from opbridge.proof.verify.fresh import BOLD, CONSERVATIVE, SHUFFLED, fresh_tensor
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verify import verify_captured
 
 Dim = torch.export.Dim
@@ -180,7 +181,7 @@ def test_a_fault_in_the_last_row_of_a_table_shows() -> None:
     item = captured(Function(lambda tokens: table[tokens]), (torch.randint(0, 50, (16,)),))
     assert not verify_captured(item, LastRowWrong(), engine="faulty").passed
     tame = {"args_0": np.arange(16)}
-    assert verify_captured(item, LastRowWrong(), engine="faulty", inputs=[tame]).passed
+    assert verify_captured(item, LastRowWrong(), engine="faulty", options=VerifyOptions(inputs=[tame])).passed
 
 
 def test_indices_that_differ_stay_different() -> None:

@@ -14,6 +14,7 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
 from opbridge.engines.onnxruntime.session import OnnxRuntimeSession
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify_captured
 
@@ -84,7 +85,7 @@ class Altered:
 
 def verified(module: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, **options: Any) -> Verification:
     item = captured(module, args, dynamic_shapes)
-    return verify_captured(item, session(onnx_model(item)), engine="onnxruntime", **options)
+    return verify_captured(item, session(onnx_model(item)), engine="onnxruntime", options=VerifyOptions(**options))
 
 
 class ConvNet(torch.nn.Module):

@@ -20,44 +20,19 @@ from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.compare.pairing import Paired, pair
 from opbridge.proof.compare.result import ModelComparison
 from opbridge.proof.compare.sides import ModelSide, model_side
+from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.verification import DEFAULT_SEED
 from opbridge.verbs.arguments import is_onnx
 from opbridge.verbs.pipeline import export
 
 if TYPE_CHECKING:
     from opbridge.capture.capture import Captured
     from opbridge.proof.compare.torch_sides import TorchSide
-    from opbridge.proof.verify.verify_onnx import Options
 
 __all__ = ["compare"]
 
 Feeds = Mapping[str, np.ndarray]
 _IN_PYTORCH = ("eager", "program")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Options:
-    """How to compare; see :func:`compare`."""
-
-    inputs: Sequence[Feeds] | None
-    seed: int | None
-    rtol: float | None
-    atol: float | None
-
-    @property
-    def has_tolerance(self) -> bool:
-        return self.rtol is not None or self.atol is not None
-
-    @property
-    def tolerance(self) -> tuple[float, float] | None:
-        return (self.rtol or 0.0, self.atol or 0.0) if self.has_tolerance else None
-
-    def for_torch(self) -> dict[str, Any]:
-        return {"seed": self.seed, "rtol": self.rtol, "atol": self.atol}
-
-    def for_models(self) -> Options:
-        from opbridge.proof.verify.verify_onnx import Options
-
-        return Options(self.seed, self.inputs, self.rtol, self.atol, bisect=False)
 
 
 def compare(
@@ -98,7 +73,7 @@ def compare(
         CaptureError: torch.export can't capture an entry.
         EngineError: An engine is not installed, or refuses a model.
     """
-    options = _Options(inputs, seed, rtol, atol)
+    options = VerifyOptions(DEFAULT_SEED if seed is None else seed, inputs, rtol, atol)
     texts = (first, first if second is None else second)
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         loader = _Sides(ops, Path(folder), progress)
@@ -201,7 +176,7 @@ class _Sides:
 
 
 def _compare_with_torch(
-    reference: Any, model: ModelSide | TorchSide, labels: tuple[str, str], options: _Options
+    reference: Any, model: ModelSide | TorchSide, labels: tuple[str, str], options: VerifyOptions
 ) -> ModelComparison:
     """A model held against PyTorch: a verification."""
     from opbridge.proof.compare.torch_inputs import inputs_at
@@ -211,11 +186,11 @@ def _compare_with_torch(
     with contextlib.closing(model.load()) as session:
         own = reference.load()
         pairing = pair(own, session, names=(reference.text, model.text))
-        inputs = options.inputs
-        if inputs is None and pairing.fixed:
-            inputs = [inputs_at(reference.captured, pairing.fixed, options.seed)]
-        runs = Paired(session, pairing, _dtypes(own.outputs) if options.has_tolerance else None)
-        more = {"engine": model.label, "inputs": inputs, **options.for_torch()}
+        if options.inputs is None and pairing.fixed:
+            fixed = inputs_at(reference.captured, pairing.fixed, options.seed)
+            options = dataclasses.replace(options, inputs=[fixed])
+        runs = Paired(session, pairing, _dtypes(own.outputs) if options.tolerance else None)
+        more: dict[str, Any] = {"engine": model.label, "options": options}
         with without_kernels():
             inside = inside_of(reference.captured, model, pairing, by_numbers=False)
             verified = verify_captured(reference.captured, runs, inside=inside.inside if inside else None, **more)
@@ -228,7 +203,7 @@ def _compare_with_torch(
     return ModelComparison(*labels, reference.label, verified, pairing.notes)
 
 
-def _compare_models(one: ModelSide, other: ModelSide, options: _Options) -> ModelComparison:
+def _compare_models(one: ModelSide, other: ModelSide, options: VerifyOptions) -> ModelComparison:
     """Two models that engines run; the first that is an ONNX model sets the budget."""
     from opbridge.proof.compare.departures import with_departures
     from opbridge.proof.compare.models import verify_against
@@ -241,9 +216,14 @@ def _compare_models(one: ModelSide, other: ModelSide, options: _Options) -> Mode
     reference, model = (one, other) if one.has_graph else (other, one)
     with contextlib.closing(reference.load()) as own, contextlib.closing(model.load()) as session:
         pairing = pair(own, session, names=_names(reference, model))
-        runs = Paired(session, pairing, _dtypes(own.outputs) if options.has_tolerance else None)
+        runs = Paired(session, pairing, _dtypes(own.outputs) if options.tolerance else None)
         verified = verify_against(
-            reference, own, runs, label=model.label, fixed=pairing.fixed, options=options.for_models()
+            reference,
+            own,
+            runs,
+            label=model.label,
+            fixed=pairing.fixed,
+            options=dataclasses.replace(options, bisect=False),
         )
         verified = with_departures(verified, reference, model, runs, pairing, options.tolerance)
     return ModelComparison(one.label, other.label, reference.label, verified, pairing.notes)

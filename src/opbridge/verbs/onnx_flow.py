@@ -31,10 +31,11 @@ from opbridge.proof.verify.joined import joined, not_run
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.modes import Given, Modes, named_cases
 from opbridge.proof.verify.onnx_inputs import OnnxInputs
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.timing import timed
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
-from opbridge.proof.verify.verify_onnx import Options, verify_model
+from opbridge.proof.verify.verify_onnx import verify_model
 from opbridge.report.page import render_page
 from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks
 
@@ -193,17 +194,17 @@ def export_onnx(
         if not verify:
             return None
         report("verifying")
-        options = Options(
-            seed=seed,
+        options = VerifyOptions(
+            seed=DEFAULT_SEED if seed is None else seed,
             inputs=inputs,
-            examples=entry.examples,
             bisect=bisect,
             trace=trace,
             modes=modes,
             small=SmallInput(folder),
             journal=Journal(report=report),
         )
-        return verify_bundle_models(climbed.original, Bundle(folder, manifest), engines, options).to_dict()
+        draft = Bundle(folder, manifest)
+        return verify_bundle_models(climbed.original, draft, engines, options, entry.examples).to_dict()
 
     versions = {engine.name: engine.version for engine in engines}
     sources = {
@@ -218,7 +219,7 @@ def export_onnx(
 
 
 def verify_onnx_bundle(
-    bundle: Bundle, reference: Any, catalog: Catalog | None, engines: Sequence[Engine], options: Options
+    bundle: Bundle, reference: Any, catalog: Catalog | None, engines: Sequence[Engine], options: VerifyOptions
 ) -> Verification:
     """Verify a bundle that was made of an ONNX model once more.
 
@@ -257,7 +258,11 @@ def _find(bundle: Bundle) -> Path:
 
 
 def verify_bundle_models(
-    original: ir.Model, bundle: Bundle, engines: Sequence[Engine], options: Options
+    original: ir.Model,
+    bundle: Bundle,
+    engines: Sequence[Engine],
+    options: VerifyOptions,
+    examples: Mapping[str, np.ndarray] | None = None,
 ) -> Verification:
     """The verifications of all engines, each with its kernels and, where it has bodies for them, without."""
     results = []
@@ -274,14 +279,17 @@ def verify_bundle_models(
                 return IsolatedSession(name, file, libraries=libraries)
 
             inside = ModelInside(file, loader(engine, libraries))
-            results.append(verify_model(original, engine, load, label=label, options=options, inside=inside))
-    return joined(timed(results, bundle, engines, _feeds(original, options)) if options.timings else results)
+            results.append(
+                verify_model(original, engine, load, label=label, options=options, examples=examples, inside=inside)
+            )
+    return joined(timed(results, bundle, engines, _feeds(original, options, examples)) if options.timings else results)
 
 
-def _feeds(original: ir.Model, options: Options) -> Mapping[str, np.ndarray]:
+def _feeds(
+    original: ir.Model, options: VerifyOptions, examples: Mapping[str, np.ndarray] | None
+) -> Mapping[str, np.ndarray]:
     """Inputs to time the nodes with: the user's first, or tame ones."""
     if options.inputs:
         return named_cases(options.inputs)[0][1]
-    inputs = OnnxInputs(original, options.examples)
-    seed = DEFAULT_SEED if options.seed is None else options.seed
-    return inputs.feeds(next(inputs.first_sizes()), seed, inputs.boldnesses()[-1])
+    inputs = OnnxInputs(original, examples)
+    return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.boldnesses()[-1])

@@ -12,7 +12,7 @@ from opbridge.engines import chosen as engines_named
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError
 from opbridge.proof.verify.journal import Journal
-from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 from opbridge.report.written import write_report
 from opbridge.verbs.arguments import (
     declared_catalog,
@@ -269,6 +269,7 @@ def verify(
     Raises:
         InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
     """
+    from opbridge.proof.verify.options import VerifyOptions
     from opbridge.proof.verify.small_input import SmallInput
 
     modes = _modes(edge_sizes, special_values, shrink)
@@ -276,23 +277,30 @@ def verify(
     small = SmallInput(bundle.path)
     recorded_names = [name for model in bundle.manifest["models"] for name in model["engines"]]
     chosen = engines_named(list(engines) if engines else recorded_names, progress)
-    options: dict[str, Any] = {"seed": seed, "inputs": inputs, "rtol": rtol, "atol": atol}
-    journal = Journal.of_bundle(bundle, chosen, options, progress)
-    options |= {"bisect": bisect, "trace": trace, "modes": modes, "small": small, "journal": journal}
+    options = VerifyOptions(
+        seed=DEFAULT_SEED if seed is None else seed,
+        inputs=inputs,
+        rtol=rtol,
+        atol=atol,
+        bisect=bisect,
+        trace=trace,
+        timings=timings,
+        modes=modes,
+        small=small,
+        journal=Journal.of_bundle(bundle, chosen, inputs, (seed, rtol, atol), progress),
+    )
     if "original" in bundle.manifest:
-        from opbridge.proof.verify.verify_onnx import Options
         from opbridge.verbs.onnx_flow import verify_onnx_bundle
 
         progress("verifying")
-        options_given = Options(**options, timings=timings)
         with limited(time_limit=time_limit, memory_limit=memory_limit):
-            verified = verify_onnx_bundle(bundle, reference, declared_catalog(ops), chosen, options_given)
-        return _recorded(bundle, verified, journal)
+            verified = verify_onnx_bundle(bundle, reference, declared_catalog(ops), chosen, options)
+        return _recorded(bundle, verified, options.journal)
     from opbridge.verbs.torch_flow import verify_torch_bundle
 
     with limited(time_limit=time_limit, memory_limit=memory_limit):
-        verified = verify_torch_bundle(bundle, reference, ops, chosen, options, timings=timings, report=progress)
-    return _recorded(bundle, verified, journal)
+        verified = verify_torch_bundle(bundle, reference, ops, chosen, options, report=progress)
+    return _recorded(bundle, verified, options.journal)
 
 
 def _modes(edge_sizes: bool, special_values: bool | str, shrink: float | None) -> Modes:

@@ -36,10 +36,11 @@ from opbridge.proof.verify.inputs import InputSpecs
 from opbridge.proof.verify.joined import joined, not_run
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.modes import Given, Modes, named_cases
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.timing import timed
 from opbridge.proof.verify.torch_times import timed_calls
-from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.report.page import render_page
 from opbridge.torch_graph.origins import Origin
@@ -95,8 +96,15 @@ def export_torch(
             report("verifying")
             draft = Bundle(folder, manifest)
             origins = climbed.translated.origins if climbed is not None else {}
-            options: dict[str, Any] = {"seed": seed, "inputs": inputs, "bisect": bisect, "trace": trace}
-            options |= {"modes": modes, "small": SmallInput(folder), "journal": Journal(report=report)}
+            options = VerifyOptions(
+                seed=DEFAULT_SEED if seed is None else seed,
+                inputs=inputs,
+                bisect=bisect,
+                trace=trace,
+                modes=modes,
+                small=SmallInput(folder),
+                journal=Journal(report=report),
+            )
             found = [result for e in engines for result in _verify_engine(captured, draft, e, origins, options)]
             return joined(found).to_dict()
 
@@ -116,9 +124,8 @@ def verify_torch_bundle(
     reference: Any,
     ops: Ops,
     engines: Sequence[Engine],
-    options: Mapping[str, Any],
+    options: VerifyOptions,
     *,
-    timings: bool = False,
     report: Callable[[str], None],
 ) -> Verification:
     """Prove a bundle again. The parameters are those of :func:`opbridge.verify`, resolved."""
@@ -133,9 +140,9 @@ def verify_torch_bundle(
     recorded_values = bundle.sources.get("values", {})
     origins = {name: Origin(*place) for name, place in recorded_values.items()}
     results = [result for e in engines for result in _verify_engine(captured, bundle, e, origins, options)]
-    if timings:
+    if options.timings:
         report("timing")
-        results = _timed(results, captured, bundle, engines, options.get("inputs"))
+        results = _timed(results, captured, bundle, engines, options.inputs)
     return joined(results)
 
 
@@ -173,31 +180,35 @@ def _hashed_beside(program: torch.export.ExportedProgram) -> Iterator[Callable[[
 
 
 def _verify_engine(
-    captured: Captured, bundle: Bundle, engine: Engine, origins: Mapping[str, Origin], options: Mapping[str, Any]
+    captured: Captured, bundle: Bundle, engine: Engine, origins: Mapping[str, Origin], options: VerifyOptions
 ) -> list[Verification]:
     """The verifications of one engine: with its kernels and, where every node has a body, without them."""
     model = bundle.model_file(engine.name)
     runs = bundle.runs(engine.name)
     if engine.not_run is not None:
-        return [not_run(label, engine.not_run, options.get("seed")) for label, _ in runs]
+        return [not_run(label, engine.not_run, options.seed) for label, _ in runs]
     found = []
     for label, libraries in runs:
         inside = Inside(model, loader(engine, libraries), origins) if engine.accepts == "onnx" else None
-        journal = options["journal"].of_engine(label, captured.program.graph_module.code)
-        own = {**options, "inside": inside, "journal": journal}
-        found.append(_verify_session(captured, label, engine.name, model, libraries, own))
+        found.append(_verify_session(captured, label, engine.name, model, libraries, inside, options))
     return found
 
 
 def _verify_session(
-    captured: Captured, label: str, engine: str, model: Path, libraries: Sequence[Path], options: Mapping[str, Any]
+    captured: Captured,
+    label: str,
+    engine: str,
+    model: Path,
+    libraries: Sequence[Path],
+    inside: Inside | None,
+    options: VerifyOptions,
 ) -> Verification:
     try:
         session = IsolatedSession(engine, model, libraries=libraries)
     except EngineError as error:
         crashes = CrashSites().locate("", error)
         message = str(crashes[0]) if crashes else str(error)
-        return Verification(label, "error", (), (), {}, options.get("seed") or 0, error=message, crashes=crashes)
+        return Verification(label, "error", (), (), {}, options.seed, error=message, crashes=crashes)
     with session, without_kernels():
-        verified = verify_captured(captured, session, engine=label, **options)
+        verified = verify_captured(captured, session, engine=label, options=options, inside=inside)
         return reconsidered(verified, captured, engine, libraries)

@@ -19,6 +19,7 @@ from opbridge.onnx_model.names import describe_operator
 from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, judged, portions
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.verify.compare import Verdict, is_floating
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.trace import Departure, TracedValue
 
 __all__ = ["FAILURES", "FEWEST_BYTES", "MOST_BISECTED", "Bisection", "bisect", "comparable_sizes", "traced_value"]
@@ -51,7 +52,7 @@ class Bisection:
         outputs: Whether outputs of these values fit, by the judgement that found ``failing`` (near ties included).
         again: Runs the engine once more, in the session that gave ``results``.
         most_bytes: Bytes of intermediate values to hold at a time.
-        tolerance: (rtol, atol) instead of the error budget.
+        tolerance: The tolerance that replaces the error budget.
         judge: Says whether a value fits, instead of the budget: the engine's, then the reference's.
     """
 
@@ -63,7 +64,7 @@ class Bisection:
     failing: Sequence[str]
     again: Callable[[], Mapping[str, np.ndarray]]
     most_bytes: int
-    tolerance: tuple[float, float] | None = None
+    tolerance: Tolerance | None = None
     judge: Judge | None = None
 
 

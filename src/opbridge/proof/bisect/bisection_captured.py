@@ -17,7 +17,8 @@ from opbridge.proof.bisect.bisection import FAILURES, FEWEST_BYTES, Bisection, J
 from opbridge.proof.bisect.intermediates import CapturedValues
 from opbridge.proof.bisect.intermediates_engine import EngineModel, Loader
 from opbridge.proof.bisect.intermediates_trace import trace
-from opbridge.proof.verify.judgement import Tolerance, jiggled
+from opbridge.proof.verify.judgement import jiggled
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.reference import PairRun, Reference
 from opbridge.proof.verify.trace import Departure, Trace
 from opbridge.torch_graph.origins import Origin
@@ -70,7 +71,7 @@ class CapturedInsides:
         self._program = program
         self._outputs = tuple(outputs)
         self._seed = seed
-        self._tolerance = None if tolerance is None else (tolerance.rtol, tolerance.atol)
+        self._tolerance = tolerance
         self._origins = {**_origins_of_outputs(reference, outputs), **inside.origins}
         self._stack = contextlib.ExitStack()
         self._opened: EngineModel | None = None

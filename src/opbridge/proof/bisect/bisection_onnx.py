@@ -16,6 +16,7 @@ from opbridge.proof.bisect.intermediates_engine import EngineModel, Loader
 from opbridge.proof.bisect.intermediates_onnx import OriginalValues
 from opbridge.proof.bisect.intermediates_trace import trace
 from opbridge.proof.verify.onnx_reference import Feeds, OriginalRuns
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.trace import Departure, Trace
 
 __all__ = ["ModelInside", "ModelInsides"]
@@ -42,7 +43,7 @@ class ModelInsides:
     Args:
         inside: The engine's model.
         runs: Who runs the original.
-        tolerance: (rtol, atol) instead of the error budget.
+        tolerance: The tolerance that replaces the error budget.
         seed: Of jiggled inputs.
         bisects: Whether to bisect the cases that fail.
         traces: Whether to trace the first case.
@@ -56,7 +57,7 @@ class ModelInsides:
         self,
         inside: ModelInside,
         runs: OriginalRuns,
-        tolerance: tuple[float, float] | None,
+        tolerance: Tolerance | None,
         seed: int,
         *,
         bisects: bool,

@@ -16,6 +16,7 @@ import torch
 
 from opbridge.proof.verify.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
 from opbridge.proof.verify.inputs import to_numpy
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.reference import PairRun, Reference
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.sources import source_of_node
@@ -202,7 +203,7 @@ def judged(
     value: Intermediate,
     *,
     longest_sum: int = 1,
-    tolerance: tuple[float, float] | None = None,
+    tolerance: Tolerance | None = None,
     nearby: Callable[[], Sequence[np.ndarray]] = tuple,
 ) -> tuple[str, Verdict]:
     """Hold a value of the engine against the reference's, by the rules that outputs are judged by.
@@ -211,7 +212,7 @@ def judged(
         result: The engine's.
         value: The reference's.
         longest_sum: Terms of the longest sum in the model.
-        tolerance: (rtol, atol) instead of the error budget.
+        tolerance: The tolerance that replaces the error budget.
         nearby: The reference's value on inputs that are a rounding error away, for discrete values that differ.
 
     Returns:
@@ -234,7 +235,7 @@ def judged(
         return _judged_exactly(result, own, nearby)
     result64, own64 = result.astype(np.float64), own.astype(np.float64)
     if tolerance is not None:
-        units = allclose(result64, own64, *tolerance)
+        units = allclose(result64, own64, tolerance.rtol, tolerance.atol)
         worst = float(units.max(initial=0.0))
         verdict = Verdict(worst <= 1, worst, 0.0, 1.0, worst)
     else:

@@ -12,6 +12,7 @@ import numpy as np
 from opbridge.proof.bisect.bisection import comparable_sizes, traced_value
 from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, judged, portions
 from opbridge.proof.bisect.intermediates_engine import EngineModel
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.trace import Trace, TracedValue
 
 __all__ = ["MOST_VALUES", "trace"]
@@ -28,7 +29,7 @@ def trace(
     *,
     most_bytes: int,
     most_values: int = MOST_VALUES,
-    tolerance: tuple[float, float] | None = None,
+    tolerance: Tolerance | None = None,
 ) -> Trace:
     """Compare values inside a model with the reference's, on one case.
 
@@ -39,7 +40,7 @@ def trace(
         feeds: The case's inputs.
         most_bytes: Bytes of intermediate values to hold at a time.
         most_values: At most so many values, spread evenly over the depth.
-        tolerance: (rtol, atol) instead of the error budget.
+        tolerance: The tolerance that replaces the error budget.
 
     Raises:
         EngineError: The engine refuses the model with these values as outputs, or fails.

@@ -21,6 +21,7 @@ from opbridge.proof.compare.insides import ModelValues, equal_values, opened, re
 from opbridge.proof.compare.pairing import Paired, Pairing
 from opbridge.proof.compare.sides import ModelSide
 from opbridge.proof.verify.onnx_reference import EVALUATOR, Candidate, OriginalModel
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.trace import Departure, TracedValue
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 
@@ -46,7 +47,7 @@ def with_departures(
     model: ModelSide,
     runs: Paired,
     pairing: Pairing,
-    tolerance: tuple[float, float] | None,
+    tolerance: Tolerance | None,
 ) -> Verification:
     """The verification of a model against another, with the node at which it departs on the first case that failed."""
     failed = [
@@ -74,7 +75,7 @@ class _Search:
     theirs: ir.Model
     their_model: EngineModel
     sources: Mapping[str, str]
-    tolerance: tuple[float, float] | None
+    tolerance: Tolerance | None
 
     def departure(
         self,

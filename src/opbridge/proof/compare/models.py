@@ -13,8 +13,9 @@ from opbridge.engines.base import Session
 from opbridge.proof.compare.pairing import Paired
 from opbridge.proof.compare.sides import ModelSide
 from opbridge.proof.verify.onnx_reference import Candidate
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verification import Verification
-from opbridge.proof.verify.verify_onnx import Options, verify_model
+from opbridge.proof.verify.verify_onnx import verify_model
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -41,7 +42,7 @@ def verify_against(
     *,
     label: str,
     fixed: Mapping[str, int],
-    options: Options,
+    options: VerifyOptions,
 ) -> Verification:
     """Hold a model against another; the budget is set by the other in float64.
 

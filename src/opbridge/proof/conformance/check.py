@@ -26,6 +26,7 @@ from opbridge.proof.conformance.exporters import EXPORTERS, Exported, Failure
 from opbridge.proof.conformance.results import Way
 from opbridge.proof.conformance.sizes import enlarged, moves_of
 from opbridge.proof.verify.inputs import to_numpy
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.torch_graph.silence import silenced
 
@@ -114,7 +115,9 @@ class Checker:
         reference = captured if name is None else dataclasses.replace(captured, module=None)
         try:
             with without_kernels(), silenced():
-                found = verify_captured(reference, session, engine=self._engine.name, inputs=[feeds])
+                found = verify_captured(
+                    reference, session, engine=self._engine.name, options=VerifyOptions(inputs=[feeds])
+                )
         except InputError as error:
             raise Failure("capture", error.message) from error
         if found.error is not None:

@@ -16,6 +16,7 @@ from opbridge.proof.operators.outcome import Said, failed, not_applicable, passe
 from opbridge.proof.operators.subjects import Case, describe_tensor, describe_tensors, told
 from opbridge.proof.operators.verdict import judged
 from opbridge.proof.verify.inputs import to_numpy
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verify import verify_captured
 
 __all__ = ["check_gradients", "check_kernel", "check_opcheck", "check_shapes"]
@@ -92,7 +93,9 @@ def check_kernel(case: Case, operator: Operator) -> Said:
     arrays = [to_numpy(output) for output in outputs]
     session = _Recorded(dict(zip(case.captured.output_names, arrays, strict=True)))
     with without_kernels():
-        return judged([verify_captured(case.captured, session, engine="the kernel", inputs=[case.feeds])])
+        return judged(
+            [verify_captured(case.captured, session, engine="the kernel", options=VerifyOptions(inputs=[case.feeds]))]
+        )
 
 
 class _Recorded:

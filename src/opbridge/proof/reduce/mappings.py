@@ -26,6 +26,7 @@ from opbridge.proof.reduce.failure import failure_of_comparisons
 from opbridge.proof.reduce.problem import Feeds, Problem
 from opbridge.proof.reduce.trials import Tried
 from opbridge.proof.verify.inputs import InputSpecs
+from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference import Reference
 from opbridge.proof.verify.trace import TracedValue
 from opbridge.proof.verify.verification import DEFAULT_SEED, Comparison
@@ -78,7 +79,8 @@ def wrong_segment(
                 f"{side.text} takes other types than the PyTorch model.", fix="export the model again, and reduce that."
             )
         runs = Paired(session, pairing)
-        verified = verify_captured(captured, runs, engine=side.label, seed=seed, inputs=inputs, inside=inside.inside)
+        options = VerifyOptions(DEFAULT_SEED if seed is None else seed, inputs)
+        verified = verify_captured(captured, runs, engine=side.label, options=options, inside=inside.inside)
         if verified.passed:
             return None
         departure = next((item for item in verified.departures if item.verdict == "departs"), None)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from opbridge.errors import OpbridgeError
 from opbridge.proof.verify.cases import Case, Cases
-from opbridge.proof.verify.judgement import Judgement, Tolerance
+from opbridge.proof.verify.judgement import Judgement
 from opbridge.proof.verify.modes import REQUIRE, Arrays, Modes
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.special import special_feeds
 from opbridge.proof.verify.special_values import SpecialValues

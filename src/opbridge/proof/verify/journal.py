@@ -23,6 +23,7 @@ from opbridge.bundle.bundle import Bundle
 from opbridge.engines.base import Engine
 from opbridge.kernels.cache import cache_folder
 from opbridge.proof.progress import Count
+from opbridge.proof.verify.modes import Given
 from opbridge.proof.verify.verification import CaseResult, Comparison
 
 __all__ = ["EngineJournal", "Journal", "Passed"]
@@ -73,19 +74,28 @@ class Journal:
         cls,
         bundle: Bundle,
         engines: Sequence[Engine],
-        options: Mapping[str, Any],
+        inputs: Given | None,
+        settings: Sequence[float | None],
         report: Callable[[str], None] = lambda doing: None,
     ) -> Journal:
-        """The journal of a bundle's verification; it notes something where the inputs are the user's own."""
-        if options["inputs"] is None:
+        """The journal of a bundle's verification; cases are recorded only if the inputs are the user's own.
+
+        Args:
+            bundle: The bundle.
+            engines: The engines that are verified.
+            inputs: The user's own inputs.
+            settings: The seed and the tolerances, on which the results depend.
+            report: A callback that receives the progress.
+        """
+        if inputs is None:
             return cls(report=report)
         key = {
             "bundle": bundle.manifest["sha256"],
-            "options": [options[name] for name in ("seed", "rtol", "atol")],
+            "options": list(settings),
             "engines": {engine.name: engine.version for engine in engines},
             "packages": {name: _version(name) for name in ("opbridge", "torch", "numpy", "onnx")},
         }
-        return cls(key, len(options["inputs"]), report)
+        return cls(key, len(inputs), report)
 
     def of_engine(self, label: str, reference: str = "") -> EngineJournal:
         """The part of one engine.

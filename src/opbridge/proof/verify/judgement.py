@@ -15,10 +15,11 @@ from opbridge.proof.verify.decisions import Deciding, Exactness, plans, visible_
 from opbridge.proof.verify.distribution import compare_runs
 from opbridge.proof.verify.figures import condition_text, differences, figures, relative_error
 from opbridge.proof.verify.inputs import to_numpy
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.reference import PairRun, Reference
 from opbridge.proof.verify.verification import Comparison
 
-__all__ = ["Judgement", "Tolerance", "jiggled"]
+__all__ = ["Judgement", "jiggled"]
 
 _MOST_REPLAYS = 12
 _FEW_ELEMENTS = 1024
@@ -28,14 +29,6 @@ _MOST_LUCK = 1e4
 _MOST_LUCK_IN_DOUBLE = 1e12
 _RANDOM_SECONDS = 2.0
 _FEWEST_DRAWS, _MOST_DRAWS = 6, 24
-
-
-@dataclasses.dataclass(frozen=True)
-class Tolerance:
-    """numpy.allclose's test, for those who insist on it."""
-
-    rtol: float
-    atol: float
 
 
 @dataclasses.dataclass

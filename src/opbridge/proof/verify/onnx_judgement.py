@@ -13,6 +13,7 @@ from opbridge.proof.verify.compare import Verdict, allclose, error_units, floor_
 from opbridge.proof.verify.distribution import compare_runs
 from opbridge.proof.verify.figures import condition_text, differences, figures, relative_error
 from opbridge.proof.verify.onnx_reference import Feeds, OriginalRun
+from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.verification import Comparison
 
 __all__ = ["ModelJudgement", "believed", "jiggled"]
@@ -33,7 +34,7 @@ class ModelJudgement:
         again: Runs the original on other inputs.
         random: The outputs that depend on random draws.
         longest_sum: Terms of the longest sum in the model.
-        tolerance: (rtol, atol) instead of the error budget.
+        tolerance: The tolerance that replaces the error budget.
         seed: Of jiggled inputs.
     """
 
@@ -43,7 +44,7 @@ class ModelJudgement:
     again: Callable[[Feeds], OriginalRun]
     random: frozenset[str]
     longest_sum: int
-    tolerance: tuple[float, float] | None
+    tolerance: Tolerance | None
     seed: int
     _jiggled: list[OriginalRun] | None = None
 
@@ -102,8 +103,8 @@ class ModelJudgement:
             **measured,
         )
 
-    def _within_tolerance(self, result: np.ndarray, own: np.ndarray, tolerance: tuple[float, float]) -> Verdict:
-        units = allclose(result, own, *tolerance)
+    def _within_tolerance(self, result: np.ndarray, own: np.ndarray, tolerance: Tolerance) -> Verdict:
+        units = allclose(result, own, tolerance.rtol, tolerance.atol)
         worst, wrong = float(units.max(initial=0.0)), int((units > 1).sum())
         detail = f"{wrong} of {units.size} elements are beyond the tolerance" if wrong else ""
         return Verdict(wrong == 0, worst, 0.0, 1.0, worst, detail)

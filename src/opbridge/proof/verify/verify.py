@@ -14,25 +14,27 @@ import torch
 from torch.export.graph_signature import OutputKind, SymIntArgument, TensorArgument
 
 from opbridge.engines.process.crash import Crash
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import OpbridgeError
 from opbridge.proof.bisect.bisection import MOST_BISECTED
 from opbridge.proof.bisect.bisection_captured import CapturedInsides, Inside
 from opbridge.proof.bisect.crash_site import CrashSites
 from opbridge.proof.verify.cases import Case, Cases
 from opbridge.proof.verify.eager import Eager
 from opbridge.proof.verify.further import Further
-from opbridge.proof.verify.journal import EngineJournal, Journal, Passed
-from opbridge.proof.verify.judgement import Judgement, Tolerance
-from opbridge.proof.verify.modes import MODES, REQUIRE, Given, Modes
+from opbridge.proof.verify.journal import Passed
+from opbridge.proof.verify.judgement import Judgement
+from opbridge.proof.verify.modes import REQUIRE
+from opbridge.proof.verify.options import Tolerance, VerifyOptions
 from opbridge.proof.verify.reference import Reference
 from opbridge.proof.verify.repeats import repeated
-from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.special import judged_by_kind
 from opbridge.proof.verify.trace import Departure, Trace
 from opbridge.proof.verify.verification import DEFAULT_SEED, CaseResult, Comparison, Verification
 from opbridge.torch_graph.sources import source_of_node
 
 __all__ = ["DEFAULT_SEED", "CaseResult", "Comparison", "Verification", "output_positions", "verify_captured"]
+
+_DEFAULTS = VerifyOptions()
 
 
 class RunsFeeds(Protocol):
@@ -47,16 +49,8 @@ def verify_captured(
     session: RunsFeeds,
     *,
     engine: str,
-    seed: int | None = None,
-    inputs: Given | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    options: VerifyOptions = _DEFAULTS,
     inside: Inside | None = None,
-    bisect: bool = True,
-    trace: bool = False,
-    modes: Modes = MODES,
-    small: SmallInput | None = None,
-    journal: EngineJournal | None = None,
 ) -> Verification:
     """Compare an engine's results with PyTorch's, on fresh inputs at the example's sizes and at others.
 
@@ -64,51 +58,33 @@ def verify_captured(
         captured: The result of :func:`opbridge.capture.capture.capture`. Its program and its module are not changed.
         session: The model in the engine.
         engine: The engine's name.
-        seed: What the inputs are made from.
-        inputs: The user's own inputs instead of fresh ones, one dict of arrays by ONNX name per case.
-        rtol: With ``atol``: replaces the error budget by numpy.allclose's test against PyTorch's own result; the one
-            that is not given is 0.
-        atol: See ``rtol``.
+        options: How to verify.
         inside: The engine's model, to look inside of; without it, nothing is bisected or traced.
-        bisect: Whether to find the node at which the engine departs, on cases that fail.
-        trace: Whether to compare the values inside the model, on the first case.
-        modes: What is tried besides.
-        small: Where a small failing input is kept; without it none is looked for.
-        journal: What is known from an interrupted verification of the user's own inputs.
 
     Returns:
         What was found. An engine that fails is a case with the verdict "error", not an exception.
 
     Raises:
-        InputError: ``inputs``, ``rtol`` or ``atol`` can't be used.
+        InputError: The options can't be used.
     """
-    tolerance = _tolerance(rtol, atol)
-    verifier = _Verifier(captured, session, DEFAULT_SEED if seed is None else seed, tolerance)
+    tolerance, modes = options.tolerance, options.modes
+    verifier = _Verifier(captured, session, options.seed, tolerance)
     if inside is not None:
-        verifier.look_inside(captured.program, inside, bisect=bisect, trace=trace)
+        verifier.look_inside(captured.program, inside, bisect=options.bisect, trace=options.trace)
     start = time.perf_counter()
     further = Further(verifier.cases, verifier.names, verifier.run_engine, tolerance, verifier.seed)
-    journal = Journal().of_engine(engine) if journal is None else journal
+    journal = options.journal.of_engine(engine, captured.program.graph_module.code)
     with contextlib.closing(verifier):
-        for case in verifier.cases.chosen(inputs, modes, journal):
+        for case in verifier.cases.chosen(options.inputs, modes, journal):
             if isinstance(case, Passed):
                 verifier.restore(case)
                 continue
             journal.end(verifier.cases.specs.feeds(case.flat), *verifier.check(case))
             further.saw(case, verifier.results[-1])
-        further.run(modes, small)
+        further.run(modes, options.small)
         for kind, feeds, failing in further.departing() if modes.special_values == REQUIRE else ():
             verifier.bisect_special(kind, feeds, failing)
     return further.completed(verifier.verification(engine, time.perf_counter() - start), modes)
-
-
-def _tolerance(rtol: float | None, atol: float | None) -> Tolerance | None:
-    if rtol is None and atol is None:
-        return None
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not (np.isfinite(value) and value >= 0):
-            raise InputError(f"{name}={value}: a tolerance is a number not below 0.", fix=f"pass {name}=1e-4, say.")
-    return Tolerance(rtol or 0.0, atol or 0.0)
 
 
 class _Verifier:

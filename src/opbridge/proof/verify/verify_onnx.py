@@ -17,15 +17,15 @@ from opbridge.engines.process.crash import Crash
 from opbridge.errors import EngineCrashError, InputError, OpbridgeError
 from opbridge.proof.bisect.bisection_onnx import ModelInside, ModelInsides
 from opbridge.proof.bisect.crash_site import CrashSites
-from opbridge.proof.verify.journal import EngineJournal, Journal
-from opbridge.proof.verify.modes import MODES, Given, Modes, named_cases
+from opbridge.proof.verify.journal import EngineJournal
+from opbridge.proof.verify.modes import Given, named_cases
 from opbridge.proof.verify.onnx_further import ModelFurther
 from opbridge.proof.verify.onnx_inputs import OnnxInputs
 from opbridge.proof.verify.onnx_judgement import ModelJudgement
 from opbridge.proof.verify.onnx_reference import Candidate, Feeds, OriginalRun, OriginalRuns
+from opbridge.proof.verify.options import Tolerance, VerifyOptions
 from opbridge.proof.verify.repeats import repeated
-from opbridge.proof.verify.small_input import SmallInput
-from opbridge.proof.verify.verification import DEFAULT_SEED, NOT_VERIFIED, CaseResult, Comparison, Verification
+from opbridge.proof.verify.verification import NOT_VERIFIED, CaseResult, Comparison, Verification
 from opbridge.proof.verify.widened_model import longest_sum, random_outputs
 
 if TYPE_CHECKING:
@@ -33,50 +33,10 @@ if TYPE_CHECKING:
 
     from opbridge.engines.base import Session
 
-__all__ = ["Options", "verify_model"]
+__all__ = ["verify_model"]
 
 _MOST_TRIALS = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How to verify; see :func:`opbridge.verify`.
-
-    Attributes:
-        seed: What the inputs are made from.
-        inputs: The user's own inputs.
-        rtol: A relative tolerance instead of the budget.
-        atol: An absolute tolerance likewise.
-        examples: Inputs whose sizes and integers are a beginning.
-        bisect: Whether to find the node at which the engine departs, on cases that fail.
-        trace: Whether to compare the values inside the model, on the first case.
-        timings: Whether the nodes are timed.
-        modes: What is tried besides.
-        small: Where a small failing input is kept; without it none is looked for.
-        journal: What is known from an interrupted verification of the user's own inputs.
-    """
-
-    seed: int | None = None
-    inputs: Given | None = None
-    rtol: float | None = None
-    atol: float | None = None
-    examples: Mapping[str, np.ndarray] | None = None
-    bisect: bool = True
-    trace: bool = False
-    timings: bool = False
-    modes: Modes = MODES
-    small: SmallInput | None = None
-    journal: Journal = dataclasses.field(default_factory=Journal)
-
-    @property
-    def tolerance(self) -> tuple[float, float] | None:
-        """(rtol, atol), if one is given."""
-        if self.rtol is None and self.atol is None:
-            return None
-        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
-            if value is not None and not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{name}={value}: a tolerance is a number not below 0.", fix=f"pass {name}=1e-4, say.")
-        return self.rtol or 0.0, self.atol or 0.0
+_DEFAULTS = VerifyOptions()
 
 
 def verify_model(
@@ -85,7 +45,8 @@ def verify_model(
     load: Callable[[], Session],
     *,
     label: str,
-    options: Options,
+    options: VerifyOptions = _DEFAULTS,
+    examples: Mapping[str, np.ndarray] | None = None,
     own: Sequence[Candidate] | None = None,
     inside: ModelInside | None = None,
 ) -> Verification:
@@ -96,7 +57,8 @@ def verify_model(
         engine: The engine.
         load: Loads the engine's model.
         label: What the engine is called in the result.
-        options: See :class:`Options`.
+        options: How to verify.
+        examples: Arrays by input name that the original takes, if some are known.
         own: Who may run the original in its own types; by default every candidate.
         inside: The engine's model, to look inside of; without it, nothing is bisected or traced.
 
@@ -108,7 +70,7 @@ def verify_model(
     """
     started = time.perf_counter()
     tolerance = options.tolerance
-    seed = DEFAULT_SEED if options.seed is None else options.seed
+    seed = options.seed
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         try:
             session = load()
@@ -121,7 +83,7 @@ def verify_model(
                 verifier = _Verifier(original, runs, session, seed, tolerance)
                 if inside is not None:
                     verifier.look_inside(inside, bisect=options.bisect, trace=options.trace)
-                problem = verifier.verify(options, options.journal.of_engine(label))
+                problem = verifier.verify(options, examples, options.journal.of_engine(label))
                 verifier.further.run(options.modes, options.small)
         finally:
             session.close()
@@ -135,7 +97,7 @@ class _Verifier:
     """One verification at work."""
 
     def __init__(
-        self, original: ir.Model, runs: OriginalRuns, session: Session, seed: int, tolerance: tuple[float, float] | None
+        self, original: ir.Model, runs: OriginalRuns, session: Session, seed: int, tolerance: Tolerance | None
     ) -> None:
         self._original = original
         self._runs = runs
@@ -158,12 +120,12 @@ class _Verifier:
         """Bisect the cases that fail, and trace the first, from now on."""
         self._insides = ModelInsides(inside, self._runs, self._tolerance, self._seed, bisects=bisect, traces=trace)
 
-    def verify(self, options: Options, journal: EngineJournal) -> str:
+    def verify(self, options: VerifyOptions, examples: Mapping[str, np.ndarray] | None, journal: EngineJournal) -> str:
         """Check every case. Returns why there was none."""
         if options.inputs is not None:
             return self._given(options.inputs, journal)
         try:
-            inputs = OnnxInputs(self._original, options.examples)
+            inputs = OnnxInputs(self._original, examples)
         except InputError as error:
             return error.message
         self.further.inputs = inputs
@@ -326,7 +288,7 @@ class _Verifier:
             departures=() if self._insides is None else tuple(self._insides.departures),
             traces=() if self._insides is None else tuple(self._insides.traces),
             crashes=tuple(self._crashes),
-            tolerance=None if self._tolerance is None else dict(zip(("rtol", "atol"), self._tolerance, strict=True)),
+            tolerance=None if self._tolerance is None else dataclasses.asdict(self._tolerance),
             resumed=self._resumed,
         )
 
