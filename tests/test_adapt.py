@@ -66,7 +66,9 @@ def test_every_wider_type_holds_every_value_of_the_narrow_one():
 def test_bfloat16_conv_computes_in_float32(tmp_path):
     image, weight = (BFLOAT16, ["n", 3, 8, 8]), (BFLOAT16, [4, 3, 3, 3])
     result, adaptations = adapted(one_node("Conv", [image, weight], [(BFLOAT16, ["n", 4, 6, 6])], opset=22))
-    assert adaptations == (Adaptation("ai.onnx::Conv computes in float32 instead of bfloat16", ("the_node",)),)
+    assert adaptations == (
+        Adaptation("ai.onnx::Conv computes in float32 instead of bfloat16", ("the_node",), "ai.onnx::Conv"),
+    )
     assert adaptations[0].to_dict() == {
         "what": "ai.onnx::Conv computes in float32 instead of bfloat16",
         "nodes": ["the_node"],
@@ -216,7 +218,7 @@ def test_functions_are_inlined_for_engines_that_take_none(monkeypatch, tmp_path)
     body = function("F", ["a"], ["b"], [node("Relu", ["a"], ["r"]), node("Neg", ["r"], ["b"])])
     model = to_ir(one_node("F", [(BFLOAT16, [2])], [(BFLOAT16, [2])], domain="mine", functions=[body]))
     result, adaptations = adapt(model, engine)
-    assert adaptations[0] == Adaptation("mine::F is inlined", ("the_node",))
+    assert adaptations[0] == Adaptation("mine::F is inlined", ("the_node",), "mine::F")
     assert len(adaptations) == 3
     assert not result.functions
     assert len(model.functions) == 1

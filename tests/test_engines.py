@@ -161,7 +161,7 @@ def test_what_fails_while_running_is_one_line_without_places_in_the_engines_sour
 
 def test_a_node_of_an_unknown_operator(engine):
     refusal = ask(engine, one_node("Frobnicate", [(FLOAT, [2])], [(FLOAT, [2])], domain="mine"))
-    assert refusal == Refusal("the_node", "mine::Frobnicate", "no kernel for mine::Frobnicate")
+    assert refusal == Refusal("the_node", "mine::Frobnicate", "no kernel for mine::Frobnicate", is_unknown=True)
     assert refusal.to_dict()["missing_dtypes"] == ()
 
 

@@ -130,7 +130,9 @@ def test_subgraphs_are_walked():
         {"y": (FLOAT, [2])},
         domains=["mine"],
     )
-    assert probe(to_ir(model), ENGINE) == (Refusal("node_deep_out", "mine::Frob", "no kernel for mine::Frob"),)
+    assert probe(to_ir(model), ENGINE) == (
+        Refusal("node_deep_out", "mine::Frob", "no kernel for mine::Frob", is_unknown=True),
+    )
 
 
 def test_a_loop_is_taken():
@@ -153,7 +155,7 @@ def test_a_function_counts_as_its_body():
     assert probe(call_model((FLOAT, [2]), [taken]), ENGINE) == ()
     refused = function("F", ["a"], ["b"], [node("Frob", ["a"], ["b"], "inside", domain="mine")])
     assert probe(call_model((FLOAT, [2]), [refused]), ENGINE) == (
-        Refusal("the_node", "mine::Frob", "no kernel for mine::Frob, in the body of mine::F"),
+        Refusal("the_node", "mine::Frob", "no kernel for mine::Frob, in the body of mine::F", is_unknown=True),
     )
 
 

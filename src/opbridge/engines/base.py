@@ -64,6 +64,8 @@ class Refusal:
         reason: The engine's own words, or the type and version it lacks a kernel for, in one line.
         missing_dtypes: Where the element type alone is missing: the dtypes the engine has no kernel for.
         opset: Where no engine was asked, because the model's opset can't express the node: that opset.
+        is_unknown: Whether the engine has no operator of this name, in any version or for any type. Only then does a
+            model-local function of that name run in its place.
     """
 
     node: str
@@ -71,6 +73,7 @@ class Refusal:
     reason: str
     missing_dtypes: tuple[str, ...] = ()
     opset: int | None = None
+    is_unknown: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The refusal as JSON data."""

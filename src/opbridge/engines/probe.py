@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opbridge.engines.base import Engine, Refusal
-from opbridge.engines.refusals import is_unknown_operator
 from opbridge.onnx_model.infer import bind_body, binding, with_types
 from opbridge.onnx_model.names import describe_node, describe_operator
 
@@ -48,7 +47,7 @@ class _Probe:
             if refusal is None:
                 continue
             function = self._model.functions.get(node.op_identifier())
-            if function is None or not is_unknown_operator(refusal):
+            if function is None or not refusal.is_unknown:
                 yield refusal
             elif not self._engine.takes_functions:
                 yield dataclasses.replace(refusal, reason=f"{self._engine.name} takes no model-local functions")

@@ -54,6 +54,8 @@ class TrialSupport(abc.ABC):
         if node.domain:
             return unknown_operator(node)
         reason = self.known_reason(node, node.version or opset_imports.get("", 1))
+        if reason == "":
+            return unknown_operator(node)
         if reason is None:
             model = self.question(node, opset_imports)
             if model is None:
@@ -67,7 +69,7 @@ class TrialSupport(abc.ABC):
 
     @abc.abstractmethod
     def known_reason(self, node: ir.Node, opset: int) -> str | None:
-        """Why the engine does not take the node, where that needs no trial."""
+        """Why the engine refuses the node, if that is known without a trial; empty if it has no such operator."""
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
         """The node's own model; None for what shows only when the whole model is converted."""
@@ -177,7 +179,7 @@ def _filled(dtype: np.dtype[Any], shape: Any, seed: int, span: tuple[int, int] =
 
 
 def unavailable(op_type: str, opset: int) -> str | None:
-    """Why the standard has no such operator at this opset; None if it has."""
+    """Why the standard has no such operator at this opset; None if it has one, empty if no opset has one."""
     import onnx
 
     try:
@@ -190,7 +192,7 @@ def unavailable(op_type: str, opset: int) -> str | None:
     schemas = onnx.defs.get_all_schemas_with_history()
     versions = [schema.since_version for schema in schemas if schema.name == op_type and not schema.domain]
     if not versions:
-        return f"no kernel for {operator}"
+        return ""
     if min(versions) > opset:
         return f"{operator} is new in opset {min(versions)}, and the model is of opset {opset}"
     return f"{operator} has been removed from the standard, and the model is of opset {opset}"

@@ -163,10 +163,14 @@ def bring_to_versions(
         return _with_ir_version(model, version)
     _name_origins(model)
     converted = convert_opset(model, target, ir_version=version)
-    what = f"opset {own} becomes {target}" if target != own else f"IR version {model.ir_version} becomes {version}"
+    change = (
+        Adaptation(f"opset {own} becomes {target}", (), opset=target)
+        if target != own
+        else Adaptation(f"IR version {model.ir_version} becomes {version}", ())
+    )
     return WithVersions(
         converted.model,
-        (Adaptation(what, ()), *converted.changes),
+        (change, *converted.changes),
         tuple(
             Refusal(item.node, item.operator, f"opset {target} can't express it: {item.reason}", opset=target)
             for item in converted.unexpressed

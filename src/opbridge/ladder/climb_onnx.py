@@ -108,7 +108,7 @@ def climb_onnx(
     for item in fitted.values():
         forget_origins(item.model)
     forget_origins(original)
-    changes = [change.what for item in fitted.values() for change in item.adaptations]
+    changes = [change for item in fitted.values() for change in item.adaptations]
     opset = max(item.model.opset_imports.get("", 0) for item in fitted.values())
     return ClimbedModel(
         original,
@@ -243,7 +243,7 @@ def _steps(
     breaks: Sequence[Break],
     bodied: Sequence[str],
     kernels: Sequence[str],
-    changes: Sequence[str],
+    changes: Sequence[Adaptation],
 ) -> Iterator[Step]:
     nodes: dict[str, list[str]] = {}
     for node in original.graph.all_nodes():
@@ -267,10 +267,10 @@ def _steps(
         yield Step(operator, rung, len(names), tuple(names[:5]), provider, detail)
 
 
-def _mended_by(operator: str, changes: Sequence[str]) -> tuple[str, str]:
+def _mended_by(operator: str, changes: Sequence[Adaptation]) -> tuple[str, str]:
     """The rung on which the engine takes an operator after all, and what was done."""
-    own = next((what for what in changes if what.startswith(operator)), "")
-    return ("decompose", own) if own else ("opset", next((what for what in changes if what.startswith("opset ")), ""))
+    own = next((change.what for change in changes if change.operator == operator), "")
+    return ("decompose", own) if own else ("opset", next((item.what for item in changes if item.opset is not None), ""))
 
 
 def _reason(original: ir.Model, opset: int, asked: Versions) -> str:

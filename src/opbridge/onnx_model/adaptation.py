@@ -15,12 +15,17 @@ class Adaptation:
     """One change made for an engine.
 
     Attributes:
-        what: The change in one line.
-        nodes: The names of the nodes it was made to.
+        what: A description of the change, one line, for display only.
+        nodes: The names of the changed nodes.
+        operator: ``"domain::Op"`` of the operator that the engine accepts after the change; empty for a change of the
+            whole model.
+        opset: The new opset, if the change is a conversion of the model to another opset.
     """
 
     what: str
     nodes: tuple[str, ...]
+    operator: str = ""
+    opset: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The adaptation as JSON data."""

@@ -68,7 +68,7 @@ class CastAroundMissingTypesPass(ir.passes.InPlacePass):
         """Change ``model`` in place; the result says which nodes now compute in which type."""
         fill_types(model)
         names = Names(model)
-        done: dict[str, list[str]] = {}
+        done: dict[tuple[str, str], list[str]] = {}
         for scope in scopes(model):
             for node in list(scope.all_nodes()):
                 refusal = None if _is_exempt(node) else self._engine.supports(node, scope.opset_imports)
@@ -76,9 +76,11 @@ class CastAroundMissingTypesPass(ir.passes.InPlacePass):
                     continue
                 widening = self._find(node, scope.opset_imports, refusal.missing_dtypes)
                 if widening is not None:
-                    done.setdefault(f"{refusal.operator} {widening.describe()}", []).append(describe_node(node))
+                    done.setdefault((refusal.operator, widening.describe()), []).append(describe_node(node))
                     widening.apply(node, names)
-        adaptations = tuple(Adaptation(what, tuple(nodes)) for what, nodes in done.items())
+        adaptations = tuple(
+            Adaptation(f"{operator} {types}", tuple(nodes), operator) for (operator, types), nodes in done.items()
+        )
         return AdaptationResult(model, bool(adaptations), adaptations)
 
     def _find(self, node: Node, opset_imports: Mapping[str, int], missing: tuple[str, ...]) -> _Widening | None:

@@ -61,7 +61,10 @@ class ExpandStandardBodiesPass(ir.passes.InPlacePass):
             expanded = [self._expand(scope, model, names, done) for scope in scopes(model)]
             if not any(expanded):
                 break
-        adaptations = tuple(Adaptation(what, tuple(nodes)) for what, nodes in done.items())
+        adaptations = tuple(
+            Adaptation(f"{operator} becomes its body in the standard", tuple(nodes), operator)
+            for operator, nodes in done.items()
+        )
         if len(probe(model, self._engine)) >= before:
             return AdaptationResult(model, False)
         return AdaptationResult(model, True, adaptations)
@@ -84,7 +87,7 @@ class ExpandStandardBodiesPass(ir.passes.InPlacePass):
             except CannotExpress:
                 continue
             found = True
-            done.setdefault(f"ai.onnx::{operator} becomes its body in the standard", {})[name] = None
+            done.setdefault(f"ai.onnx::{operator}", {})[name] = None
         for node in scope.all_nodes():
             node.version = None
         return found

@@ -64,10 +64,13 @@ class ExpressByOthersPass(ir.passes.InPlacePass):
                     continue
                 name, operator = describe_node(node), node.op_type
                 if _express(node, opset, names):
-                    done.setdefault(f"ai.onnx::{operator} becomes other operators", []).append(name)
+                    done.setdefault(f"ai.onnx::{operator}", []).append(name)
             for node in scope.all_nodes():
                 node.version = None
-        adaptations = tuple(Adaptation(what, tuple(nodes)) for what, nodes in done.items())
+        adaptations = tuple(
+            Adaptation(f"{operator} becomes other operators", tuple(nodes), operator)
+            for operator, nodes in done.items()
+        )
         return AdaptationResult(model, bool(done) and len(probe(model, self._engine)) < before, adaptations)
 
 

@@ -51,9 +51,9 @@ class InlineFunctionsPass(ir.passes.InPlacePass):
         kept = [key for key in result.model.functions if self._keeps(key[0], key[1])]
         for key in kept:
             del result.model.functions[key]
-        adaptations = tuple(Adaptation(f"{name} is inlined", tuple(nodes)) for name, nodes in calls.items())
+        adaptations = tuple(Adaptation(f"{name} is inlined", tuple(nodes), name) for name, nodes in calls.items())
         bodiless = dict.fromkeys(describe_operator(key[0], key[1]) for key in kept)
-        adaptations += tuple(Adaptation(f"{name} has no body beside its kernel", ()) for name in bodiless)
+        adaptations += tuple(Adaptation(f"{name} has no body beside its kernel", (), name) for name in bodiless)
         return AdaptationResult(result.model, result.modified or bool(kept), adaptations)
 
     def _keeps(self, domain: str, name: str) -> bool:

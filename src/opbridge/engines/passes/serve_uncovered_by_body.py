@@ -52,7 +52,7 @@ class ServeUncoveredByBodyPass(ir.passes.InPlacePass):
             moved.setdefault(name, []).append(describe_node(node))
             _move(model, node, function)
         adaptations = tuple(
-            Adaptation(f"{name} runs its body: its kernel does not take these element types", tuple(nodes))
+            Adaptation(f"{name} runs its body: its kernel does not take these element types", tuple(nodes), name)
             for name, nodes in moved.items()
         )
         return AdaptationResult(model, bool(moved), adaptations)

@@ -60,7 +60,7 @@ class TensorsForStringListsPass(ir.passes.InPlacePass):
                 node.attributes[name] = ir.AttrTensor(name, _tensor(given))
                 changed.setdefault(describe_operator(node.domain, node.op_type), []).append(describe_node(node))
         adaptations = tuple(
-            Adaptation(f"{name} gets its list of strings as a tensor of strings", tuple(nodes))
+            Adaptation(f"{name} gets its list of strings as a tensor of strings", tuple(nodes), name)
             for name, nodes in changed.items()
         )
         return AdaptationResult(model, bool(changed), adaptations)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from opbridge.engines.trial import TrialSupport, has_subgraph, unavailable
 from opbridge.engines.tvm import native
-from opbridge.onnx_model.names import describe_operator
 
 if TYPE_CHECKING:
     import onnx
@@ -40,7 +39,7 @@ class NodeSupport(TrialSupport):
             return f"{self.engine} takes opsets up to {self._engine.newest_opset}, not {opset}"
         absent = unavailable(node.op_type, opset)
         if absent is None and node.op_type not in native.converted_operators():
-            return f"no kernel for {describe_operator('', node.op_type)}"
+            return ""
         return absent
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:

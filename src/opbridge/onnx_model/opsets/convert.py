@@ -104,7 +104,7 @@ class _Walk:
         self.unexpressed_in_functions = False
         self._opset = opset
         self._names = Names(model)
-        self._done: dict[str, dict[str, None]] = {}
+        self._done: dict[tuple[str, str], dict[str, None]] = {}
         self._origins: dict[ir.Node, tuple[str, str]] = {}
         self._stuck: set[ir.Node] = set()
         self._made: set[ir.Node] = set()
@@ -117,7 +117,9 @@ class _Walk:
             self.unexpressed_in_functions |= scope is not self.model.graph and len(self.unexpressed) > before
 
     def changes(self) -> tuple[Adaptation, ...]:
-        return tuple(Adaptation(what, tuple(nodes)) for what, nodes in self._done.items())
+        return tuple(
+            Adaptation(f"{operator}: {what}", tuple(nodes), operator) for (operator, what), nodes in self._done.items()
+        )
 
     def _walk(self, scope: ir.Graph | ir.Function) -> None:
         source = scope.opset_imports.get("", self._opset)
@@ -171,7 +173,7 @@ class _Walk:
         if not site.replaced:
             node.version = target
         if what:
-            self._done.setdefault(f"{origin[1]}: {what}", {})[origin[0]] = None
+            self._done.setdefault((origin[1], what), {})[origin[0]] = None
 
     def _origin(self, node: ir.Node) -> tuple[str, str]:
         own = (describe_node(node), describe_operator(node.domain, node.op_type))

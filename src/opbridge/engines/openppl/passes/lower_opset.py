@@ -57,5 +57,7 @@ class LowerOpsetPass(ir.passes.FunctionalPass):
             if refused < fewest:
                 fewest = refused
                 what = f"opset {model.opset_imports['']} becomes {opset}: OpenPPL takes more of its operators there"
-                result = AdaptationResult(converted.model, True, (Adaptation(what, ()), *converted.changes))
+                result = AdaptationResult(
+                    converted.model, True, (Adaptation(what, (), opset=opset), *converted.changes)
+                )
         return result
