@@ -26,6 +26,7 @@ import time
 import numpy as np
 
 from opbridge.engines.reference.engine import ReferenceEngine
+from opbridge.engines.roles import CompilesAhead
 
 WAYS = dict(item.split("=") for item in os.environ.get("CRASHES", "").split(",") if item)
 
@@ -86,7 +87,10 @@ class ENGINE(ReferenceEngine):
 COMPILES = """
 
 if "compile" in WAYS.values():
-    ENGINE.compile_model = lambda self, model, libraries: ctypes.string_at(0)
+
+    class ENGINE(ENGINE, CompilesAhead):
+        def compile_model(self, model, libraries):
+            ctypes.string_at(0)
 """
 
 

@@ -61,7 +61,7 @@ def test_the_list_answers(engine, op_type, opset, attributes, reason):
 @pytest.mark.parametrize(("dtype", "taken"), [("FLOAT", True), ("INT64", True), ("BOOL", False), ("INT32", False)])
 def test_equal_is_taken_in_two_types(engine, dtype, taken):
     reason = refusal_of(engine, one_node("Equal", [(dtype, [2]), (dtype, [2])], [("BOOL", [2])], opset=13))
-    assert reason == (None if taken else f"OpenPPL calls Equal of {dtype.lower()} unsupported when it runs")
+    assert reason == (None if taken else f"OpenPPL reports Equal of {dtype.lower()} as unsupported when it runs")
 
 
 def test_the_list_is_of_operators_of_the_standard():

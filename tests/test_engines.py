@@ -13,7 +13,7 @@ from one_node import BFLOAT16, DOUBLE, FLOAT, FLOAT16, make_model, one_node, sav
 from onnx import helper, numpy_helper
 
 from opbridge import engines
-from opbridge.engines.base import Engine, Refusal, TensorSpec
+from opbridge.engines.base import Engine, Refusal, RefusalKind, TensorSpec
 from opbridge.engines.onnxruntime import native
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 from opbridge.kernels.dtypes import numpy_dtype
@@ -161,7 +161,9 @@ def test_what_fails_while_running_is_one_line_without_places_in_the_engines_sour
 
 def test_a_node_of_an_unknown_operator(engine):
     refusal = ask(engine, one_node("Frobnicate", [(FLOAT, [2])], [(FLOAT, [2])], domain="mine"))
-    assert refusal == Refusal("the_node", "mine::Frobnicate", "no kernel for mine::Frobnicate", is_unknown=True)
+    assert refusal == Refusal(
+        "the_node", "mine::Frobnicate", "no kernel for mine::Frobnicate", kind=RefusalKind.UNKNOWN_OPERATOR
+    )
     assert refusal.to_dict()["missing_dtypes"] == ()
 
 

@@ -14,7 +14,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from opbridge import engines
 from opbridge.engines.asked import AskedEngine
-from opbridge.engines.base import Refusal
+from opbridge.engines.base import Refusal, RefusalKind
 from opbridge.engines.probe import probe
 
 ENGINE = engines.get("onnxruntime")
@@ -131,7 +131,7 @@ def test_subgraphs_are_walked():
         domains=["mine"],
     )
     assert probe(to_ir(model), ENGINE) == (
-        Refusal("node_deep_out", "mine::Frob", "no kernel for mine::Frob", is_unknown=True),
+        Refusal("node_deep_out", "mine::Frob", "no kernel for mine::Frob", kind=RefusalKind.UNKNOWN_OPERATOR),
     )
 
 
@@ -155,7 +155,12 @@ def test_a_function_counts_as_its_body():
     assert probe(call_model((FLOAT, [2]), [taken]), ENGINE) == ()
     refused = function("F", ["a"], ["b"], [node("Frob", ["a"], ["b"], "inside", domain="mine")])
     assert probe(call_model((FLOAT, [2]), [refused]), ENGINE) == (
-        Refusal("the_node", "mine::Frob", "no kernel for mine::Frob, in the body of mine::F", is_unknown=True),
+        Refusal(
+            "the_node",
+            "mine::Frob",
+            "no kernel for mine::Frob, in the body of mine::F",
+            kind=RefusalKind.UNKNOWN_OPERATOR,
+        ),
     )
 
 

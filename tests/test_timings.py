@@ -126,7 +126,7 @@ def test_an_engine_that_does_not_tell_is_noted(tmp_path: Path) -> None:
     assert verified.passed
     assert verified.timings == ()
     (note,) = [note for note in verified.cases[0].notes if "times" in note]
-    assert note == "no times of its nodes: reference does not tell what each of its nodes costs."
+    assert note == "no times of its nodes: reference does not measure the time of each node."
 
 
 def test_the_nodes_of_an_onnx_model_are_timed_without_pytorch(tmp_path: Path) -> None:

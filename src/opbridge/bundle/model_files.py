@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from opbridge.bundle.manifest import distinct_models
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import compile_isolated
+from opbridge.engines.roles import CompilesAhead, TakesTorchPrograms
 from opbridge.ladder.build import Built, write_libraries
 from opbridge.onnx_model.file import save_model
 
@@ -50,7 +51,8 @@ def write_models(
         for name in names:
             own = (folder / libraries[name].file,) if name in libraries else ()
             compile_isolated(by_name[name], folder / file, own)
-            by_name[name].write_sources(folder / file)
+            if isinstance(engine := by_name[name], CompilesAhead):
+                engine.write_sources(folder / file)
 
 
 def convert_programs(programs: Mapping[str, ClimbedProgram], engines: Sequence[Engine], folder: Path) -> dict[str, str]:
@@ -59,5 +61,5 @@ def convert_programs(programs: Mapping[str, ClimbedProgram], engines: Sequence[E
     Raises:
         EngineError: An engine refuses its program.
     """
-    by_name = {engine.name: engine for engine in engines}
+    by_name = {engine.name: engine for engine in engines if isinstance(engine, TakesTorchPrograms)}
     return {name: by_name[name].convert(climbed.program, folder) for name, climbed in programs.items()}

@@ -62,7 +62,9 @@ def get(name: str) -> Engine:
     engine_class: type[Engine] = importlib.import_module(f"{__name__}.{family.strip()}").ENGINE
     if "==" not in name:
         return engine_class()
-    if engine_class.in_environment is None:
+    from opbridge.engines.roles import InEnvironments
+
+    if not issubclass(engine_class, InEnvironments):
         raise InputError(
             f"opbridge can ask only the installed {family}, not {name!r}.",
             fix=f"install that version, and write --engine {family}.",
@@ -76,7 +78,10 @@ def get(name: str) -> Engine:
 
 def place_of(name: str) -> tuple[str, Path | None]:
     """The engine's name in the Python environment that has it, and that one's interpreter; None for this one's."""
-    return (family_of(name), get(name).python) if "==" in name else (name, None)
+    from opbridge.engines.roles import InEnvironments
+
+    engine = get(name) if "==" in name else None
+    return (family_of(name), engine.python) if isinstance(engine, InEnvironments) else (name, None)
 
 
 def needs_installing(name: str) -> bool:

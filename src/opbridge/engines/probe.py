@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.base import Engine, Refusal, RefusalKind
 from opbridge.onnx_model.infer import bind_body, binding, with_types
 from opbridge.onnx_model.names import describe_node, describe_operator
 
@@ -47,10 +47,11 @@ class _Probe:
             if refusal is None:
                 continue
             function = self._model.functions.get(node.op_identifier())
-            if function is None or not refusal.is_unknown:
+            if function is None or refusal.kind is not RefusalKind.UNKNOWN_OPERATOR:
                 yield refusal
             elif not self._engine.takes_functions:
-                yield dataclasses.replace(refusal, reason=f"{self._engine.name} takes no model-local functions")
+                reason = f"{self._engine.name} takes no model-local functions"
+                yield dataclasses.replace(refusal, reason=reason, kind=RefusalKind.OTHER)
             else:
                 yield from self._call_refusals(node, function)
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from opbridge import engines
 from opbridge.engines.process.host import EngineProcess
+from opbridge.engines.roles import Profiles
+from opbridge.errors import EngineError
 
 __all__ = ["NodeTime", "profile_isolated"]
 
@@ -42,6 +44,11 @@ def profile_isolated(
     Raises:
         EngineError: The engine does not tell, fails, crashes, or hangs.
     """
+    if not isinstance(engines.get(engine), Profiles):
+        profiling = [name for name in engines.names() if isinstance(engines.get(name), Profiles)]
+        raise EngineError(
+            f"{engine} does not measure the time of each node.", fix=f"use an engine that does: {', '.join(profiling)}."
+        )
     family, python = engines.place_of(engine)
     process = EngineProcess(engine, python)
     request = {

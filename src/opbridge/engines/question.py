@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Question", "bare_model", "dtype_of_type", "version_problem"]
+__all__ = ["Question", "bare_model", "dtype_of_type"]
 
 # Constants up to this size go into the question with their values: scales, axes, shapes. Larger ones are weights.
 _SMALL = 64
@@ -225,32 +225,3 @@ def _small_constant(value: ir.Value | None) -> Any:
         return None
     tensor = ir.convenience.get_const_tensor(value)
     return tensor if tensor is not None and tensor.size <= _SMALL and value.type is not None else None
-
-
-def version_problem(engine: str, newest_opset: int, question: Question) -> str | None:
-    """Why a standard node can't be of its model's opset, for an engine that itself does not mind; None if it can.
-
-    Args:
-        engine: The engine and its version, as in messages.
-        newest_opset: The newest version of the standard domain that it knows.
-        question: The node.
-    """
-    import onnx
-
-    if question.domain:
-        return None
-    if question.opset > newest_opset:
-        return f"{engine} takes opsets up to {newest_opset}, not {question.opset}"
-    try:
-        onnx.defs.get_schema(question.op_type, question.opset, "")
-    except onnx.defs.SchemaError:
-        versions = [
-            schema.since_version
-            for schema in onnx.defs.get_all_schemas_with_history()
-            if schema.name == question.op_type and schema.domain == ""
-        ]
-        first = min(versions, default=0)
-        if first <= question.opset:
-            return None if first == 0 else f"ai.onnx::{question.op_type} has been removed from the standard"
-        return f"ai.onnx::{question.op_type} is new in opset {first}, and the model is of opset {question.opset}"
-    return None

@@ -16,15 +16,14 @@ import numpy as np
 from opbridge import engines
 from opbridge.engines.asked import AskedEngine
 from opbridge.engines.base import IR_VERSION, Refusal
-from opbridge.engines.refusals import unknown_operator
+from opbridge.engines.refusals import UNKNOWN, Reason, first_version, refusal_of
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
-from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TrialSupport", "difference", "feeds_of", "has_subgraph", "lone_model", "standard_results", "unavailable"]
+__all__ = ["TrialSupport", "difference", "feeds_of", "has_subgraph", "lone_model", "standard_results"]
 
 _TOLERANCE = 2e-3
 """Of one node, relative to its largest result: it tells another formula from other rounding, no more."""
@@ -47,15 +46,13 @@ class TrialSupport(abc.ABC):
     def __init__(self, engine: str, name: str) -> None:
         self.engine = engine
         self._asked = AskedEngine(engine, name)
-        self._answers: dict[bytes, str | None] = {}
+        self._answers: dict[bytes, Reason | None] = {}
 
     def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
         """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
-        if node.domain:
-            return unknown_operator(node)
+        if node.domain or first_version(node.op_type) is None:
+            return refusal_of(node, UNKNOWN)
         reason = self.known_reason(node, node.version or opset_imports.get("", 1))
-        if reason == "":
-            return unknown_operator(node)
         if reason is None:
             model = self.question(node, opset_imports)
             if model is None:
@@ -64,18 +61,17 @@ class TrialSupport(abc.ABC):
             if key not in self._answers:
                 self._answers[key] = self._try(model)
             reason = self._answers[key]
-        operator = describe_operator(node.domain, node.op_type)
-        return None if reason is None else Refusal(describe_node(node), operator, reason)
+        return refusal_of(node, reason)
 
     @abc.abstractmethod
-    def known_reason(self, node: ir.Node, opset: int) -> str | None:
-        """Why the engine refuses the node, if that is known without a trial; empty if it has no such operator."""
+    def known_reason(self, node: ir.Node, opset: int) -> Reason | None:
+        """Why the engine does not take the node, where that needs no trial."""
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
         """The node's own model; None for what shows only when the whole model is converted."""
         return lone_model(node, opset_imports, IR_VERSION)
 
-    def _try(self, model: onnx.ModelProto) -> str | None:
+    def _try(self, model: onnx.ModelProto) -> Reason | None:
         feeds = feeds_of(model)
         expected = standard_results(model, feeds)
         if expected is None:
@@ -86,11 +82,11 @@ class TrialSupport(abc.ABC):
         except EngineNotInstalledError:
             raise
         except (EngineError, InputError) as error:
-            return error.message
+            return Reason(error.message)
         for name, array in expected.items():
             other = difference(found[name], array)
             if other is not None:
-                return f"{self.engine} computes another result: {other}"
+                return Reason(f"{self.engine} computes another result: {other}")
         return None
 
 
@@ -176,26 +172,6 @@ def _filled(dtype: np.dtype[Any], shape: Any, seed: int, span: tuple[int, int] =
     if dtype == np.bool_:
         return random.integers(0, 2, tuple(shape)).astype(dtype)
     return random.standard_normal(tuple(shape)).astype(dtype)
-
-
-def unavailable(op_type: str, opset: int) -> str | None:
-    """Why the standard has no such operator at this opset; None if it has one, empty if no opset has one."""
-    import onnx
-
-    try:
-        onnx.defs.get_schema(op_type, opset)
-    except onnx.defs.SchemaError:
-        pass
-    else:
-        return None
-    operator = f"ai.onnx::{op_type}"
-    schemas = onnx.defs.get_all_schemas_with_history()
-    versions = [schema.since_version for schema in schemas if schema.name == op_type and not schema.domain]
-    if not versions:
-        return ""
-    if min(versions) > opset:
-        return f"{operator} is new in opset {min(versions)}, and the model is of opset {opset}"
-    return f"{operator} has been removed from the standard, and the model is of opset {opset}"
 
 
 def standard_results(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:

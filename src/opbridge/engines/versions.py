@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from opbridge.engines.base import IR_VERSION, Engine, Refusal
+from opbridge.engines.base import IR_VERSION, Engine, Refusal, RefusalKind
 from opbridge.errors import InputError
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset
@@ -172,7 +172,13 @@ def bring_to_versions(
         converted.model,
         (change, *converted.changes),
         tuple(
-            Refusal(item.node, item.operator, f"opset {target} can't express it: {item.reason}", opset=target)
+            Refusal(
+                item.node,
+                item.operator,
+                f"opset {target} can't express it: {item.reason}",
+                opset=target,
+                kind=RefusalKind.OPSET,
+            )
             for item in converted.unexpressed
         ),
     )

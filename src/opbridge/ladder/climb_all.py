@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Engine
+from opbridge.engines.roles import TakesTorchPrograms
 from opbridge.engines.versions import Versions
 from opbridge.ladder.climb import climb
 from opbridge.ladder.climb_torch import ClimbedProgram, climb_torch
@@ -23,11 +24,11 @@ def climb_all(
     report: Callable[[str], None],
 ) -> tuple[Climbed | None, dict[str, ClimbedProgram]]:
     """Where the ladder ends for the engines that load ONNX, if there are such, and for each of the others."""
-    loading_onnx = [engine for engine in engines if engine.accepts == "onnx"]
+    loading_onnx = [engine for engine in engines if not isinstance(engine, TakesTorchPrograms)]
     programs = {
         engine.name: climb_torch(captured, catalog, engine, report=report)
         for engine in engines
-        if engine not in loading_onnx
+        if isinstance(engine, TakesTorchPrograms)
     }
     if not loading_onnx:
         return None, programs

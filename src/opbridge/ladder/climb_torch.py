@@ -16,6 +16,7 @@ from opbridge.capture.capture import Captured
 from opbridge.capture.specs import specs_of_program
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.roles import TakesTorchPrograms
 from opbridge.engines.torch_program import TorchProgram
 from opbridge.errors import BuildError, TranslationError, first_line
 from opbridge.kernels.declared import KernelSpec, declared_kernels
@@ -55,7 +56,7 @@ class ClimbedProgram:
 def climb_torch(
     captured: Captured,
     catalog: Catalog,
-    engine: Engine,
+    engine: TakesTorchPrograms,
     *,
     dry: bool = False,
     report: Callable[[str], None] = lambda stage: None,
@@ -112,7 +113,7 @@ class _Climb:
         self,
         captured: Captured,
         catalog: Catalog,
-        engine: Engine,
+        engine: TakesTorchPrograms,
         kernels: Sequence[KernelSpec],
         built: Built | None,
     ) -> None:

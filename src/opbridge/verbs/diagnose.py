@@ -11,6 +11,7 @@ from opbridge.capture.capture import capture
 from opbridge.capture.failures import CaptureFailure
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Engine
+from opbridge.engines.roles import TakesTorchPrograms
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
 from opbridge.ladder.climb import climb
@@ -44,12 +45,12 @@ def diagnose_model(
         captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes, rewrites=catalog.rewrites())
     except CaptureError as error:
         return _not_captured(error, versions, time.perf_counter() - started)
-    loading_onnx = [engine for engine in engines if engine.accepts == "onnx"]
+    loading_onnx = [engine for engine in engines if not isinstance(engine, TakesTorchPrograms)]
     try:
         programs = [
             climb_torch(captured, catalog.extended(captured.declared), engine, dry=True, report=report)
             for engine in engines
-            if engine not in loading_onnx
+            if isinstance(engine, TakesTorchPrograms)
         ]
         climbed = loading_onnx and climb(
             distinct_operators(captured.program),

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from opbridge.engines.base import AdapterFlags, Engine, Refusal, Session
+from opbridge.engines.base import AdapterFlags, Refusal, Session
 from opbridge.engines.executorch import native
+from opbridge.engines.roles import TakesTorchPrograms
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,7 @@ target_link_libraries({target} PRIVATE ${EXECUTORCH_RUNTIME_LIBRARY_DIR}/libexec
 """
 
 
-class ExecuTorchEngine(Engine):
+class ExecuTorchEngine(TakesTorchPrograms):
     """ExecuTorch with its portable kernels. Its Python runtime runs on torch's tensors, so torch is needed there.
 
     A program's memory is planned before it runs: a dynamic dimension without a largest size gets one, see
@@ -35,7 +36,6 @@ class ExecuTorchEngine(Engine):
 
     name: str = "executorch"
     package: ClassVar[str] = "executorch"
-    accepts: ClassVar[str] = "exported_program"
     limits: Mapping[str, str] = {
         "node times": "does not tell what each of its nodes costs",
     }

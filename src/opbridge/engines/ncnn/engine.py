@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from opbridge.engines.base import Engine, Refusal, Session
+from opbridge.engines.base import Refusal, Session
 from opbridge.engines.ncnn import native
+from opbridge.engines.roles import CompilesAhead
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels.library import KernelLibrary
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["NcnnEngine"]
 
 
-class NcnnEngine(Engine):
+class NcnnEngine(CompilesAhead):
     """ncnn on the CPU, in float32.
 
     pnnx, its converter, reads ONNX models; it is needed to export a bundle and to ask about nodes, not to run one. Its

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from opbridge.engines.base import RefusalKind
 from opbridge.engines.ncnn.carried import CARRIED
-from opbridge.engines.trial import TrialSupport, has_subgraph, unavailable
+from opbridge.engines.refusals import Reason, version_problem
+from opbridge.engines.trial import TrialSupport, has_subgraph
 
 if TYPE_CHECKING:
     import onnx
@@ -35,23 +37,22 @@ class NodeSupport(TrialSupport):
         super().__init__(f"ncnn {version}", "ncnn")
         self._newest_opset = newest_opset
 
-    def known_reason(self, node: ir.Node, opset: int) -> str | None:
+    def known_reason(self, node: ir.Node, opset: int) -> Reason | None:
         """See the base class."""
-        if opset > self._newest_opset:
-            return f"{self.engine} takes opsets up to {self._newest_opset}, not {opset}"
-        absent = unavailable(node.op_type, opset)
-        if absent is not None:
-            return absent
+        problem = version_problem(self.engine, self._newest_opset, node.op_type, opset)
+        if problem is not None:
+            return problem
         if has_subgraph(node):
-            return f"{self.engine} has no control flow"
+            return Reason(f"{self.engine} has no control flow")
         for value in (*node.inputs, *node.outputs):
             if value is None or value.dtype is None or value.name == "":
                 continue
             dtype = "str" if value.dtype.is_string() else str(value.dtype.numpy().name)
             if dtype not in CARRIED:
-                return f"{self.engine} computes in float32, not in {dtype}"
+                return Reason(f"{self.engine} computes in float32, not in {dtype}", RefusalKind.DTYPE)
             if value.shape is not None and len(value.shape) > _LARGEST_RANK:
-                return f"{self.engine} takes 4 dimensions and a batch, not rank {len(value.shape)}"
+                text = f"{self.engine} takes 4 dimensions and a batch, not rank {len(value.shape)}"
+                return Reason(text, RefusalKind.RANK)
         return None
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:

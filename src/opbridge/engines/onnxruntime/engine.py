@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opbridge.engines.base import Engine, Refusal, Session
+from opbridge.engines.base import Refusal, Session
 from opbridge.engines.onnxruntime.builds import Build, InstalledBuild, IsolatedBuild, OtherBuild
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.profiling import NodeTime, profile_isolated
+from opbridge.engines.roles import InEnvironments, Profiles
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["OnnxRuntimeEngine"]
 
 
-class OnnxRuntimeEngine(Engine):
+class OnnxRuntimeEngine(InEnvironments, Profiles):
     """ONNX Runtime on the CPU, unless :meth:`load` is told other execution providers.
 
     Args:
@@ -42,7 +43,7 @@ class OnnxRuntimeEngine(Engine):
             self.python = environment.python
 
     @classmethod
-    def in_environment(cls, environment: EngineEnvironment) -> OnnxRuntimeEngine:  # type: ignore[override]
+    def in_environment(cls, environment: EngineEnvironment) -> OnnxRuntimeEngine:
         """ONNX Runtime of another version, each question and each model in a child process of its environment."""
         return cls(environment)
 

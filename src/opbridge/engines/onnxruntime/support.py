@@ -9,17 +9,16 @@ as can be told before the whole model is loaded.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from opbridge.engines.base import IR_VERSION, Refusal
+from opbridge.engines.base import IR_VERSION, Refusal, RefusalKind
 from opbridge.engines.onnxruntime.builds import Build
 from opbridge.engines.onnxruntime.kernels import KernelList, TypeMatch
 from opbridge.engines.question import Question, bare_model, dtype_of_type
-from opbridge.engines.refusals import unknown_operator
-from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.engines.refusals import UNKNOWN, Reason, refusal_of
+from opbridge.onnx_model.names import describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -28,12 +27,6 @@ __all__ = ["KernelSupport"]
 
 _LACKING = re.compile(r"Could not find an implementation for (?P<versioned>(?P<op_type>\w+)\(\d+\))")
 _UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Reason:
-    text: str
-    missing_dtypes: tuple[str, ...] = ()
 
 
 class KernelSupport:
@@ -53,22 +46,19 @@ class KernelSupport:
         lists = build.lists()
         self._kernels = None if lists is None else KernelList(*lists)
         self._known: dict[tuple[str, str], bool] = {}
-        self._answers: dict[Any, _Reason | None] = {}
+        self._answers: dict[Any, Reason | None] = {}
 
     def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
         """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
         if not self._knows(node, opset_imports):
-            return unknown_operator(node)
+            return refusal_of(node, UNKNOWN)
         question = Question(node, opset_imports)
         if question.key not in self._answers:
             self._answers[question.key] = self._answer(question)
         reason = self._answers[question.key]
         if reason is not None and self._sizes_may_tell(question):
             reason = self._answer_sized(question, reason)
-        if reason is None:
-            return None
-        operator = describe_operator(node.domain, node.op_type)
-        return Refusal(describe_node(node), operator, reason.text, reason.missing_dtypes)
+        return refusal_of(node, reason)
 
     def _knows(self, node: ir.Node, opset_imports: Mapping[str, int]) -> bool:
         """Whether there is an operator of this name; of a build without lists, what it says of a node of that name."""
@@ -82,11 +72,13 @@ class KernelSupport:
             self._known[key] = error is None or not _UNKNOWN.search(error)
         return self._known[key]
 
-    def _answer(self, question: Question) -> _Reason | None:
+    def _answer(self, question: Question) -> Reason | None:
         domain, op_type, opset = question.domain, question.op_type, question.opset
         operator = describe_operator(domain, op_type)
         if not domain and opset > self._newest_opset:
-            return _Reason(f"ONNX Runtime {self._version} takes opsets up to {self._newest_opset}, not {opset}")
+            return Reason(
+                f"ONNX Runtime {self._version} takes opsets up to {self._newest_opset}, not {opset}", RefusalKind.OPSET
+            )
         if self._kernels is None:
             error = self._build.refusal_of(question.model_bytes(self._ir_version)) if question.stands_alone else None
             return None if error is None else self._explain_without_list(question, error)
@@ -94,7 +86,7 @@ class KernelSupport:
         if schema is None:
             first = self._kernels.first_version(domain, op_type)
             was = f"is new in opset {first}" if first > opset else "has been removed from the standard"
-            return _Reason(f"{operator} {was}, and the model is of opset {opset}")
+            return Reason(f"{operator} {was}, and the model is of opset {opset}", RefusalKind.OPSET)
         if not question.stands_alone:
             return self._answer_from_list(question, schema, self._kernels)
         error = self._build.refusal_of(question.model_bytes(self._ir_version))
@@ -104,7 +96,7 @@ class KernelSupport:
         """Whether the engine takes the node's opset, and its standard defines the operator by others."""
         return question.stands_alone and question.opset <= self._newest_opset and _has_body(question)
 
-    def _answer_sized(self, question: Question, reason: _Reason) -> _Reason | None:
+    def _answer_sized(self, question: Question, reason: Reason) -> Reason | None:
         """The answer for the node's own sizes: of some standard operators only these tell by which others they are."""
         key = (question.key, question.sizes)
         if key not in self._answers:
@@ -112,38 +104,38 @@ class KernelSupport:
             self._answers[key] = None if error is None else reason
         return self._answers[key]
 
-    def _answer_from_list(self, question: Question, schema: Any, kernels: KernelList) -> _Reason | None:
+    def _answer_from_list(self, question: Question, schema: Any, kernels: KernelList) -> Reason | None:
         match = kernels.match(schema, question.input_types, question.output_types, half_is_float=True)
         if match.has_kernels:
             return _type_reason(question, match) if match.missing else None
         # The engine expands an operator without a kernel that the standard defines by others.
         if _has_body(question):
             return None
-        return _Reason(
-            f"no kernel for {describe_operator(question.domain, question.op_type)} in opset {question.opset}"
-        )
+        return Reason(f"no kernel for {describe_operator(question.domain, question.op_type)} in opset {question.opset}")
 
-    def _explain(self, question: Question, schema: Any, message: str, kernels: KernelList) -> _Reason:
+    def _explain(self, question: Question, schema: Any, message: str, kernels: KernelList) -> Reason:
         lacking = _LACKING.search(message)
         if lacking is not None:
             operator = describe_operator(question.domain, question.op_type)
             if lacking["op_type"] != question.op_type:
-                return _Reason(f"no kernel for {lacking['versioned']}, into which ONNX Runtime expands {operator}")
+                return Reason(f"no kernel for {lacking['versioned']}, into which ONNX Runtime expands {operator}")
             match = kernels.match(schema, question.input_types, question.output_types)
             if match.missing:
                 return _type_reason(question, match)
             if not match.has_kernels:
                 versions = ", ".join(kernels.versions(question.domain, question.op_type)) or "no version"
-                return _Reason(f"no kernel for {lacking['versioned']} (there are for {versions})")
-        return _Reason(f"ONNX Runtime {self._version}: {message}")
+                return Reason(f"no kernel for {lacking['versioned']} (there are for {versions})")
+        return Reason(f"ONNX Runtime {self._version}: {message}")
 
-    def _explain_without_list(self, question: Question, message: str) -> _Reason:
+    def _explain_without_list(self, question: Question, message: str) -> Reason:
         """The engine's words. It does not say which element type is at fault, so each may be tried in a wider one."""
         lacking = _LACKING.search(message)
         if lacking is None or lacking["op_type"] != question.op_type:
-            return _Reason(f"ONNX Runtime {self._version}: {message}")
+            return Reason(f"ONNX Runtime {self._version}: {message}")
         types = tuple(dict.fromkeys(dtype_of_type(name) for name in question.input_types if name))
-        return _Reason(f"no kernel for {lacking['versioned']} with {', '.join(types) or 'no input'}", types)
+        return Reason(
+            f"no kernel for {lacking['versioned']} with {', '.join(types) or 'no input'}", RefusalKind.DTYPE, types
+        )
 
 
 def _has_body(question: Question) -> bool:
@@ -157,9 +149,13 @@ def _has_body(question: Question) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _type_reason(question: Question, match: TypeMatch) -> _Reason:
+def _type_reason(question: Question, match: TypeMatch) -> Reason:
     operator = describe_operator(question.domain, question.op_type)
     lacks = ", ".join(f"{variable} = {dtype_of_type(name)}" for variable, name in match.missing.items())
     has = ", ".join(dict.fromkeys(dtype_of_type(name) for types in match.available.values() for name in types))
     missing = tuple(dict.fromkeys(dtype_of_type(name) for name in match.missing.values()))
-    return _Reason(f"no kernel for {operator} in opset {question.opset} with {lacks} (there are: {has})", missing)
+    return Reason(
+        f"no kernel for {operator} in opset {question.opset} with {lacks} (there are: {has})",
+        RefusalKind.DTYPE,
+        missing,
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from opbridge.engines.base import Refusal
+from opbridge.engines import refusals
+from opbridge.engines.base import Refusal, RefusalKind
 from opbridge.engines.openppl.listed import LISTED, LISTED_VERSION
-from opbridge.engines.refusals import unknown_operator
-from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.engines.refusals import UNKNOWN, Reason
+from opbridge.onnx_model.names import describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,34 +23,30 @@ _EQUAL_TAKES = ("FLOAT", "INT64")
 
 def refusal_of(node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
     """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
-    reason = _reason(node, node.version or opset_imports.get(node.domain, 1))
-    if reason is None:
-        return None
-    if reason == "":
-        return unknown_operator(node)
-    return Refusal(describe_node(node), describe_operator(node.domain, node.op_type), reason)
+    return refusals.refusal_of(node, _reason(node, node.version or opset_imports.get(node.domain, 1)))
 
 
-def _reason(node: ir.Node, opset: int) -> str | None:
-    """Why it is refused: empty for an operator that is not in the list; None if it is not."""
+def _reason(node: ir.Node, opset: int) -> Reason | None:
     if not node.domain and opset > NEWEST_OPSET:
-        return f"OpenPPL takes opsets up to {NEWEST_OPSET}, not {opset}"
+        return Reason(f"OpenPPL takes opsets up to {NEWEST_OPSET}, not {opset}", RefusalKind.OPSET)
     if (node.domain, node.op_type) not in LISTED:
-        return (
-            "" if node.domain else f"OpenPPL {LISTED_VERSION} has no kernel for {describe_operator('', node.op_type)}"
-        )
+        if node.domain:
+            return UNKNOWN
+        return Reason(f"OpenPPL {LISTED_VERSION} has no kernel for {describe_operator('', node.op_type)}")
     first, last = LISTED[node.domain, node.op_type]
     if not first <= opset <= last:
-        return (
+        return Reason(
             f"OpenPPL {LISTED_VERSION} takes {node.op_type} in models of opset {first} to {last}, and this one is of "
-            f"opset {opset}"
+            f"opset {opset}",
+            RefusalKind.OPSET,
         )
     if node.op_type == "Softmax" and opset >= 13 and not _is_over_the_last_axis(node):
-        return "OpenPPL crashes in a Softmax over an inner axis from opset 13 on"
+        return Reason("OpenPPL crashes in a Softmax over an inner axis from opset 13 on")
     if node.op_type == "Equal":
         types = [value.dtype.name for value in node.inputs if value is not None and value.dtype is not None]
         other = [name.lower() for name in types if name not in _EQUAL_TAKES]
-        return f"OpenPPL calls Equal of {other[0]} unsupported when it runs" if other else None
+        if other:
+            return Reason(f"OpenPPL reports Equal of {other[0]} as unsupported when it runs", RefusalKind.DTYPE)
     return None
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opbridge.engines.base import AdapterFlags, Engine, Refusal, Session
+from opbridge.engines.base import AdapterFlags, Refusal, Session
 from opbridge.engines.openvino import native
 from opbridge.engines.profiling import NodeTime
+from opbridge.engines.roles import AnswersQuestions, Profiles
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenVinoEngine"]
 
 
-class OpenVinoEngine(Engine):
+class OpenVinoEngine(AnswersQuestions, Profiles):
     """OpenVINO on the CPU, unless :meth:`load` is told other devices; float32 is computed in float32 there.
 
     It computes float64 in float32, which is why a node of that type is refused.

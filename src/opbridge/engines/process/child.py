@@ -23,6 +23,7 @@ from opbridge import engines
 from opbridge.engines.base import Session
 from opbridge.engines.process.frames import read_frame, write_frame
 from opbridge.engines.process.lifeline import end_with_parent, end_within
+from opbridge.engines.roles import AnswersQuestions, CompilesAhead, Profiles
 from opbridge.errors import EngineError, OpbridgeError
 
 __all__ = ["main"]
@@ -52,7 +53,7 @@ def main() -> int:
                 elif message["verb"] == "compile":
                     write_frame(answers, {"files": _compile(message)})
                 elif message["verb"] == "ask":
-                    write_frame(answers, engines.get(message["engine"]).answer(message["question"], arrays))
+                    write_frame(answers, _answer(message, arrays))
                 else:
                     assert session is not None
                     write_frame(answers, {}, session.run(arrays))
@@ -114,14 +115,23 @@ def _return_freed_memory() -> None:
 
 def _profile(message: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     engine = engines.get(message["engine"])
+    assert isinstance(engine, Profiles)
     libraries = [Path(library) for library in message["libraries"]]
     times = engine.profile(Path(message["path"]), arrays, libraries=libraries, runs=message["runs"])
     return [time.to_dict() for time in times]
 
 
 def _compile(message: dict[str, Any]) -> list[str]:
+    engine = engines.get(message["engine"])
+    assert isinstance(engine, CompilesAhead)
     libraries = [Path(library) for library in message["libraries"]]
-    return [str(file) for file in engines.get(message["engine"]).compile_model(Path(message["path"]), libraries)]
+    return [str(file) for file in engine.compile_model(Path(message["path"]), libraries)]
+
+
+def _answer(message: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    engine = engines.get(message["engine"])
+    assert isinstance(engine, AnswersQuestions)
+    return engine.answer(message["question"], arrays)
 
 
 def _described(error: BaseException) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from opbridge.engines.base import Engine, Session, TensorSpec
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.process.host import EngineProcess, child_environment, describe_death
 from opbridge.engines.process.limits import Limits, current_limits, limited
+from opbridge.engines.roles import CompilesAhead
 from opbridge.errors import EngineCrashError, EngineError
 
 __all__ = [
@@ -179,13 +180,13 @@ class IsolatedSession(Session):
 
 
 def compile_isolated(engine: Engine, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
-    """:meth:`Engine.compile_model <opbridge.engines.base.Engine.compile_model>` in a child process.
+    """:meth:`CompilesAhead.compile_model <opbridge.engines.roles.CompilesAhead.compile_model>` in a child process.
 
     Raises:
         EngineCrashError: The engine crashes, hangs, or runs out of memory.
         EngineError: It can't be made.
     """
-    if type(engine).compile_model is Engine.compile_model:
+    if not isinstance(engine, CompilesAhead):
         return ()
     family, python = engines.place_of(engine.name)
     process = EngineProcess(engine.name, python)

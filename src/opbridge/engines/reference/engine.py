@@ -12,10 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from opbridge.engines.base import Engine, Refusal, Session
-from opbridge.engines.question import Question, version_problem
-from opbridge.engines.refusals import unknown_operator
+from opbridge.engines.question import Question
+from opbridge.engines.refusals import UNKNOWN, Reason, refusal_of, version_problem
 from opbridge.errors import EngineNotInstalledError
-from opbridge.onnx_model.names import describe_node, describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,7 +32,7 @@ class ReferenceEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self._answers: dict[Any, str | None] = {}
+        self._answers: dict[Any, Reason | None] = {}
 
     @property
     def version(self) -> str:
@@ -76,14 +75,10 @@ class ReferenceEngine(Engine):
         question = Question(node, opset_imports)
         key = (question.domain, question.op_type, question.opset)
         if key not in self._answers:
-            problem = version_problem(f"onnx {self.version}", self.newest_opset, question)
+            engine = f"onnx {self.version}"
+            problem = None if key[0] else version_problem(engine, self.newest_opset, question.op_type, question.opset)
             self._answers[key] = problem or _missing(*key)
-        answer = self._answers[key]
-        if answer is None:
-            return None
-        if not answer:
-            return unknown_operator(node)
-        return Refusal(describe_node(node), describe_operator(node.domain, node.op_type), answer)
+        return refusal_of(node, self._answers[key])
 
     def load(
         self,
@@ -110,12 +105,12 @@ class ReferenceEngine(Engine):
         return load_session(Path(path), threads=threads, providers=providers, libraries=libraries)
 
 
-def _missing(domain: str, op_type: str, opset: int) -> str | None:
-    """None where there is an implementation; empty text where the operator is unknown."""
+def _missing(domain: str, op_type: str, opset: int) -> Reason | None:
+    """None if there is an implementation of the operator."""
     from onnx.reference.ops import load_op
 
     try:
         load_op(domain, op_type, opset)
     except Exception:
-        return ""
+        return UNKNOWN
     return None

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from opbridge.engines.base import Engine, NotRun, Refusal, Session
+from opbridge.engines.base import NotRun, Refusal, Session
+from opbridge.engines.roles import CompilesAhead
 from opbridge.engines.tensorrt_rtx.native import RTX, Product, runtime
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorRTRTXEngine"]
 
 
-class TensorRTRTXEngine(Engine):
+class TensorRTRTXEngine(CompilesAhead):
     """TensorRT for RTX on NVIDIA's GPUs. It is asked, and its engine file is built, without one too.
 
     A model in it was never run by the authors of this adapter, who had no such GPU: what is verified elsewhere is that

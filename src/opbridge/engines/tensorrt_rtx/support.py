@@ -10,13 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from opbridge.engines.base import IR_VERSION, Refusal
-from opbridge.engines.question import Question, version_problem
-from opbridge.engines.refusals import unknown_operator
+from opbridge.engines.base import IR_VERSION, Refusal, RefusalKind
+from opbridge.engines.refusals import UNKNOWN, Reason, refusal_of, version_problem
 from opbridge.engines.tensorrt_rtx import native
 from opbridge.engines.tensorrt_rtx.native import ParserError, Product
 from opbridge.engines.tensorrt_rtx.question import lone_model
-from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.onnx_model.names import describe_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -58,28 +57,26 @@ class NodeSupport:
     def ask(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
         """See :meth:`Engine.supports <opbridge.engines.base.Engine.supports>`."""
         if node.domain:
-            return unknown_operator(node)
+            return refusal_of(node, UNKNOWN)
         missing = self._missing_types(node)
-        if missing:
-            reason: str | None = f"{self._title} has no tensors of {' and '.join(missing)}"
-            if missing == ("float64",):
-                reason = f"{self._title} computes float64 as float32"
-        else:
-            reason = self._reason(node, opset_imports)
-        if reason is None:
-            return None
-        return Refusal(describe_node(node), describe_operator(node.domain, node.op_type), reason, missing)
+        if not missing:
+            return refusal_of(node, self._reason(node, opset_imports))
+        text = f"{self._title} has no tensors of {' and '.join(missing)}"
+        if missing == ("float64",):
+            text = f"{self._title} computes float64 as float32"
+        return refusal_of(node, Reason(text, RefusalKind.DTYPE, missing))
 
     @property
     def _title(self) -> str:
         return f"{self._product.title} {self._version}"
 
-    def _reason(self, node: ir.Node, opset_imports: Mapping[str, int]) -> str | None:
-        impossible = version_problem(self._title, self._newest_opset, Question(node, opset_imports))
+    def _reason(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Reason | None:
+        opset = node.version or opset_imports.get("", 1)
+        impossible = version_problem(self._title, self._newest_opset, node.op_type, opset)
         if impossible is not None:
             return impossible
         if not has_importer(self._product, node.op_type):
-            return f"the parser of {self._title} has no importer for {describe_operator('', node.op_type)}"
+            return Reason(f"the parser of {self._title} has no importer for {describe_operator('', node.op_type)}")
         model = lone_model(node, opset_imports, IR_VERSION)
         if model is None:
             return None
@@ -87,7 +84,7 @@ class NodeSupport:
             errors = native.parse(self._product, model).errors
             self._answers[model] = reason_of(errors[0]) if errors else None
         given = self._answers[model]
-        return None if given is None else f"the parser of {self._title} refuses it: {given}"
+        return None if given is None else Reason(f"the parser of {self._title} refuses it: {given}")
 
     def _missing_types(self, node: ir.Node) -> tuple[str, ...]:
         """The element types among the node's that the product has no tensors of."""

@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from opbridge.engines.base import Engine, Refusal, Session
+from opbridge.engines.base import Refusal, Session
 from opbridge.engines.onnx_specs import check_model_file, check_threads, onnx_specs
+from opbridge.engines.roles import CompilesAhead
 from opbridge.engines.tvm import native
 from opbridge.errors import BuildError, EngineError, InputError
 from opbridge.kernels.library import KernelLibrary
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TvmEngine"]
 
 
-class TvmEngine(Engine):
+class TvmEngine(CompilesAhead):
     """TVM on the CPU, by its ONNX frontend, its LLVM backend and its virtual machine."""
 
     name: str = "tvm"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from opbridge.engines.trial import TrialSupport, has_subgraph, unavailable
+from opbridge.engines.refusals import UNKNOWN, Reason, version_problem
+from opbridge.engines.trial import TrialSupport, has_subgraph
 from opbridge.engines.tvm import native
 
 if TYPE_CHECKING:
@@ -33,14 +34,12 @@ class NodeSupport(TrialSupport):
         super().__init__(f"TVM {engine.version}", engine.name)
         self._engine = engine
 
-    def known_reason(self, node: ir.Node, opset: int) -> str | None:
+    def known_reason(self, node: ir.Node, opset: int) -> Reason | None:
         """See the base class."""
-        if opset > self._engine.newest_opset:
-            return f"{self.engine} takes opsets up to {self._engine.newest_opset}, not {opset}"
-        absent = unavailable(node.op_type, opset)
-        if absent is None and node.op_type not in native.converted_operators():
-            return ""
-        return absent
+        problem = version_problem(self.engine, self._engine.newest_opset, node.op_type, opset)
+        if problem is None and node.op_type not in native.converted_operators():
+            return UNKNOWN
+        return problem
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
         """See the base class. Nodes with subgraphs are left to the whole model."""
