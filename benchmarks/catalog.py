@@ -36,7 +36,7 @@ from catalog_cases import NOT_TIMED, Case, cases
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.catalog.formulas.by_type import limited_to
+from opbridge.catalog.formulas.element_types import limited_to
 from opbridge.engines import get
 from opbridge.proof.conformance.calls import Batch, Call
 from opbridge.proof.conformance.exporters import by_opbridge

@@ -27,7 +27,7 @@ from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.ladder.climb import climb
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 from opbridge.proof.bisect.bisection_captured import Inside
 from opbridge.proof.bisect.bisection_onnx import ModelInside
 from opbridge.proof.bisect.intermediates_engine import EngineModel, loader, marked_model

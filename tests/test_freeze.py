@@ -16,9 +16,9 @@ from torch import Tensor, nn
 import opbridge
 from opbridge.capture.capture import capture
 from opbridge.errors import CaptureError
-from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.proof.verify.eager import Eager
 from opbridge.torch_graph.freeze import frozen, without_gradients
+from opbridge.torch_graph.weights import has_other_weights, hashed_weights
 
 
 class Mixed(nn.Module):

@@ -9,9 +9,9 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from opbridge.onnx_model import file as onnx_file
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model import write as onnx_write
 from opbridge.onnx_model.infer import with_types
+from opbridge.onnx_model.write import save_model
 
 
 def _int4(values: np.ndarray) -> ir.Tensor:
@@ -126,7 +126,7 @@ def _function() -> ir.Function:
 
 
 def test_weights_above_the_limit_get_a_file_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_file, "LARGEST_FILE", 2399)
+    monkeypatch.setattr(onnx_write, "LARGEST_FILE", 2399)
     save_model(_one("float32"), tmp_path, name="large.onnx")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
     onnx.checker.check_model(str(tmp_path / "large.onnx"))
@@ -134,9 +134,9 @@ def test_weights_above_the_limit_get_a_file_of_their_own(tmp_path, monkeypatch):
 
 
 def test_weights_at_the_limit_stay_in_the_file_and_so_do_all_on_request(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_file, "LARGEST_FILE", 2400)
+    monkeypatch.setattr(onnx_write, "LARGEST_FILE", 2400)
     save_model(_one("float32"), tmp_path)
-    monkeypatch.setattr(onnx_file, "LARGEST_FILE", 100)
+    monkeypatch.setattr(onnx_write, "LARGEST_FILE", 100)
     save_model(_one("float32"), tmp_path, name="on_request.onnx", external_data=False)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "on_request.onnx"]
 

@@ -341,7 +341,7 @@ def external(location: str) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        (b"this is no model", "no ONNX model"),
+        (b"this is no model", "not an ONNX model"),
         (b"", "is empty"),
         (cyclic, "cycl"),
         (dangling, "'nowhere'"),

@@ -15,8 +15,8 @@ from one_node import make_model
 from onnx import helper, numpy_helper
 
 from opbridge.errors import InputError
-from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.read import model_of_proto, read_model
+from opbridge.onnx_model.write import save_model
 
 node = helper.make_node
 ROW = ("FLOAT", ["n", 64])
@@ -131,10 +131,13 @@ def test_external_data_of_a_constant_inside_a_branch(tmp_path: Path) -> None:
 
 BAD_FILES = {
     "nothing": (b"", "is empty"),
-    "a text": (b"hello, this is no model at all", "is no ONNX model"),
-    "the beginning of a model": (product().SerializeToString()[:-100], "is no ONNX model: a field that begins at byte"),
+    "a text": (b"hello, this is no model at all", "is not an ONNX model"),
+    "the beginning of a model": (
+        product().SerializeToString()[:-100],
+        "is not an ONNX model: the field that begins at byte",
+    ),
     "a model without a graph": (onnx.ModelProto(ir_version=8).SerializeToString(), "has no graph"),
-    "another protocol buffer": (helper.make_tensor("x", 1, [1], [1.0]).SerializeToString(), "is no ONNX model"),
+    "another protocol buffer": (helper.make_tensor("x", 1, [1], [1.0]).SerializeToString(), "is not an ONNX model"),
 }
 
 
@@ -149,7 +152,7 @@ def test_a_path_that_is_no_file(tmp_path: Path) -> None:
     assert "No such file" in refused(tmp_path / "nowhere.onnx").message
     assert "can't be read" in refused(tmp_path).message
     os.mkfifo(tmp_path / "pipe.onnx")
-    assert "is no regular file" in refused(tmp_path / "pipe.onnx").message
+    assert "is not a regular file" in refused(tmp_path / "pipe.onnx").message
 
 
 def changed(file: Path, **entries: object) -> Path:
@@ -177,7 +180,7 @@ BAD_DATA = {
     "no location": ({"location": None}, "names no file"),
     "a zero byte": ({"location": "model.data\0x"}, "names no file"),
     "too short": ({"offset": 16}, "ends at byte 16400 of 'model.data', which has 16384 bytes"),
-    "another length": ({"length": 12}, "is said to have 12 bytes, but its type and shape need 16384"),
+    "another length": ({"length": 12}, "has the stated length of 12 bytes, but its type and shape need 16384"),
     "no number": ({"offset": "-8"}, "has the offset '-8'"),
     "the folder": ({"location": "."}, "can't be read"),
 }
@@ -209,14 +212,17 @@ BAD_GRAPHS = {
     "dangling output": ([relu("x", "z")], "nothing produces the output 'y'"),
     "cyclic": (
         [node("Add", ["x", "b"], ["a"], "one"), relu("a", "b", "two"), relu("b", "y")],
-        "is cyclic: 'one' (ai.onnx::Add) → 'two' (ai.onnx::Relu) → 'one' (ai.onnx::Add)",
+        "has a cycle: 'one' (ai.onnx::Add) → 'two' (ai.onnx::Relu) → 'one' (ai.onnx::Add)",
     ),
     "made twice": (
         [relu("x", "y", "one"), relu("x", "y", "two")],
         "the node 'two' (ai.onnx::Relu) produces 'y', which",
     ),
     "made again": ([relu("x", "x", "one"), relu("x", "y")], "produces 'x', which is an input or initializer too"),
-    "no opset": ([node("F", ["x"], ["y"], domain="mylib")], "of the domain 'mylib', for which it imports no opset"),
+    "no opset": (
+        [node("F", ["x"], ["y"], domain="mylib")],
+        "in the domain 'mylib', but does not import an opset for that domain",
+    ),
 }
 
 
@@ -259,7 +265,7 @@ def test_an_order_in_which_nodes_can_not_run_is_mended(tmp_path: Path) -> None:
 def test_an_unknown_opset(opset: int) -> None:
     proto = make_model([relu("x", "y")], {"x": VECTOR}, {"y": VECTOR})
     proto.opset_import[0].version = opset
-    with pytest.raises(InputError, match=f"unknown opset {opset}; the installed onnx knows 1 to") as caught:
+    with pytest.raises(InputError, match=f"unknown opset {opset}; the installed onnx supports 1 to") as caught:
         model_of_proto(proto)
     assert "pip install --upgrade onnx" in caught.value.fix
 
@@ -284,7 +290,7 @@ def test_functions_that_call_themselves() -> None:
     proto = make_model(
         [node("A", ["x"], ["y"], domain="f")], {"x": VECTOR}, {"y": VECTOR}, functions=functions, domains=["f"]
     )
-    with pytest.raises(InputError, match=r"functions that call themselves: f::[AB] → f::[AB]"):
+    with pytest.raises(InputError, match=r"recursive functions: f::[AB] → f::[AB]"):
         model_of_proto(proto)
 
 

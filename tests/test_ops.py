@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate  # noqa: E402
 import opbridge  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.catalog.declare.spec import OpSpec  # noqa: E402
-from opbridge.catalog.formulas.by_type import limited_to  # noqa: E402
+from opbridge.catalog.formulas.element_types import limited_to  # noqa: E402
 from opbridge.proof.conformance import database  # noqa: E402
 from opbridge.proof.conformance.calls import Batch, Call  # noqa: E402
 

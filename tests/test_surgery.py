@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper
 from opbridge import surgery
 from opbridge.cli import main
 from opbridge.errors import InputError
-from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.read import MappedTensor
+from opbridge.onnx_model.write import save_model
 from opbridge.surgery.edited import Edited
 
 node = helper.make_node

@@ -57,7 +57,7 @@ def make_manifest(
         captured: The model.
         climbed: Where the ladder ended for the engines that load ONNX; None without such an engine.
         engines: All engines.
-        weights: The hashes of the model's weights, see :func:`opbridge.onnx_model.weights.hashed_weights`.
+        weights: The hashes of the model's weights, see :func:`opbridge.torch_graph.weights.hashed_weights`.
         programs: By the name of an engine that takes a torch program: its file, and where its ladder ended.
     """
     described = _described_programs(programs)

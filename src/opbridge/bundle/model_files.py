@@ -11,7 +11,7 @@ from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import compile_isolated
 from opbridge.engines.roles import CompilesAhead, TakesTorchPrograms
 from opbridge.ladder.build import Built, write_libraries
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 
 if TYPE_CHECKING:
     from opbridge.ladder.climb_onnx import ClimbedModel

@@ -1,4 +1,4 @@
-"""What a pass changed in a model, as data."""
+"""The changes that a pass made to a model, as data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Adaptation", "AdaptationResult"]
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation:
-    """One change made for an engine.
+    """One change to a model.
 
     Attributes:
         what: A description of the change, one line, for display only.
@@ -34,6 +34,6 @@ class Adaptation:
 
 @dataclasses.dataclass
 class AdaptationResult(ir.passes.PassResult):
-    """A pass's result that says what was changed."""
+    """A pass's result with a list of its changes."""
 
     adaptations: tuple[Adaptation, ...] = ()

@@ -1,4 +1,4 @@
-"""Types of values that a model does not state: of a plain ``.onnx`` file's, and inside the bodies of functions."""
+"""Type and shape inference for values that a model leaves untyped, including those inside function bodies."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _SMALL = 64
 
 
 def with_types(model: Model) -> Model:
-    """The model itself if every value outside of functions has a type, otherwise a copy with the types inferred."""
+    """The model itself if every value outside of functions has a type; otherwise a copy with inferred types."""
     return model if _is_typed(model.graph.all_nodes()) else _infer_graph(model.clone())
 
 
 def fill_types(model: Model, *, shapes: bool = False) -> None:
-    """Write down the types that can be inferred, in place: in the graph, and in functions all of whose calls agree.
+    """Infer types in place: in the graph, and in each function whose calls all pass the same types.
 
     Args:
-        model: The model.
-        shapes: Look for shapes also where every value has a type.
+        model: The model to change.
+        shapes: Whether to infer shapes even if every value has a type.
     """
     if shapes or not _is_typed(model.graph.all_nodes()):
         _infer_graph(model)
@@ -39,7 +39,7 @@ def fill_types(model: Model, *, shapes: bool = False) -> None:
             if node.op_identifier() in model.functions:
                 calls[node.op_identifier()].append(node)
                 callers[node.op_identifier()].add(identifier)
-    # A function's calls have types once the functions that they stand in do.
+    # Calls inside a function have types only once that function has been typed.
     for identifier in graphlib.TopologicalSorter(callers).static_order():
         bound = {binding(call): call for call in calls.get(identifier, ())}
         if len(bound) == 1:
@@ -48,7 +48,7 @@ def fill_types(model: Model, *, shapes: bool = False) -> None:
 
 
 def binding(call: Node) -> tuple[Any, ...]:
-    """What a call gives to a function's body, to tell calls apart: its inputs' types and ranks, and its attributes."""
+    """A key for all that a call passes to a function's body: the types and ranks of its inputs, and its attributes."""
     inputs = tuple(
         None if value is None else (value.type, None if value.shape is None else len(value.shape))
         for value in call.inputs
@@ -57,11 +57,11 @@ def binding(call: Node) -> tuple[Any, ...]:
 
 
 def bind_body(model: Model, function: Function, call: Node) -> Function | Graph:
-    """The body of ``function`` with the types and attributes that ``call`` gives it.
+    """The body of ``function`` with the types and attributes of ``call``.
 
     Returns:
-        The function itself where it states all of its types and the call's are the same; otherwise a graph with the
-        same nodes in the same order, on whose values the types that can be inferred are written.
+        The function itself if it states all of its types and they match the call's; otherwise a graph with the same
+        nodes in the same order and with inferred types.
     """
     given = [None if value is None else value.type for value in call.inputs]
     if _is_complete(function) and [value.type for value in function.inputs] == given:
@@ -69,7 +69,7 @@ def bind_body(model: Model, function: Function, call: Node) -> Function | Graph:
     try:
         return _inferred_body(model, function, call)
     except _INFERENCE_ERRORS:
-        # What can't be inferred is asked with what is known.
+        # The engine is queried with the types that are known.
         return function
 
 
@@ -84,22 +84,22 @@ def _is_complete(function: Function) -> bool:
 
 
 def _infer_graph(model: Model) -> Model:
-    """Write the types that ONNX's shape inference finds on the values of the graph and its subgraphs."""
+    """Add the types that ONNX's shape inference finds to the values of the graph and its subgraphs."""
     light = without_weights(model)
     try:
         inferred = onnx.shape_inference.infer_shapes(ir.serde.serialize_model(light), data_prop=True)
         _copy_types(ir.serde.deserialize_model(inferred).graph, model.graph)
     except _INFERENCE_ERRORS:
-        # What can't be inferred is asked with what is known.
+        # The engine is queried with the types that are known.
         return model
     return model
 
 
 def without_weights(model: Model) -> Model:
-    """A copy in which large initializers are inputs: what decides shapes is left, and it serializes to little."""
+    """A copy in which large initializers are inputs: small constants, which determine shapes, are kept."""
     light: Model = model.clone()
     for name, value in list(light.graph.initializers.items()):
-        # Only small constants decide shapes, and a serialized model holds no more than 2 GB.
+        # Only small constants determine shapes, and a serialized model is limited to 2 GB.
         if value.const_value is None or value.const_value.size > _SMALL:
             del light.graph.initializers[name]
             value.const_value = None
@@ -138,7 +138,7 @@ def _argument(call: Node, position: int) -> Any:
 
 
 def _substitute(nodes: Iterable[Any], given: Mapping[str, Any], absent: set[str | None]) -> None:
-    """Replace references to the function's parameters by the call's attributes, and absent inputs by no input."""
+    """Replace references to the function's attributes by the call's attributes, and omit absent inputs."""
     for node in nodes:
         for position, name in enumerate(node.input):
             if name in absent:
@@ -160,7 +160,7 @@ def _substitute(nodes: Iterable[Any], given: Mapping[str, Any], absent: set[str 
 
 
 def _copy_types(source: Graph | Function, target: Graph | Function) -> None:
-    """Give the untyped values of ``target`` the types of ``source``, which has the same nodes in the same order."""
+    """Copy types to the untyped values of ``target`` from ``source``, which has the same nodes in the same order."""
     if source is target:
         return
     pairs = list(zip(source.inputs, target.inputs, strict=False)) if len(source.inputs) == len(target.inputs) else []

@@ -1,4 +1,4 @@
-"""A hash of an ONNX model, whatever file it is in: a bundle is compared only with the model that it was made from."""
+"""A hash of an ONNX model, independent of its file: it shows whether a bundle was made from a given model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _LARGE = 1024
 
 
 def model_hash(model: ir.Model) -> str:
-    """sha256 over the model without its large weights, then over these weights by name."""
+    """The SHA-256 of the model without its large weights, followed by those weights sorted by name."""
     light = model.clone()
     large: dict[str, ir.TensorProtocol] = {}
     for name, value in light.graph.initializers.items():
         tensor = value.const_value
         if tensor is not None and tensor.nbytes > _LARGE and tensor.dtype is not ir.DataType.STRING:
             large[name], value.const_value = tensor, None
-    # A value of an initializer without a tensor can't be written: it becomes an input.
+    # An initializer without a tensor cannot be serialized, so it becomes an input.
     for name in large:
         value = light.graph.initializers.pop(name)
         if value not in light.graph.inputs:
@@ -31,6 +31,6 @@ def model_hash(model: ir.Model) -> str:
         digest.update(memoryview(tensor.tobytes()))
         release = getattr(tensor, "release", None)
         if release is not None:
-            # A mapped weight would otherwise stay in memory when it is read.
+            # Otherwise the pages of a mapped weight would stay in memory after they are read.
             release()
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""How nodes and operators of an ONNX model are named in messages and results."""
+"""The names of nodes and operators in messages and results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["describe_node", "describe_operator"]
 
 
 def describe_operator(domain: str, op_type: str) -> str:
-    """``"domain::Op"``; the standard domain is written ``"ai.onnx"``."""
+    """The operator as ``"domain::Op"``; the standard domain is written ``"ai.onnx"``."""
     return f"{domain or 'ai.onnx'}::{op_type}"
 
 
 def describe_node(node: ir.Node) -> str:
-    """The node's name; one that has none is called by its first output."""
+    """The node's name, or for an unnamed node its operator and first output."""
     named = next((value.name for value in node.outputs if value.name), None)
     return node.name or (f"{node.op_type} -> {named}" if named else node.op_type)

@@ -1,6 +1,6 @@
-"""The safe way in for an ``.onnx`` file: what is wrong with it is said before anything is done with it.
+"""Reads ``.onnx`` files safely: a model is checked before anything else is done with it.
 
-Weights are mapped into memory and not read, whether they are in the file itself or beside it.
+Weights are mapped into memory instead of being read, whether they are in the file itself or in external data files.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["MappedTensor", "model_of_proto", "read_model"]
 
 
 class MappedTensor(ir.Tensor):
-    """A weight that lies in a file, and is mapped into memory."""
+    """A weight that is mapped into memory from a file."""
 
     place: tuple[mmap.mmap, int, int]
 
     def release(self) -> None:
-        """Let go of the memory that reading took; a later read takes it again."""
+        """Free the memory of the pages that were read; a later access reads them again."""
         mapping, offset, length = self.place
         start = offset - offset % mmap.PAGESIZE
         if hasattr(mmap, "MADV_DONTNEED"):
@@ -39,19 +39,19 @@ class MappedTensor(ir.Tensor):
 
 
 def read_model(path: str | os.PathLike[str]) -> ir.Model:
-    """Read a model; its nodes are in an order in which they can run.
+    """Read a model and sort its nodes topologically.
 
     Args:
-        path: The ``.onnx`` file. Weights beside it must lie in its folder or below.
+        path: The ``.onnx`` file. External data files must be in the same folder or below it.
 
     Returns:
-        A model whose weights are mapped from the files, which must not be written to while it is in use; a file may be
-        replaced (renamed over).
+        A model whose weights are mapped from the files. The files must not be modified while the model is in use;
+        replacing one by a rename is safe.
 
     Raises:
-        InputError: The file is missing or no ONNX model; external data is missing, too short, or leaves the model's
-            folder (an absolute path, ``../``, a link); the graph is cyclic or dangling; a version is unknown. The
-            message names the file, tensor or node.
+        InputError: The file is missing or is not an ONNX model; external data is missing, too short, or outside the
+            model's folder (an absolute path, ``../``, a symbolic link); the graph has a cycle or reads undefined
+            values; a version is unknown. The message names the file, tensor or node.
     """
     file = Path(path)
     mapping = _map(file, f"The model {str(path)!r}")
@@ -78,24 +78,27 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
 
 
 def model_of_proto(proto: onnx.ModelProto) -> ir.Model:
-    """The same for a model in memory. Its weights must be in it.
+    """Check and convert a model in memory; the counterpart of :func:`read_model`.
+
+    Args:
+        proto: The model, which must contain its weights.
 
     Raises:
-        InputError: See :func:`read_model`.
+        InputError: The model is invalid, as described at :func:`read_model`, or refers to external data.
     """
     check_structure(proto, "The model")
     for tensor in _tensors(proto):
         _check_dtype(tensor, "The model")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             raise InputError(
-                f"The model's weight {tensor.name!r} is in another file, and a ModelProto does not say in what folder.",
+                f"The model's weight {tensor.name!r} is in another file, and a ModelProto does not record its folder.",
                 fix="pass the path of the .onnx file, or load it with onnx.load(path), which reads the weights too.",
             )
     return _deserialized(proto, "The model")
 
 
 def _no_model(path: Any, reason: str) -> InputError:
-    return InputError(f"{str(path)!r} is no ONNX model: {reason}.", fix="pass an .onnx file that is complete.")
+    return InputError(f"{str(path)!r} is not an ONNX model: {reason}.", fix="pass a complete .onnx file.")
 
 
 def _map(file: Path, what: str) -> mmap.mmap:
@@ -103,16 +106,16 @@ def _map(file: Path, what: str) -> mmap.mmap:
         with open(file, "rb", opener=_open_without_waiting) as opened:
             status = os.fstat(opened.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise InputError(f"{what} is no regular file.", fix="pass the path of a file.")
+                raise InputError(f"{what} is not a regular file.", fix="pass the path of a file.")
             if not status.st_size:
-                raise InputError(f"{what} is empty.", fix="pass a file that is complete.")
+                raise InputError(f"{what} is empty.", fix="pass a complete file.")
             return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise InputError(f"{what} can't be read: {error.strerror or error}.", fix="check the path.") from error
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    # A pipe would otherwise keep us waiting for its writer.
+    # Opening a pipe would otherwise block until it has a writer.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -130,7 +133,7 @@ def _deserialized(proto: onnx.ModelProto, name: str) -> ir.Model:
 
 
 class _Files:
-    """The files of external data of one model, each checked and mapped once."""
+    """The external data files of one model; each is checked and mapped once."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self._folder = folder
@@ -138,21 +141,21 @@ class _Files:
         self._mappings: dict[str, mmap.mmap] = {}
 
     def check(self, tensor: onnx.TensorProto) -> None:
-        """Refuse a tensor whose data is not where it says, in full, and within the model's folder."""
+        """Raise an error unless the tensor's data exists in full at the stated place within the model's folder."""
         said = {entry.key: entry.value for entry in tensor.external_data}
         where = f"{self._model}: the external data of {tensor.name!r}"
         size = _size(tensor.data_type, tensor.dims)
         offset, length = (self._number(said, key, default, where) for key, default in (("offset", 0), ("length", size)))
         if length != size:
             raise InputError(
-                f"{where} is said to have {length} bytes, but its type and shape need {size}.",
+                f"{where} has the stated length of {length} bytes, but its type and shape need {size}.",
                 fix="write the model and its data again.",
             )
         there = len(self.mapping(said.get("location", ""), tensor.name)) if size else 0
         if size and offset + length > there:
             raise InputError(
                 f"{where} ends at byte {offset + length} of {said['location']!r}, which has {there} bytes.",
-                fix="the file is not complete: copy it again.",
+                fix="the file is incomplete: copy it again.",
             )
 
     def _number(self, said: dict[str, str], key: str, default: int, where: str) -> int:
@@ -191,7 +194,7 @@ def _check_dtype(tensor: onnx.TensorProto, name: str) -> None:
     if not known or any(size < 0 for size in tensor.dims):
         raise InputError(
             f"{name}: the weight {tensor.name!r} has the type number {tensor.data_type} and the shape "
-            f"{list(tensor.dims)}, which are no type and shape that are known here.",
+            f"{list(tensor.dims)}, which the installed onnx_ir does not support.",
             fix="pip install --upgrade onnx onnx-ir, or write the model again.",
         )
 
@@ -204,7 +207,7 @@ def _size(data_type: int, dims: Any) -> int:
 
 
 def _mapped(mapping: mmap.mmap, offset: int, length: int, like: Any, name: str) -> ir.TensorProtocol:
-    """A tensor whose data lies in ``mapping``, of the type and shape of ``like``."""
+    """A tensor of the type and shape of ``like`` whose data lies in ``mapping``."""
     dtype, shape = like.dtype, [int(size) for size in like.shape]
     if length != _size(int(dtype), shape):
         raise InputError(

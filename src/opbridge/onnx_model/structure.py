@@ -1,4 +1,4 @@
-"""What must hold of a model's names and versions before anything is done with it: checked on the protocol buffer."""
+"""Checks the names, versions and graph structure of a model, on the protocol buffer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import onnx
 
 from opbridge.errors import InputError
+from opbridge.onnx_model.names import describe_operator
 
 __all__ = ["check_structure", "did_you_mean"]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``"did you mean 'x' or 'y'?"`` for names like ``name``, or the first few of all that are known."""
+    """``"did you mean 'x' or 'y'?"`` for similar known names; if there are none, the first few known names."""
     names = [item for item in known if item]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
@@ -24,14 +25,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def check_structure(proto: onnx.ModelProto, name: str) -> None:
-    """Refuse a model whose graph is cyclic or dangling, or whose versions nobody here knows.
+    """Check that the graph is acyclic, that every value is defined, and that the versions are supported.
 
     Args:
-        proto: The model; weights are not looked at.
-        name: What the messages call it.
+        proto: The model; its weights are not checked.
+        name: The name of the model in error messages.
 
     Raises:
-        InputError: Names the node and the value that are wrong.
+        InputError: A check failed; the message names the node and the value.
     """
     if not proto.HasField("graph"):
         raise InputError(f"{name} has no graph.", fix="pass an .onnx file of a model.")
@@ -39,7 +40,7 @@ def check_structure(proto: onnx.ModelProto, name: str) -> None:
     _check_unsupported(proto, name)
     _check_graph(proto.graph, name, frozenset())
     for function in proto.functions:
-        where = f"The function {_operator(function.domain, function.name)} of {name}"
+        where = f"The function {describe_operator(function.domain, function.name)} of {name}"
         _check_nodes(function.node, set(function.input), where, frozenset(), set(function.output))
     _check_recursion(proto, name)
 
@@ -47,8 +48,8 @@ def check_structure(proto: onnx.ModelProto, name: str) -> None:
 def _check_versions(proto: onnx.ModelProto, name: str) -> None:
     if not 1 <= proto.ir_version <= onnx.IR_VERSION:
         raise InputError(
-            f"{name} has the IR version {proto.ir_version}; the installed onnx knows 1 to {onnx.IR_VERSION}.",
-            fix="pip install --upgrade onnx, or write the model with a version that is known.",
+            f"{name} has the IR version {proto.ir_version}; the installed onnx supports 1 to {onnx.IR_VERSION}.",
+            fix="pip install --upgrade onnx, or write the model with a supported IR version.",
         )
     imports: dict[str, int] = {}
     for item in proto.opset_import:
@@ -61,21 +62,23 @@ def _check_versions(proto: onnx.ModelProto, name: str) -> None:
     _check_imports(imports, proto.graph.node, name)
     for function in proto.functions:
         own = {_standard(item.domain): item.version for item in function.opset_import}
-        _check_imports(own, function.node, f"The function {_operator(function.domain, function.name)} of {name}")
+        _check_imports(
+            own, function.node, f"The function {describe_operator(function.domain, function.name)} of {name}"
+        )
 
 
 def _check_imports(imports: Mapping[str, int], nodes: Iterable[onnx.NodeProto], name: str) -> None:
     newest = onnx.defs.onnx_opset_version()
     if "" in imports and not 1 <= imports[""] <= newest:
         raise InputError(
-            f"{name} has the unknown opset {imports['']}; the installed onnx knows 1 to {newest}.",
-            fix="pip install --upgrade onnx, or write the model at an opset that is known.",
+            f"{name} has the unknown opset {imports['']}; the installed onnx supports 1 to {newest}.",
+            fix="pip install --upgrade onnx, or write the model with a supported opset.",
         )
     for node in _all_nodes(nodes):
         if _standard(node.domain) not in imports:
             raise InputError(
-                f"{name} has the node {_describe(node)} of the domain {node.domain or 'ai.onnx'!r}, "
-                "for which it imports no opset.",
+                f"{name} has the node {_describe(node)} in the domain {node.domain or 'ai.onnx'!r}, "
+                "but does not import an opset for that domain.",
                 fix="add an opset import for that domain and write the model again.",
             )
 
@@ -106,7 +109,7 @@ def _check_nodes(nodes: Any, given: Set[str], name: str, outer: Set[str], output
             if output in producers or output in given:
                 raise InputError(
                     f"{name}: the node {_describe(node)} produces {output!r}, which {_origin(output, producers)} too.",
-                    fix="give each value of a graph a name of its own.",
+                    fix="give each value in a graph a unique name.",
                 )
             producers[output] = node
     visible = {*given, *producers, *outer}
@@ -121,12 +124,12 @@ def _check_nodes(nodes: Any, given: Set[str], name: str, outer: Set[str], output
 
 
 def _origin(value: str, producers: Mapping[str, onnx.NodeProto]) -> str:
-    return f"{_describe(producers[value])} does" if value in producers else "is an input or initializer"
+    return f"{_describe(producers[value])} produces" if value in producers else "is an input or initializer"
 
 
 def _check_known(value: str, visible: Set[str], message: str) -> None:
     if value not in visible:
-        raise InputError(f"{message} The graph is dangling.", fix=did_you_mean(value, sorted(visible)))
+        raise InputError(message, fix=did_you_mean(value, sorted(visible)))
 
 
 def _check_acyclic(nodes: Any, producers: Mapping[str, onnx.NodeProto], name: str) -> None:
@@ -140,12 +143,12 @@ def _check_acyclic(nodes: Any, producers: Mapping[str, onnx.NodeProto], name: st
     except graphlib.CycleError as error:
         cycle = " → ".join(_describe(nodes[index]) for index in error.args[1])
         raise InputError(
-            f"{name} is cyclic: {cycle}.", fix="cut the cycle, or express the repetition with a Loop."
+            f"{name} has a cycle: {cycle}.", fix="remove the cycle, or express the repetition with a Loop."
         ) from error
 
 
 def _read(node: onnx.NodeProto) -> set[str]:
-    """The values that a node reads, those that its subgraphs take from outside included."""
+    """The values that a node reads, including those that its subgraphs read from outside."""
     found = set(filter(None, node.input))
     for graph in _subgraphs(node):
         own = {value.name for value in (*graph.input, *graph.initializer)}
@@ -164,8 +167,8 @@ def _check_recursion(proto: onnx.ModelProto, name: str) -> None:
     try:
         order.prepare()
     except graphlib.CycleError as error:
-        cycle = " → ".join(_operator(*item) for item in error.args[1])
-        raise InputError(f"{name} has functions that call themselves: {cycle}.", fix="write a Loop instead.") from error
+        cycle = " → ".join(describe_operator(*item) for item in error.args[1])
+        raise InputError(f"{name} has recursive functions: {cycle}.", fix="use a Loop instead.") from error
 
 
 def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -191,13 +194,9 @@ def _standard(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def _operator(domain: str, name: str) -> str:
-    return f"{domain or 'ai.onnx'}::{name}"
-
-
 def _describe(node: onnx.NodeProto) -> str:
     return (
-        f"{node.name!r} ({_operator(node.domain, node.op_type)})"
+        f"{node.name!r} ({describe_operator(node.domain, node.op_type)})"
         if node.name
-        else _operator(node.domain, node.op_type) + f" that gives {next(iter(node.output), '')!r}"
+        else describe_operator(node.domain, node.op_type) + f" that produces {next(iter(node.output), '')!r}"
     )

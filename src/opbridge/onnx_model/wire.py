@@ -1,7 +1,7 @@
-"""Reads an ``.onnx`` file without its large weights, and says where in the file those are.
+"""The protocol buffer encoding of ``.onnx`` files: reading one without its large weights.
 
-Parsing the file as a whole takes its size twice. A protocol buffer says the length of each field before the field, so
-the large weights can be stepped over; they are mapped into memory later, from the file itself.
+Parsing a whole file takes twice its size in memory. A protocol buffer states the length of each field before the
+field, so large weights can be skipped; they are mapped into memory later, from the file itself.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-__all__ = ["Stripped", "WireError", "fields", "strip_weights", "varint"]
+__all__ = ["Stripped", "WireError", "field_tag", "fields", "strip_weights", "varint"]
 
 # Field numbers of onnx.proto: ModelProto.graph, GraphProto.initializer, TensorProto.name and raw_data.
 _GRAPH, _INITIALIZER, _NAME, _RAW_DATA = 7, 5, 8, 9
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 
 _LARGE = 4096
-"""Weights of fewer bytes are parsed with the rest."""
+"""Weights with fewer bytes are parsed with the rest of the model."""
 
 
 class WireError(ValueError):
-    """The bytes are no protocol buffer."""
+    """The bytes are not a valid protocol buffer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Stripped:
     """A model's bytes without its large weights.
 
     Attributes:
-        model: A serialized ModelProto, whose large initializers have no data.
-        weights: Of each of these its offset and length in the file, by name.
+        model: A serialized ModelProto whose large initializers have no data.
+        weights: The offset and the length in the file of each large initializer, by name.
     """
 
     model: bytes
@@ -37,20 +37,20 @@ class Stripped:
 
 
 def strip_weights(data: memoryview) -> Stripped:
-    """Leave the large initializers' data out of a serialized ModelProto.
+    """Split a serialized ModelProto into the model without the data of large initializers, and the places of that data.
 
     Args:
         data: The file, mapped into memory.
 
     Raises:
-        WireError: It is no protocol buffer.
+        WireError: The data is not a valid protocol buffer.
     """
     weights: dict[str, tuple[int, int]] = {}
     parts: list[bytes] = []
     for number, start, begin, end in fields(data, 0, len(data)):
         if number == _GRAPH:
             graph = _graph(data, begin, end, weights)
-            parts += [_tag(_GRAPH, len(graph)), graph]
+            parts += [field_tag(_GRAPH, len(graph)), graph]
         else:
             parts.append(bytes(data[start:end]))
     return Stripped(b"".join(parts), weights)
@@ -62,7 +62,7 @@ def _graph(data: memoryview, begin: int, end: int, weights: dict[str, tuple[int,
     for number, start, content, stop in fields(data, begin, end):
         if number == _INITIALIZER and stop - content >= _LARGE:
             tensor = _tensor(data, content, stop, weights)
-            parts += [bytes(data[kept:start]), _tag(_INITIALIZER, len(tensor)), tensor]
+            parts += [bytes(data[kept:start]), field_tag(_INITIALIZER, len(tensor)), tensor]
             kept = stop
     parts.append(bytes(data[kept:end]))
     return b"".join(parts)
@@ -80,7 +80,7 @@ def _tensor(data: memoryview, begin: int, end: int, weights: dict[str, tuple[int
 
 
 def fields(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Of each field its number, and where it, its content and what follows it begin."""
+    """Iterate over the fields of a message: the number, the start, the start of the content, and the end of each."""
     while position < end:
         start = position
         tag, position = varint(data, position, end)
@@ -93,15 +93,15 @@ def fields(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int
         elif kind in (_FIXED64, _FIXED32):
             stop = position + (8 if kind == _FIXED64 else 4)
         else:
-            raise WireError(f"a field of the unknown kind {kind} at byte {start}")
+            raise WireError(f"a field of the unknown wire type {kind} at byte {start}")
         if stop > end or not tag >> 3:
-            raise WireError(f"a field that begins at byte {start} ends beyond its message")
+            raise WireError(f"the field that begins at byte {start} ends beyond its message")
         yield tag >> 3, start, position, stop
         position = stop
 
 
 def varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """The number at ``position``, and where it ends."""
+    """The number that begins at ``position``, and the position after it."""
     value = shift = 0
     while position < end and shift < 64:
         byte = data[position]
@@ -113,10 +113,15 @@ def varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
     raise WireError(f"a number that does not end before byte {position}")
 
 
-def _tag(field: int, length: int) -> bytes:
-    encoded = bytearray([field << 3 | _LENGTH_DELIMITED])
-    while length > 0x7F:
-        encoded.append(length & 0x7F | 0x80)
-        length >>= 7
-    encoded.append(length)
+def field_tag(field: int, length: int) -> bytes:
+    """The bytes that precede the content of a length-delimited field: its number, its wire type and its length."""
+    return _encoded(field << 3 | _LENGTH_DELIMITED) + _encoded(length)
+
+
+def _encoded(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
     return bytes(encoded)

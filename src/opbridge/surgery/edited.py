@@ -14,10 +14,10 @@ import onnx_ir as ir
 
 from opbridge.atomic import reported, sync, temporary_sibling
 from opbridge.errors import InputError
-from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import without_weights
 from opbridge.onnx_model.read import MappedTensor, model_of_proto, read_model
 from opbridge.onnx_model.structure import did_you_mean
+from opbridge.onnx_model.write import save_model
 from opbridge.records import Record
 
 __all__ = [

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from opbridge.engines import get
 from opbridge.engines.base import Session
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 from opbridge.surgery.dimensions import size_of, sizes_of
 
 __all__ = ["Feeds", "loaded", "random_feeds"]

@@ -22,9 +22,9 @@ from opbridge.findings.base import Finding
 from opbridge.ladder.climb_onnx import ClimbedModel, climb_onnx
 from opbridge.ladder.findings import describe_engine
 from opbridge.ladder.foreign_bodies import attach_bodies
-from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import model_of_proto, read_model
+from opbridge.onnx_model.write import save_model
 from opbridge.proof.bisect.bisection_onnx import ModelInside
 from opbridge.proof.bisect.intermediates_engine import loader
 from opbridge.proof.verify.joined import joined, not_run

@@ -27,7 +27,6 @@ from opbridge.engines.versions import Versions
 from opbridge.errors import EngineError, InputError
 from opbridge.ladder.climb_all import climb_all
 from opbridge.ladder.kernel_shapes import check_kernel_shapes
-from opbridge.onnx_model.weights import has_other_weights, hashed_weights
 from opbridge.proof.bisect.bisection_captured import Inside
 from opbridge.proof.bisect.crash_site import CrashSites
 from opbridge.proof.bisect.intermediates_engine import loader
@@ -44,6 +43,7 @@ from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.report.page import render_page
 from opbridge.torch_graph.origins import Origin
+from opbridge.torch_graph.weights import has_other_weights, hashed_weights
 
 __all__ = ["export_torch", "verify_torch_bundle"]
 

@@ -11,7 +11,7 @@ from onnxscript import DOUBLE, FLOAT, INT64, script
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.onnx_model.dtypes import FLOATS, HALVES
+from opbridge.catalog.formulas.element_types import FLOATS, HALVES
 
 __all__ = ["Family", "as_tensor", "evaluate"]
 

@@ -17,10 +17,10 @@ import onnx_ir as ir
 from opbridge.engines.process.crash import Crash
 from opbridge.engines.process.isolation import IsolatedSession, SessionSettings
 from opbridge.errors import EngineCrashError, OpbridgeError, first_line
-from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.onnx_model.read import read_model
+from opbridge.onnx_model.write import save_model
 
 __all__ = ["CrashSites"]
 

@@ -20,9 +20,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from opbridge.engines.base import Engine, Session
 from opbridge.engines.process.isolation import IsolatedSession, compile_isolated
-from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.read import read_model
+from opbridge.onnx_model.write import save_model
 from opbridge.surgery.verbs.extract import drop_functions
 
 __all__ = ["EngineModel", "loader", "marked_model"]

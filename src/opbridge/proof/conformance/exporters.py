@@ -17,7 +17,7 @@ from opbridge.engines.base import Engine
 from opbridge.engines.probe import probe
 from opbridge.errors import UnsupportedOperatorError
 from opbridge.ladder.climb import climb
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 from opbridge.torch_graph.silence import silenced
 
 __all__ = ["EXPORTERS", "Exported", "Failure"]

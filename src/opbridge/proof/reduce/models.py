@@ -14,8 +14,8 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, RemoveUnusedNodesPa
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.process.limits import Limits
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.onnx_model.file import save_model
 from opbridge.onnx_model.infer import fill_types
+from opbridge.onnx_model.write import save_model
 from opbridge.proof.compare.sides import ModelSide
 from opbridge.proof.reduce.minimise import minimise
 from opbridge.proof.reduce.problem import Feeds, Problem, evaluate, part_of

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opbridge.atomic import replace_folder, reported, sync_tree, temporary_sibling
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 from opbridge.proof.compare.sides import ModelSide
 from opbridge.proof.reduce.engine_script import MODEL, engine_script, large_arrays, script_arrays, write_arrays
 from opbridge.proof.reduce.problem import Problem

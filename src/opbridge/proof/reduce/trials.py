@@ -14,7 +14,7 @@ from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.process.limits import current_limits
 from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 from opbridge.proof.reduce.failure import Failure, failure_of_comparisons, failure_of_error
 from opbridge.proof.reduce.problem import Problem, evaluate, widened
 from opbridge.proof.verify.onnx_judgement import ModelJudgement

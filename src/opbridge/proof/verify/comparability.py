@@ -23,7 +23,7 @@ from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.legacy.function_calls import FunctionCall, function_of
 from opbridge.legacy.functions import ignored_in
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 from opbridge.proof.verify.verification import NOT_VERIFIED, Verification
 from opbridge.proof.verify.verify import verify_captured
 from opbridge.torch_graph import internals as torch_internals

@@ -20,7 +20,7 @@ from opbridge.engines.base import Engine, Session
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.process.limits import current_limits
 from opbridge.errors import OpbridgeError
-from opbridge.onnx_model.file import save_model
+from opbridge.onnx_model.write import save_model
 from opbridge.proof.verify.widened_model import widened_model
 
 __all__ = ["Candidate", "OriginalModel", "OriginalRun", "OriginalRuns", "candidates", "widened"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import only_for, working_type
+from opbridge.catalog.formulas.element_types import only_for, working_type
 from opbridge.catalog.formulas.series import polynomial
 
 _WHY = "engines have the inverse trigonometric functions in float32 only"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import only_for
+from opbridge.catalog.formulas.element_types import INTEGERS, only_for
 
 _WHY = "ONNX rounds floating-point numbers alone"
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 @decomposition("aten::ceil", overrides=_WHY)
-@only_for(*_INTEGERS)
+@only_for(*INTEGERS)
 def ceil(self: Tensor) -> Tensor:
     """The integers themselves.
 
@@ -23,7 +21,7 @@ def ceil(self: Tensor) -> Tensor:
 
 
 @decomposition("aten::floor", overrides=_WHY)
-@only_for(*_INTEGERS)
+@only_for(*INTEGERS)
 def floor(self: Tensor) -> Tensor:
     """The integers themselves.
 
@@ -33,7 +31,7 @@ def floor(self: Tensor) -> Tensor:
 
 
 @decomposition("aten::trunc", overrides=_WHY)
-@only_for(*_INTEGERS)
+@only_for(*INTEGERS)
 def trunc(self: Tensor) -> Tensor:
     """The integers themselves.
 
@@ -43,7 +41,7 @@ def trunc(self: Tensor) -> Tensor:
 
 
 @decomposition("aten::round.default", overrides=_WHY)
-@only_for(*_INTEGERS)
+@only_for(*INTEGERS)
 def round_integers(self: Tensor) -> Tensor:
     """The integers themselves.
 

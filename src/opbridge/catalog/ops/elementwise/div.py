@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import FLOATING
-
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+from opbridge.catalog.formulas.element_types import FLOATING, INTEGERS
 
 
 @decomposition(
@@ -21,9 +19,9 @@ def div_mode(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tenso
     div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
     """
     dtype = torch.result_type(self, other)
-    if rounding_mode == "floor" and dtype in (*_INTEGERS, *FLOATING):
+    if rounding_mode == "floor" and dtype in (*INTEGERS, *FLOATING):
         return torch.floor_divide(self, other)
-    if rounding_mode is None or dtype not in _INTEGERS:
+    if rounding_mode is None or dtype not in INTEGERS:
         return NotImplemented
     a, b = (x.to(dtype) if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=dtype) for x in (self, other))
     # ONNX's own division of integers; those of aten all round down, or compute in floating point.

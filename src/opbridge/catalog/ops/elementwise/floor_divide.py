@@ -13,8 +13,7 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, translation
-from opbridge.catalog.formulas.by_type import FLOATING
-from opbridge.onnx_model.dtypes import HALVES
+from opbridge.catalog.formulas.element_types import FLOATING, HALVES
 
 _COMPUTED = (FLOAT.dtype, DOUBLE.dtype)
 _FAR = 1e60

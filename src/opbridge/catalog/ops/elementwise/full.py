@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import only_for
+from opbridge.catalog.formulas.element_types import only_for
 
 _WHY = "torch's mapping writes the number in float32 first"
 

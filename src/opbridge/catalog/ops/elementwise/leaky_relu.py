@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import only_for
+from opbridge.catalog.formulas.element_types import only_for
 
 
 @decomposition("aten::leaky_relu", overrides="ONNX writes the slope in float32, and engines lack it in float64")

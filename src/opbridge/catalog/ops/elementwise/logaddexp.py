@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import FLOATING, only_for, working_type
+from opbridge.catalog.formulas.element_types import FLOATING, only_for, working_type
 
 _WHY = "torch's mapping adds the exponentials themselves, which overflow above 88"
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import working_type
+from opbridge.catalog.formulas.element_types import working_type
 from opbridge.catalog.ops.elementwise.floor_divide import is_power_of_two
 
 

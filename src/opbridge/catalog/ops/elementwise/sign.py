@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import FLOATING, only_for
+from opbridge.catalog.formulas.element_types import FLOATING, only_for
 
 
 @decomposition("aten::sign", overrides="PyTorch's sign of NaN is 0, that of engines is NaN")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import only_for
+from opbridge.catalog.formulas.element_types import only_for
 
 _WHY = "engines have the hyperbolic functions in float32 only"
 _LARGE = 2.0**28

@@ -8,7 +8,7 @@ from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT3
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
-from opbridge.onnx_model.dtypes import FLOATS
+from opbridge.catalog.formulas.element_types import FLOATS
 
 # onnxscript reads typing.Union, and not the | of types.
 Element = TypeVar("Element", bound=Union[FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64, INT32, INT16, INT8, UINT8])  # noqa: UP007

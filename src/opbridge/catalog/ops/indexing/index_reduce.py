@@ -8,8 +8,8 @@ from onnxscript import INT64
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.formulas.element_types import FLOATS
 from opbridge.catalog.ops.indexing.scatter_reduce import divided, neutral
-from opbridge.onnx_model.dtypes import FLOATS
 
 _REDUCTIONS = {"mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 

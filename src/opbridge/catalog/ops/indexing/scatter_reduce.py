@@ -14,7 +14,7 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, translation
-from opbridge.onnx_model.dtypes import FLOATS
+from opbridge.catalog.formulas.element_types import FLOATS
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 

@@ -8,7 +8,7 @@ from onnxscript import BOOL, INT32, INT64
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
-from opbridge.onnx_model.dtypes import FLOATS
+from opbridge.catalog.formulas.element_types import FLOATS
 
 
 def _nan_last(order: Any, is_nan: Any, axis: int, descending: bool) -> Any:

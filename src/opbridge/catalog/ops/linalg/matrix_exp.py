@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.catalog.declare.spec import body_for, translation
-from opbridge.catalog.formulas.by_type import working_type
+from opbridge.catalog.formulas.element_types import working_type
 from opbridge.catalog.formulas.repeat import is_empty, repeat
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import Sample, decomposition
-from opbridge.catalog.formulas.by_type import only_for
+from opbridge.catalog.formulas.element_types import only_for
 from opbridge.catalog.formulas.windows import windows
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import only_for
+from opbridge.catalog.formulas.element_types import only_for
 
 
 @decomposition("aten::geometric", overrides="torch draws them in the integer type, which engines do not draw in")

@@ -12,7 +12,7 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, translation
-from opbridge.onnx_model.dtypes import FLOATS
+from opbridge.catalog.formulas.element_types import FLOATS
 
 
 def _extreme(self: Any, dims: Sequence[int], keepdim: bool, is_largest: bool) -> Any:

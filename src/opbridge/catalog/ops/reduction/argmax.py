@@ -10,8 +10,7 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, translation
-from opbridge.catalog.formulas.by_type import FLOATING, only_for
-from opbridge.onnx_model.dtypes import FLOATS
+from opbridge.catalog.formulas.element_types import FLOATING, FLOATS, only_for
 
 _REASON = "ONNX Runtime's ArgMax and ArgMin pass over NaN"
 

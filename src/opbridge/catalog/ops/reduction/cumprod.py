@@ -8,7 +8,7 @@ from onnxscript import BOOL, DOUBLE, FLOAT, INT32, INT64, graph, script
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
-from opbridge.onnx_model.dtypes import FLOATS, HALVES
+from opbridge.catalog.formulas.element_types import FLOATS, HALVES
 
 Number = TypeVar("Number", bound=Union[FLOAT, DOUBLE, INT64, INT32])  # noqa: UP007 - onnxscript reads typing.Union
 Wide = TypeVar("Wide", bound=Union[DOUBLE, INT64, INT32])  # noqa: UP007

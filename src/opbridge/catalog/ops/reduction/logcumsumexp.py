@@ -8,7 +8,7 @@ from onnxscript import DOUBLE, FLOAT, script
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
-from opbridge.onnx_model.dtypes import HALVES
+from opbridge.catalog.formulas.element_types import HALVES
 
 Wide = TypeVar("Wide", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.by_type import FLOATING, only_for
+from opbridge.catalog.formulas.element_types import FLOATING, only_for
 
 
 @decomposition("aten::logsumexp", overrides="ONNX Runtime's ReduceLogSumExp is wrong where elements are -inf")

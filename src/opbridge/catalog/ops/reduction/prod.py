@@ -8,7 +8,7 @@ from onnxscript import INT64
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
-from opbridge.onnx_model.dtypes import FLOATS
+from opbridge.catalog.formulas.element_types import FLOATS
 
 
 @translation("aten::prod.dim_int", overrides="torch's mapping fails on rank 0, and keeps int32 where PyTorch widens")

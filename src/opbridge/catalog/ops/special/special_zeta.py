@@ -13,7 +13,7 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, translation
-from opbridge.onnx_model.dtypes import HALVES
+from opbridge.catalog.formulas.element_types import HALVES
 
 # The Bernoulli numbers B2, B4, ..., B24.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,

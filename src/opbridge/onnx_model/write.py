@@ -1,8 +1,8 @@
-"""Writes an ``onnx_ir`` model to one file without holding a second copy of its weights.
+"""Writes a model to a file without a second copy of its weights in memory.
 
-``onnx.save`` builds the whole protocol buffer in memory, which takes three times the weights. A protocol buffer is a
-sequence of tagged fields, and a message's fields may come in any order, so the small parts are serialised as usual and
-each large initializer is written after them, straight from the tensor's own memory.
+``onnx.save`` builds the whole protocol buffer in memory, which takes three times the size of the weights. A protocol
+buffer is a sequence of tagged fields, and the fields of a message may come in any order. The small parts are therefore
+serialized as usual, and each large initializer is written after them, directly from the tensor's memory.
 """
 
 from __future__ import annotations
@@ -18,33 +18,34 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from opbridge.onnx_model.wire import field_tag
+
 __all__ = ["LARGEST_FILE", "save_model"]
 
 LARGEST_FILE = 2_000_000_000
-"""Bytes of weights above which they go to a file of their own: a protocol buffer ends at 2 GiB."""
+"""If the weights have more bytes than this, they go to a separate file: a protocol buffer is limited to 2 GiB."""
 
 _AT_ONCE = 1 << 24
-"""Bytes of a weight that are written at a time."""
+"""The number of bytes of a weight that are written at a time."""
 
 _SMALL = 1024
-"""Weights of fewer bytes are serialised with the rest."""
+"""Weights with fewer bytes are serialized with the rest of the model."""
 
 _ALIGNMENT = 4096
-"""Of each weight in a file of its own, so that an engine can map it into memory."""
+"""The alignment of each weight in a separate file, which lets an engine map it into memory."""
 
 # Field numbers of onnx.proto: ModelProto.graph, GraphProto.initializer, TensorProto.raw_data.
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
-_LENGTH_DELIMITED = 2
 
 
 def save_model(model: ir.Model, folder: Path, *, name: str = "model.onnx", external_data: bool | None = None) -> None:
     """Write ``model`` into ``folder``.
 
     Args:
-        model: Not changed.
-        folder: Exists.
-        name: The file's name; weights of their own go to ``name + ".data"``.
-        external_data: Whether the weights get a file of their own; by default above :data:`LARGEST_FILE` bytes.
+        model: The model, which is not changed.
+        folder: An existing folder.
+        name: The file's name; a separate file of weights is called ``name + ".data"``.
+        external_data: Whether the weights go to a separate file; by default if they exceed :data:`LARGEST_FILE` bytes.
     """
     large = {
         key: value.const_value
@@ -65,7 +66,7 @@ def save_model(model: ir.Model, folder: Path, *, name: str = "model.onnx", exter
 
 @dataclasses.dataclass(frozen=True)
 class _Initializer:
-    """An initializer's message: its beginning, and the tensor whose bytes end it, if they do."""
+    """The message of an initializer: its beginning, and the tensor whose bytes follow, unless they are stored apart."""
 
     head: bytes
     tensor: ir.TensorProtocol | None
@@ -77,11 +78,11 @@ class _Initializer:
 
 def _written_inside(name: str, tensor: ir.TensorProtocol) -> _Initializer:
     head = _described(name, tensor).SerializeToString(deterministic=True)
-    return _Initializer(head + _tag(_RAW_DATA, tensor.nbytes), tensor)
+    return _Initializer(head + field_tag(_RAW_DATA, tensor.nbytes), tensor)
 
 
 def _written_apart(name: str, tensor: ir.TensorProtocol, data: BinaryIO) -> _Initializer:
-    """Append the tensor to ``data``; the message says where it is."""
+    """Append the tensor to ``data``, and return a message that states its place there."""
     data.write(bytes(-data.tell() % _ALIGNMENT))
     offset = data.tell()
     for chunk in _chunks(tensor):
@@ -98,10 +99,10 @@ def _write(model: ir.Model, large: dict[str, _Initializer], file: BinaryIO) -> N
     graph = proto.graph.SerializeToString(deterministic=True)
     proto.ClearField("graph")
     file.write(proto.SerializeToString(deterministic=True))
-    file.write(_tag(_GRAPH, len(graph) + sum(_field_size(_INITIALIZER, item.size) for item in large.values())))
+    file.write(field_tag(_GRAPH, len(graph) + sum(_field_size(_INITIALIZER, item.size) for item in large.values())))
     file.write(graph)
     for item in large.values():
-        file.write(_tag(_INITIALIZER, item.size))
+        file.write(field_tag(_INITIALIZER, item.size))
         file.write(item.head)
         if item.tensor is not None:
             for chunk in _chunks(item.tensor):
@@ -109,7 +110,7 @@ def _write(model: ir.Model, large: dict[str, _Initializer], file: BinaryIO) -> N
 
 
 def _without(model: ir.Model, names: Collection[str]) -> onnx.ModelProto:
-    """The model as a protocol buffer, without the initializers of these names."""
+    """The model as a protocol buffer, without the initializers named ``names``."""
     tensors = {name: model.graph.initializers[name].const_value for name in names}
     try:
         for name in names:
@@ -133,8 +134,8 @@ def _described(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
 
 
 def _chunks(tensor: ir.TensorProtocol) -> Iterator[memoryview | bytes]:
-    # Numbers of less than a byte are packed in the file, and not in memory.
-    # A lazy weight makes its numbers anew whenever it is asked.
+    # Elements of less than a byte are packed in the file but not in memory.
+    # A lazy tensor computes its elements on every call, so it is called once.
     numbers = tensor.numpy()
     if tensor.dtype.bitwidth < 8 or sys.byteorder != "little" or not numbers.flags.c_contiguous:
         yield tensor.tobytes()
@@ -144,22 +145,9 @@ def _chunks(tensor: ir.TensorProtocol) -> Iterator[memoryview | bytes]:
     for start in range(0, array.size, _AT_ONCE):
         yield memoryview(array[start : start + _AT_ONCE])
         if release is not None:
-            # A mapped weight would otherwise stay in memory when it is written.
+            # Otherwise the pages of a mapped weight would stay in memory after they are written.
             release()
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _tag(field: int, length: int) -> bytes:
-    return _varint(field << 3 | _LENGTH_DELIMITED) + _varint(length)
-
-
 def _field_size(field: int, length: int) -> int:
-    return len(_tag(field, length)) + length
+    return len(field_tag(field, length)) + length

@@ -1,4 +1,4 @@
-"""A hash of a model's weights, so that a bundle is compared only with the model it was made from."""
+"""A hash of a program's weights: it shows whether a bundle was made from a given model."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 __all__ = ["has_other_weights", "hashed_weights"]
 
 _LITERAL = "lifted_tensor_"
-"""How torch names a constant that is no attribute of a module: ``torch.tensor(0.5)`` in a forward, a cached value."""
+"""The prefix that torch gives to constants that are not attributes of a module: ``torch.tensor(0.5)`` in a forward."""
 
 _DIGITS = 16
 
 
 def hashed_weights(program: torch.export.ExportedProgram) -> dict[str, Any]:
-    """What a manifest says of a program's weights.
+    """The hashes of a program's weights, as stored in a manifest.
 
     Returns:
-        "weights": sha256 over the names, dtypes, shapes and bytes of the parameters. "state": the beginning of such a
-        hash for each buffer and each other tensor among the attributes. Literals are code, and not hashed.
+        "weights": the SHA-256 of the names, dtypes, shapes and bytes of all parameters. "state": the first digits of
+        such a hash for each buffer and each other tensor attribute. Literals are part of the code and are not hashed.
     """
     parameters = set(program.graph_signature.parameters)
     constants = {name: value for name, value in program.constants.items() if isinstance(value, torch.Tensor)}
@@ -37,9 +37,9 @@ def hashed_weights(program: torch.export.ExportedProgram) -> dict[str, Any]:
 
 
 def has_other_weights(program: torch.export.ExportedProgram, recorded: Mapping[str, Any]) -> bool:
-    """Whether a program's weights are others than those in a manifest.
+    """Whether a program's weights differ from those recorded in a manifest.
 
-    A buffer or attribute that only one of them has counts for nothing: a forward pass may have made it.
+    A buffer or attribute that only one of the two has is ignored: a forward pass may have created it.
     """
     if recorded.get("weights") is None:
         return False
