@@ -105,7 +105,7 @@ def test_errors_of_the_engine_and_of_the_input_pass_through(tmp_path, relu):
             session.run({"x0": np.zeros(2)})
         assert session.run({"x0": X})["y0"].tolist() == [0, 2]
     (tmp_path / "text.onnx").write_text("no model")
-    with pytest.raises(InputError, match=r"'text\.onnx' is not an ONNX model"):
+    with pytest.raises(InputError, match=r"'text\.onnx' is no ONNX model"):
         IsolatedSession("onnxruntime", tmp_path / "text.onnx")
     with pytest.raises(InputError, match="There is no engine 'foo'"):
         IsolatedSession("foo", relu)

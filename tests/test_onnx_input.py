@@ -250,7 +250,7 @@ def test_a_cycle_through_a_branch() -> None:
         relu("a", "b", "back"),
         relu("b", "y"),
     ]
-    with pytest.raises(InputError, match=r"cyclic: 'choice'.*'back'"):
+    with pytest.raises(InputError, match=r"has a cycle: 'choice'.*'back'"):
         model_of_proto(make_model(nodes, {"yes": ("BOOL", [])}, {"y": VECTOR}))
 
 

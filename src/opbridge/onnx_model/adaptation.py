@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import onnx_ir as ir
+
+from opbridge.records import Record
 
 __all__ = ["Adaptation", "AdaptationResult"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Adaptation:
+class Adaptation(Record):
     """One change to a model.
 
     Attributes:
@@ -27,9 +28,7 @@ class Adaptation:
     operator: str = ""
     opset: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The adaptation as JSON data."""
-        return {"what": self.what, "nodes": list(self.nodes)}
+    json_keys = ("what", "nodes")
 
 
 @dataclasses.dataclass

@@ -1,50 +1,46 @@
-"""What came of taking a model to another opset, as data."""
+"""The result of converting a model to another opset, as data."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import onnx_ir as ir
 
 from opbridge.onnx_model.adaptation import Adaptation
+from opbridge.records import Record
 
 __all__ = ["CannotExpress", "ConvertedOpset", "Unexpressed"]
 
 
 class CannotExpress(Exception):
-    """Raised by a step: the node has no equivalent in the other opset, and why. It never leaves this package."""
+    """Raised by a step for a node that has no equivalent in the other opset, with the reason. Internal."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Unexpressed:
-    """A node that the other opset can't express.
+class Unexpressed(Record):
+    """A node that the other opset cannot express.
 
     Attributes:
-        node: Its name in the model that was given.
+        node: The name of the node in the original model.
         operator: ``"ai.onnx::Op"``.
-        reason: Why, in one line.
+        reason: A one-line reason.
     """
 
     node: str
     operator: str
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """The refusal as JSON data."""
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class ConvertedOpset:
-    """A model taken to another opset.
+class ConvertedOpset(Record):
+    """A model converted to another opset.
 
     Attributes:
-        model: The new model; only if ``unexpressed`` is empty is it one to use.
-        from_opset: What the model was of.
-        opset: What it is of now.
-        changes: What was changed, and at which nodes.
-        unexpressed: What the other opset can't express.
+        model: The new model; usable only if ``unexpressed`` is empty.
+        from_opset: The opset of the original model.
+        opset: The opset of the new model.
+        changes: The changes and the nodes they were made to.
+        unexpressed: The nodes that the other opset cannot express.
     """
 
     model: ir.Model
@@ -53,12 +49,9 @@ class ConvertedOpset:
     changes: tuple[Adaptation, ...]
     unexpressed: tuple[Unexpressed, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result without the model, as JSON data."""
-        return {
-            "from_opset": self.from_opset,
-            "opset": self.opset,
-            "ir_version": self.model.ir_version,
-            "changes": [change.to_dict() for change in self.changes],
-            "unexpressed": [item.to_dict() for item in self.unexpressed],
-        }
+    json_keys = ("from_opset", "opset", "ir_version", "changes", "unexpressed")
+
+    @property
+    def ir_version(self) -> int:
+        """The IR version of the new model."""
+        return int(self.model.ir_version)
