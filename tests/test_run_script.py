@@ -55,7 +55,7 @@ def test_a_script_sees_what_python_would_show_it(tmp_path: Path, capsys: pytest.
     assert json.loads(printed[0]) == [
         ["--size", "3", "--json"], "__main__", script, str(tmp_path), 7, "__main__",
     ]  # fmt: skip
-    assert printed[1] == "Nothing was bridged: the script uses no old declaration."
+    assert printed[1] == "Nothing was bridged: the script does not use any old declaration."
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
     assert not is_on()
 
@@ -121,7 +121,7 @@ def test_our_error_is_no_traceback(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_what_is_no_script_is_refused(tmp_path: Path) -> None:
     script = write(tmp_path, "def f(:\n")
-    with pytest.raises(InputError, match=r"old\.py:1 is no Python"):
+    with pytest.raises(InputError, match=r"old\.py:1 is not valid Python"):
         run_script(script)
     with pytest.raises(InputError, match="can't be read: No such file") as error:
         run_script(tmp_path / "olt.py")

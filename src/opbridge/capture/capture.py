@@ -28,7 +28,7 @@ from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import FixedSize
 from opbridge.torch_graph.state import keeping_state
 
-__all__ = ["Captured", "capture"]
+__all__ = ["Captured", "as_module", "capture"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ def capture(
     """
     if isinstance(model, torch.export.ExportedProgram):
         return _from_program(model, input_names, output_names)
-    module = _as_module(model)
+    module = as_module(model)
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
     # The lock of rewriting comes first: two threads must not freeze one model at a time.
@@ -147,7 +147,8 @@ def _named_forward(function: Any) -> Any:
     return forward
 
 
-def _as_module(model: Any) -> torch.nn.Module:
+def as_module(model: Any) -> torch.nn.Module:
+    """Return the model as a module: a module itself, or a module that calls a function."""
     if isinstance(model, torch.nn.Module):
         return model
     if callable(model) and not isinstance(model, type):

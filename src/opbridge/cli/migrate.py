@@ -1,4 +1,4 @@
-"""``opbridge migrate``: an old export script in today's form."""
+"""``opbridge migrate``: convert an old export script to the current API."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "migrate", _run, help="convert an old export script, and list what it can't convert")
-    parser.add_argument("file", metavar="FILE", help="the Python file")
-    parser.add_argument("-w", "--write", action="store_true", help="replace the file instead of printing it")
+    parser = add_command(
+        commands,
+        "migrate",
+        _run,
+        help="convert an old export script to the current API",
+    )
+    parser.add_argument("file", metavar="FILE", help="the Python file to convert")
+    parser.add_argument("-w", "--write", action="store_true", help="overwrite the file instead of printing the result")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -32,11 +37,11 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
 
 def _printed(data: Mapping[str, Any]) -> Iterable[str]:
-    """The new source and nothing else, so that it can be piped; what is left goes to stderr."""
+    """Print the new source alone, so that it can be piped; the parts left unchanged go to stderr."""
     import sys
 
     for item in data["left"]:
-        print(f"{data['file']}:{item['line']}: {item['name']} stays: {item['detail']}", file=sys.stderr)
+        print(f"{data['file']}:{item['line']}: {item['name']} is left unchanged: {item['detail']}", file=sys.stderr)
     if data["way_out"]:
         print(data["way_out"], file=sys.stderr)
     sys.stdout.write(data["text"])

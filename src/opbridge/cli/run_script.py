@@ -1,4 +1,4 @@
-"""``opbridge run-script``: an old export script as it is, with its symbolic functions honoured."""
+"""``opbridge run-script``: run an unmodified export script with its symbolic functions honoured."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_command(
-        commands, "run-script", _run, help="run an old export script, its symbolic functions honoured, and list them"
+        commands,
+        "run-script",
+        _run,
+        help="run an old export script, honouring its symbolic functions, and list them",
     )
-    parser.add_argument("--report", metavar="FILE", help="write what was bridged to a JSON file instead of the screen")
-    parser.add_argument("script", metavar="SCRIPT", help="the Python file; options of ours stand before it")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
+    parser.add_argument("--report", metavar="FILE", help="write the list to a JSON file instead of the screen")
+    parser.add_argument("script", metavar="SCRIPT", help="the Python file; options of opbridge come before it")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
     parser.set_defaults(on_screen=True)
 
 
@@ -30,10 +33,10 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     from opbridge.legacy.run_script import run_script
     from opbridge.report.legacy import script_view
 
-    # The script may change the working folder, and must not run in vain.
+    # The script may change the working directory, and a long run must not fail only when the report is written.
     report = None if arguments.report is None else Path(arguments.report).absolute()
     if report is not None and not report.parent.is_dir():
-        raise _unwritable(arguments.report, "there is no such folder")
+        raise _unwritable(arguments.report, "the folder does not exist")
     run = run_script(arguments.script, arguments.arguments)
     if report is None:
         return Outcome(run.to_dict(), script_view, run.exit_code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opbridge.capture.capture import Captured, _as_module, capture
+from opbridge.capture.capture import Captured, as_module, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, TranslationError, UnsupportedOperatorError
@@ -101,7 +101,7 @@ def _inputs(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...
 def _captured(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], request: Request, catalog: Catalog
 ) -> Captured:
-    module = None if isinstance(model, torch.export.ExportedProgram) else _as_module(model)
+    module = None if isinstance(model, torch.export.ExportedProgram) else as_module(model)
     shapes, labels = request.dynamic_shapes, None
     names, outputs = request.input_names or (), request.output_names or ()
     if request.dynamic_axes and shapes is None and module is not None:

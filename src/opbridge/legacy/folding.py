@@ -19,7 +19,7 @@ _FOLDED = {
 
 def state_constants(model: ir.Model) -> None:
     """Give each Constant a tensor: ``g.op("Constant", value_f=0.5)`` made an attribute that ONNX does not have."""
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+    for node in model.graph.all_nodes():
         stated = node.attributes.get("value") if node.op_type == "Constant" and node.domain == "" else None
         if stated is not None and stated.type != ir.AttributeType.TENSOR:
             tensor = _tensor(stated.value)

@@ -121,7 +121,7 @@ def _replace(placeholder: ir.Node, fragment: Fragment) -> None:
     nodes = [*constants, *graph]
     for position, node in enumerate(nodes):
         node.name = f"{prefix}/{node.op_type}_{position}"
-    for node in [*constants, *ir.traversal.RecursiveGraphIterator(graph)]:
+    for node in [*constants, *graph.all_nodes()]:
         node.metadata_props.update(placeholder.metadata_props)
         for value in node.outputs:
             if value.name is None or value.name.isdigit():

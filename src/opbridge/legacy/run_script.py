@@ -1,4 +1,4 @@
-"""Runs an unmodified script with the bridge on, as ``python script.py`` would without it."""
+"""Runs an unmodified script as ``python script.py`` does, but with the bridge on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import traceback
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.legacy.switch import Bridged, bridged, enable
+from opbridge.records import Record
 
 __all__ = ["ScriptRun", "run_script"]
 
@@ -22,37 +22,33 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
 @dataclasses.dataclass(frozen=True)
-class ScriptRun:
-    """A script that ran.
+class ScriptRun(Record):
+    """The result of running a script.
 
     Attributes:
-        script: The file, as it was named.
-        exit_code: What ``python script.py`` would have ended with.
-        bridged: The old declarations that were honoured meanwhile.
+        script: The path of the script, as given.
+        exit_code: The exit code that ``python script.py`` would have returned.
+        bridged: The old declarations that were honoured while it ran.
     """
 
     script: str
     exit_code: int
     bridged: tuple[Bridged, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The run as JSON data."""
-        return {
-            "script": self.script,
-            "exit_code": self.exit_code,
-            "bridged": [item.to_dict() for item in self.bridged],
-        }
-
 
 def run_script(script: str | Path, arguments: Sequence[str] = ()) -> ScriptRun:
-    """Run a Python file as ``__main__`` with ``arguments``, the bridge on.
+    """Run a Python file as ``__main__`` with the bridge on.
 
-    ``sys.argv``, ``sys.path[0]`` and the module ``__main__`` are the script's meanwhile. An exception of the script is
-    printed as Python prints it, without frames of this package, and makes the exit code 1.
+    While it runs, ``sys.argv``, ``sys.path[0]`` and the module ``__main__`` are those of the script. An exception of
+    the script is printed as Python prints it, without the frames of this package, and makes the exit code 1.
+
+    Args:
+        script: The path of the script.
+        arguments: The command-line arguments of the script.
 
     Raises:
-        InputError: There is no such file, or it is no Python.
-        OpbridgeError: The script let one through.
+        InputError: The file can't be read or is not valid Python.
+        OpbridgeError: The script raised one and did not catch it.
     """
     code = _compiled(script)
     with _main_module(script, arguments) as main, enable():
@@ -70,16 +66,18 @@ def _compiled(script: str | Path) -> types.CodeType:
         close = difflib.get_close_matches(Path(script).name, siblings, n=1)
         raise InputError(
             f"run-script: {script} can't be read: {error.strerror}.",
-            fix=f"write {(Path(script).parent / close[0]).as_posix()}." if close else "name the script's file.",
+            fix=f"pass {(Path(script).parent / close[0]).as_posix()}." if close else "pass the path of the script.",
         ) from error
     except (SyntaxError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise InputError(f"run-script: {script}{line} is no Python: {error}.", fix="correct that line.") from error
+        raise InputError(
+            f"run-script: {script}{line} is not valid Python: {error}.", fix="correct that line."
+        ) from error
 
 
 @contextlib.contextmanager
 def _main_module(script: str | Path, arguments: Sequence[str]) -> Iterator[types.ModuleType]:
-    """A fresh ``__main__``, with the command line of the script; what was there comes back."""
+    """Replace ``__main__`` and the command line by those of the script, and restore them afterwards."""
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=str(script), __builtins__=__builtins__, __cached__=None)
     saved = sys.modules["__main__"], sys.argv, list(sys.path)

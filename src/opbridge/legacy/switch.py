@@ -1,4 +1,4 @@
-"""Whether the bridge is on, and what it has bridged since. Imports no torch, so that asking costs nothing."""
+"""The state of the bridge: whether it is on, and which old declarations it has honoured. It does not import torch."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["Bridged", "bridged", "disable", "enable", "is_on", "note"]
+from opbridge.records import Record
+
+__all__ = ["Bridged", "Kind", "bridged", "disable", "enable", "is_on", "note"]
+
+Kind = Literal["autograd.Function", "registered symbolic", "old argument", "old exporter"]
+"""The kinds of old declarations: an autograd.Function with a ``symbolic``, a registered symbolic function, an argument
+of an older ``torch.onnx.export``, and a module that only torch's TorchScript exporter can export."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Bridged:
+class Bridged(Record):
     """One old declaration that was honoured.
 
     Attributes:
-        kind: "autograd.Function", "registered symbolic", "old argument" or "old exporter".
-        name: The Function, the operator or the argument.
-        source: ``file:line`` of the declaration, where it has one.
-        count: How often it was used since the bridge was turned on.
-        notes: What the user should know: shapes that are unknown, arguments that have no meaning any more.
+        kind: The kind of declaration.
+        name: The name of the autograd.Function, the operator, the argument or the module.
+        source: ``file:line`` of the declaration; empty if it has none.
+        count: The number of uses since the bridge was turned on.
+        notes: Remarks for the user, such as shapes that are unknown while the model is exported.
     """
 
-    kind: str
+    kind: Kind
     name: str
     source: str = ""
     count: int = 1
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The declaration as JSON data."""
-        return {**dataclasses.asdict(self), "notes": list(self.notes)}
-
 
 class _Switch:
-    """The state of the process. Nested and concurrent uses are counted: the last one out turns the bridge off."""
+    """The state of the process. Uses may be nested or concurrent: the bridge is turned off when the last one ends."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -62,7 +64,7 @@ class _Switch:
 
 
 def _installed() -> ExitStack:
-    """Put every change to torch in force, or none of them."""
+    """Apply all changes to torch, or none if one fails."""
     from opbridge.legacy.exporter import installed
     from opbridge.legacy.hooks import install
     from opbridge.legacy.moved_names import restored
@@ -79,7 +81,7 @@ _switch = _Switch()
 
 
 class _Enabled:
-    """One :func:`enable` that is to be undone: by leaving its ``with`` block, or by :func:`disable`."""
+    """One call of :func:`enable`, which ends with its ``with`` block or with :func:`disable`."""
 
     is_block = False
 
@@ -92,11 +94,12 @@ class _Enabled:
 
 
 def enable() -> _Enabled:
-    """Honour the old declarations: ``symbolic`` of autograd.Functions, registered symbolics, old names and arguments.
+    """Turn the bridge on: honour ``symbolic`` of autograd.Functions, registered symbolic functions, and old names.
 
-    Until it is undone, ``torch.onnx.export``, ``opbridge.export`` and ``opbridge.diagnose`` of every thread honour
-    them. As ``with opbridge.legacy.enable(): ...`` it is undone when the block is left, also by an error; as a plain
-    call by :func:`disable`. Uses may be nested: the last one undone turns the bridge off, and torch is as it was.
+    While the bridge is on, ``torch.onnx.export``, ``opbridge.export`` and ``opbridge.diagnose`` honour the old
+    declarations in every thread. ``with opbridge.legacy.enable(): ...`` turns it off at the end of the block, also
+    after an error. After a plain call, :func:`disable` turns it off. Uses may be nested: the bridge is turned off, and
+    torch is restored, when the last one ends.
     """
     handle = _Enabled()
     _switch.add(handle)
@@ -104,25 +107,25 @@ def enable() -> _Enabled:
 
 
 def disable() -> None:
-    """Undo the latest plain :func:`enable` that is still in force, of any thread; a ``with`` block ends by itself."""
+    """Undo the latest plain call of :func:`enable` in any thread. A ``with`` block is not affected."""
     _switch.remove(None)
 
 
 def is_on() -> bool:
-    """Whether the bridge is on."""
+    """Return whether the bridge is on."""
     return bool(_switch.open)
 
 
 def bridged() -> tuple[Bridged, ...]:
-    """What was honoured since the bridge was turned on, in order of first use; readable after :func:`disable`, too."""
+    """Return the declarations honoured since the bridge was last turned on, in order of first use."""
     with _switch.lock:
         return tuple(_switch.bridged.values())
 
 
-def note(kind: str, name: str, source: str = "", *notes: str, count: int = 1) -> None:
-    """Count one use of an old declaration, for :func:`bridged`."""
+def note(kind: Kind, name: str, source: str = "", *notes: str, count: int = 1) -> None:
+    """Count one use of an old declaration, for :func:`bridged`, and add notes to it."""
     key = (kind, name, source)
     with _switch.lock:
         earlier = _switch.bridged.get(key, Bridged(kind, name, source, 0))
-        said = tuple(dict.fromkeys((*earlier.notes, *notes)))
-        _switch.bridged[key] = dataclasses.replace(earlier, count=earlier.count + count, notes=said)
+        all_notes = tuple(dict.fromkeys((*earlier.notes, *notes)))
+        _switch.bridged[key] = dataclasses.replace(earlier, count=earlier.count + count, notes=all_notes)

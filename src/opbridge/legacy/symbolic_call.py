@@ -157,7 +157,7 @@ def emit(
 
 def _check(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: int) -> None:
     """Refuse a node of the standard domain that the standard does not have at this opset."""
-    if any(node.domain == "" for node in ir.traversal.RecursiveGraphIterator(fragment.model.graph)):
+    if any(node.domain == "" for node in fragment.model.graph.all_nodes()):
         try:
             onnx.checker.check_model(_typed(ir.serde.serialize_model(fragment.model)))
         except onnx.checker.ValidationError as error:
@@ -182,7 +182,7 @@ def _typed(proto: onnx.ModelProto) -> onnx.ModelProto:
 def _raised(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: int, wanted: int) -> ir.Model:
     """The model of a fragment that was written for ``opset``, at the opset of the whole model."""
     model = fragment.model
-    standard = any(node.domain == "" for node in ir.traversal.RecursiveGraphIterator(model.graph))
+    standard = any(node.domain == "" for node in model.graph.all_nodes())
     if opset == wanted or not (standard or model.functions):
         return model
     converted = convert_opset(model, wanted)

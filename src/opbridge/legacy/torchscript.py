@@ -296,7 +296,7 @@ def _serialized(graph: Any, initializers: Mapping[str, Any], opset: int, target:
 
 def _correct_strings(model: ir.Model) -> None:
     """Name the attribute of a string Constant "value_string": the old exporter names each such attribute "value"."""
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+    for node in model.graph.all_nodes():
         value = node.attributes.get("value") if node.op_type == "Constant" else None
         if value is not None and value.type == ir.AttributeType.STRING:
             node.attributes.pop("value")
@@ -306,7 +306,7 @@ def _correct_strings(model: ir.Model) -> None:
 def _add_types(model: ir.Model, graph: Any) -> None:
     """Add the element types and shapes of all values: the serializer writes only those of the inputs and outputs."""
     types = dict(_typed_values(graph))
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+    for node in model.graph.all_nodes():
         for value in node.outputs:
             found = types.get(value.name)
             if found is None or not found.type().isSubtypeOf(_C.TensorType.get()):

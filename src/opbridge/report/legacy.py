@@ -1,4 +1,4 @@
-"""What the bridge honoured, and what a migration changed, as tables."""
+"""Tables of the declarations that the bridge honoured, and of the changes of a migration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["migration_view", "script_view"]
 def script_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """Render ``ScriptRun.to_dict()``."""
     if not data["bridged"]:
-        yield paragraph("Nothing was bridged: the script uses no old declaration.", "bold yellow")
+        yield paragraph("Nothing was bridged: the script does not use any old declaration.", "bold yellow")
         return
     result = table("bridged", "kind", "uses", "where", right=("uses",))
     for item in data["bridged"]:
@@ -29,7 +29,7 @@ def script_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
 
 def migration_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """Render ``Migration.to_dict()`` of a file that was written."""
-    for key, title in (("converted", "converted"), ("left", "left as it is")):
+    for key, title in (("converted", "converted"), ("left", "left unchanged")):
         if data[key]:
             result = table("line", title, "detail", right=("line",))
             for item in data[key]:
@@ -37,5 +37,5 @@ def migration_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
             yield result
     if data["way_out"]:
         yield paragraph(data["way_out"])
-    # The counts come first, so that no length of the path can break them.
-    yield paragraph(f"{len(data['converted'])} converted, {len(data['left'])} left as they are: {data['file']}", "bold")
+    # The counts come first so that a long path does not wrap them.
+    yield paragraph(f"{len(data['converted'])} converted, {len(data['left'])} left unchanged: {data['file']}", "bold")

@@ -1,27 +1,30 @@
-"""Runs the transformations over one file."""
+"""Applies all transformations to one file."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from opbridge.atomic import replace_file
 from opbridge.errors import InputError, first_line
+from opbridge.records import Record
 
 if TYPE_CHECKING:
-    from opbridge.legacy.migrate.script import Edit
+    from opbridge.legacy.migrate.script import Edit, Left
 
 __all__ = ["Change", "Migration", "migrate", "write"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Change(Record):
     """One old declaration or argument.
 
     Attributes:
-        line: Where it stands in the old file, counted from 1.
-        name: The class, function, operator or argument.
-        detail: What took its place, or why it stays as it is.
+        line: Its line in the old file, counted from 1.
+        name: The name of the class, function, operator or argument.
+        detail: Its replacement, or the reason why it is left unchanged.
     """
 
     line: int
@@ -30,15 +33,17 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True)
-class Migration:
-    """A script in today's form.
+class Migration(Record):
+    """A script converted to the current API.
 
     Attributes:
-        file: The script's name.
-        text: The new source; the old one where nothing was converted.
-        converted: What changed.
-        left: What only a human can convert, and why.
+        file: The path of the script.
+        text: The new source; the old source if nothing was converted.
+        converted: The declarations and arguments that were converted.
+        left: The declarations and arguments that must be converted by hand.
     """
+
+    json_keys = ("file", "text", "converted", "left", "way_out")
 
     file: str
     text: str
@@ -47,42 +52,33 @@ class Migration:
 
     @property
     def way_out(self) -> str:
-        """How the script runs with what is left; empty if nothing is."""
+        """How to run the script with the parts that are left; empty if everything was converted."""
         if not self.left:
             return ""
         return (
-            f"What stays works with the bridge on: opbridge run-script {self.file}, or opbridge.legacy.enable() at the "
-            "script's beginning."
+            f"The parts left unchanged work with the bridge on: use opbridge run-script {self.file}, or call "
+            "opbridge.legacy.enable() at the beginning of the script."
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The migration as JSON data."""
-        return {
-            "file": self.file,
-            "text": self.text,
-            "converted": [dataclasses.asdict(change) for change in self.converted],
-            "left": [dataclasses.asdict(change) for change in self.left],
-            "way_out": self.way_out,
-        }
 
 
 def migrate(file: str | Path) -> Migration:
     """Convert the old declarations of a Python file; nothing is written.
 
-    Symbolic functions of autograd.Functions become :func:`opbridge.operator` with :func:`opbridge.translation`,
-    registered ones :func:`opbridge.translation`, and arguments of ``torch.onnx.export`` their successors.
+    An autograd.Function with a ``symbolic`` becomes an :func:`opbridge.operator` with an :func:`opbridge.translation`.
+    A registered symbolic function becomes an :func:`opbridge.translation`. Old arguments of ``torch.onnx.export`` are
+    replaced by their successors.
 
     Raises:
-        InputError: The file can't be read, is no Python, or libcst is missing.
+        InputError: The file can't be read or is not valid Python, or libcst is not installed.
     """
     _require_libcst()
     import libcst as cst
 
     from opbridge.legacy.migrate import export_arguments, functions, imports, leftovers, registrations
-    from opbridge.legacy.migrate.script import Left, Script
+    from opbridge.legacy.migrate.script import Left, Script, applied
 
     try:
-        with Path(file).open(encoding="utf-8", newline="") as opened:  # Lines end as they did.
+        with Path(file).open(encoding="utf-8", newline="") as opened:  # newline="" keeps the line endings.
             source = opened.read()
         module = cst.parse_module(source)
     except OSError as error:
@@ -100,13 +96,13 @@ def migrate(file: str | Path) -> Migration:
                 left.append(found)
             else:
                 edits.append(found)
-    text = imports.finish(script, _applied(module, edits)).code if edits else source
-    converted = [Change(edit.line, edit.name, edit.detail) for edit in edits if edit.detail]
-    stays = [Change(item.line, item.name, item.detail) for item in left]
-    return Migration(str(file), text, _sorted(converted), _sorted(stays))
+    text = imports.finish(script, applied(module, edits)).code if edits else source
+    return Migration(str(file), text, _changes(edits), _changes(left))
 
 
-def _sorted(changes: list[Change]) -> tuple[Change, ...]:
+def _changes(found: Sequence[Edit | Left]) -> tuple[Change, ...]:
+    """Return the entries of the report, by line; an edit without a detail only follows from another one."""
+    changes = [Change(item.line, item.name, item.detail) for item in found if item.detail]
     return tuple(sorted(changes, key=lambda change: change.line))
 
 
@@ -120,22 +116,18 @@ def _require_libcst() -> None:
         ) from error
 
 
-def _applied(module: Any, edits: list[Edit]) -> Any:
-    from opbridge.legacy.migrate.script import applied
-
-    return applied(module, edits)
-
-
 def write(migration: Migration) -> None:
-    """Replace the file by its migrated text, at once or not at all."""
+    """Replace the file by its migrated text atomically; the file keeps its mode.
+
+    Raises:
+        InputError: The file can't be written.
+    """
     path = Path(migration.file)
-    temporary = path.with_name(f".{path.name}.migrated")
     try:
-        temporary.write_text(migration.text, encoding="utf-8", newline="")
-        temporary.chmod(path.stat().st_mode)
-        temporary.replace(path)
+        mode = path.stat().st_mode
+        replace_file(path, migration.text.encode())
+        path.chmod(mode)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(
             f"migrate: {path} can't be written: {error.strerror}.", fix="check its permissions."
         ) from error
