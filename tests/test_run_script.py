@@ -84,7 +84,7 @@ def test_the_report_is_where_it_was_asked_for(
     assert main(["run-script", "-q", "--report", "none/report.json", script]) == 1
     printed = capsys.readouterr()
     assert "it ran" not in printed.out
-    assert printed.err.startswith("error: run-script: none/report.json can't be written: there is no such folder.\n")
+    assert printed.err.startswith("error: run-script: none/report.json can't be written: the folder does not exist.\n")
 
 
 @pytest.mark.parametrize(
