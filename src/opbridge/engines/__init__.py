@@ -1,7 +1,7 @@
-"""The inference engines: one folder each, found by looking, so that a new engine edits no list.
+"""The inference engines: one folder each, discovered by listing this package, so that a new engine edits no list.
 
-An engine is named by its folder, "onnxruntime": then it is the one installed here. "onnxruntime==1.16.3" is that
-version in an environment of its own, which is made on first use.
+The name of a folder, such as "onnxruntime", is the engine installed here. "onnxruntime==1.16.3" is that version in an
+environment of its own, which is created on first use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def names() -> list[str]:
 
 
 _SHARED = ("passes", "process")
-"""The folders beside the engines' own: what all engines use."""
+"""The subpackages that are not engines: what all engines share."""
 
 
 def _folders() -> list[str]:
@@ -40,15 +40,15 @@ def family_of(name: str) -> str:
 
 @functools.cache
 def get(name: str) -> Engine:
-    """The engine of this name; the same object every time, since it remembers what it was asked.
+    """The engine of this name; the same object every time, since it caches its answers.
 
     Args:
         name: The engine installed here ("onnxruntime"), or one version of it in an environment of its own
             ("onnxruntime==1.16.3"; "onnxruntime==1.16" is the newest 1.16.x). The environment is made by pip, once.
 
     Raises:
-        InputError: There is no engine of this name, or pip offers no such version. (Whether the one without a version
-            is installed shows when it is used.)
+        InputError: There is no engine of this name, or pip offers no such version. An engine that is not installed is
+            not an error until it is used.
         EngineError: The environment can't be made.
     """
     family, _, version = name.partition("==")
@@ -77,7 +77,7 @@ def get(name: str) -> Engine:
 
 
 def place_of(name: str) -> tuple[str, Path | None]:
-    """The engine's name in the Python environment that has it, and that one's interpreter; None for this one's."""
+    """The engine's name in the Python environment that has it, and the interpreter there (None for this process's)."""
     from opbridge.engines.roles import InEnvironments
 
     engine = get(name) if "==" in name else None
@@ -85,7 +85,7 @@ def place_of(name: str) -> tuple[str, Path | None]:
 
 
 def needs_installing(name: str) -> bool:
-    """Whether the first use of this engine makes an environment, which takes a while."""
+    """Whether the first use of this engine creates an environment, which takes a while."""
     from opbridge.engines.environments import is_cached
 
     family, separator, version = name.partition("==")
@@ -93,7 +93,7 @@ def needs_installing(name: str) -> bool:
 
 
 def chosen(names: Sequence[str], progress: Callable[[str], None]) -> list[Engine]:
-    """The engines of these names, each installed; another version of one is made ready, which may take a while."""
+    """The engines of these names, each installed. An environment for another version is created if needed."""
     if isinstance(names, str):
         names = names.split(",")
     if not names:

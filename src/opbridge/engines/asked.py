@@ -1,4 +1,4 @@
-"""An engine in a child process that is asked about nodes: one that crashes on a node refuses it, and nothing else."""
+"""An engine in a child process that is asked about nodes, so that a crash is only a refusal of that node."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["AskedEngine"]
 
 
 class AskedEngine:
-    """An engine's child process for any number of questions. It starts at the first one, and again after a crash.
+    """An engine's child process for any number of questions. It starts at the first question, and again after a crash.
 
     Args:
-        name: What it is called in errors.
+        name: The engine's name in error messages.
         engine: The engine, as in :func:`opbridge.engines.get`.
-        python: The interpreter of the environment that has it; None for this one's.
+        python: The interpreter of the environment that has the engine; None for this process's interpreter.
     """
 
     def __init__(self, name: str, engine: str, python: Path | None = None) -> None:
@@ -33,25 +33,25 @@ class AskedEngine:
     def answer(
         self, doing: str, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
     ) -> dict[str, Any]:
-        """What :meth:`Engine.answer <opbridge.engines.base.Engine.answer>` says there.
+        """Call :meth:`AnswersQuestions.answer <opbridge.engines.roles.AnswersQuestions.answer>` in the child process.
 
         Args:
-            doing: What it is at meanwhile, for errors.
+            doing: What the engine is doing, for error messages: "judging a node".
             question: JSON data.
-            arrays: What is better sent as bytes.
+            arrays: Data of the question that is better sent as bytes.
 
         Raises:
             EngineCrashError: The engine crashed.
-            OpbridgeError: Whatever it raised.
+            OpbridgeError: The child process raised this error.
         """
         return self._ask(doing, {"verb": "ask", "question": dict(question)}, arrays)[0]
 
     def results(self, model: bytes, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What it makes of a serialized ONNX model of one node, on one thread.
+        """The outputs of a serialized ONNX model of one node, run on one thread.
 
         Raises:
             EngineCrashError: The engine crashed.
-            OpbridgeError: Whatever it raised.
+            OpbridgeError: The child process raised this error.
         """
         with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
             path = Path(folder) / "node.onnx"

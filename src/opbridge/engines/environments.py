@@ -1,8 +1,8 @@
-"""Isolated Python environments, each with one engine in one version: made by pip, once, and kept in the user's cache.
+"""Isolated Python environments, each with one engine in one version, created once by pip and kept in the user's cache.
 
-An environment is a folder that appears by a rename, so it is whole or not there. A small file beside it says which
-version a request such as ``onnxruntime==1.16`` came to; it is written under a lock, so that two processes that ask for
-the same version make it once.
+An environment is a folder that appears by a rename, so it is either complete or absent. A small file next to it records
+to which version a request such as ``onnxruntime==1.16`` was resolved; it is written under a lock, so that two processes
+that request the same version create the environment once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["EngineEnvironment", "cached_environments", "engine_environment", "is
 
 _INSTALL_SECONDS = 900
 _VERSION = re.compile(r"\d+(\.\d+)*([abc]|rc|\.?dev|\.?post)?\d*")
-# Releases from before NumPy 2 fail to import beside it, though what they state would allow it.
+# Releases from before NumPy 2 can't be imported with it, although their metadata allows it.
 _PINS: tuple[tuple[str, ...], ...] = (("numpy<2",), ())
 
 
@@ -37,8 +37,8 @@ class EngineEnvironment:
 
     Attributes:
         package: The engine's distribution.
-        version: Its version, as the imported package says.
-        folder: Where it is.
+        version: The version that the imported package reports.
+        folder: The folder of the environment.
     """
 
     package: str
@@ -47,23 +47,23 @@ class EngineEnvironment:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """The interpreter of the environment."""
         return _python_of(self.folder)
 
 
 def engine_environment(package: str, version: str) -> EngineEnvironment:
-    """The environment with a package in a version, made by pip if it is not in the cache.
+    """The environment with a package in a version; pip creates it if it is not in the cache.
 
     Args:
         package: The distribution; its module has the same name.
         version: A full version, or its first numbers: "1.16" is the newest 1.16.x that pip offers.
 
     Raises:
-        InputError: It is no version, or one that pip does not offer; the message lists those that it does.
+        InputError: The version is not valid, or pip does not offer it; the message lists the versions that pip offers.
         EngineError: pip can't be reached or fails, or the installed package can't be imported here.
     """
     if not _VERSION.fullmatch(version):
-        raise InputError(f"{version!r} is no version of {package}.", fix=f"write for example {package}==1.16.3.")
+        raise InputError(f"{version!r} is not a version of {package}.", fix=f"write for example {package}==1.16.3.")
     record = _record(package, version)
     try:
         if record.is_file() and not _read(record).python.exists():
@@ -79,7 +79,7 @@ def engine_environment(package: str, version: str) -> EngineEnvironment:
 
 
 def is_cached(package: str, version: str) -> bool:
-    """Whether :func:`engine_environment` would only look it up."""
+    """Whether the environment is in the cache, so that :func:`engine_environment` returns at once."""
     return _record(package, version).is_file()
 
 
@@ -92,7 +92,7 @@ def cached_environments() -> tuple[EngineEnvironment, ...]:
 
 
 def _folder() -> Path:
-    # Another Python needs other wheels.
+    # Wheels depend on the Python version.
     return cache_folder() / "engines" / str(sys.implementation.cache_tag)
 
 
@@ -110,7 +110,7 @@ def _python_of(folder: Path) -> Path:
 
 
 def _make(package: str, version: str, record: Path) -> None:
-    """Install into a folder of this process alone, ask for the version, and put it in its place."""
+    """Install into a temporary folder, read the installed version, and move the folder to its place."""
     place = _folder()
     with locked_folder(place / f"{package}=={version}") as temporary:
         folder = temporary / "environment"
@@ -121,14 +121,14 @@ def _make(package: str, version: str, record: Path) -> None:
         try:
             os.rename(folder, target)
         except OSError:
-            # Another request came to the same version.
+            # Another request was resolved to the same version.
             if not _python_of(target).exists():
                 raise
         record.write_text(json.dumps({"package": package, "version": installed, "folder": target.name}))
 
 
 def _install(folder: Path, package: str, version: str) -> str:
-    """Make an environment with the package in it; the version that it then says it is."""
+    """Create an environment with the package, and return the installed version."""
     problem = ""
     for pins in _PINS:
         shutil.rmtree(folder, ignore_errors=True)
@@ -147,7 +147,7 @@ def _install(folder: Path, package: str, version: str) -> str:
 
 
 def _run_pip(pip: Sequence[str], package: str, version: str, pins: Sequence[str]) -> str:
-    """Install; what went wrong, or nothing. A version that is not offered, or no network, is raised at once."""
+    """Install the package; return the problem, empty if there is none. A missing version or network raises at once."""
     wanted = f"{package}=={version}" + (".*" if re.fullmatch(r"\d+(\.\d+)?", version) else "")
     command = [*pip, "--disable-pip-version-check", "--no-input", "install", "--only-binary=:all:", wanted]
     try:
@@ -180,7 +180,7 @@ def _run_pip(pip: Sequence[str], package: str, version: str, pins: Sequence[str]
 
 
 def _imported_version(folder: Path, package: str) -> tuple[str, str]:
-    """The version that the package says it is, or why it can't be imported."""
+    """The version that the package reports, and why it can't be imported; one of the two is empty."""
     program = f"import {package}, ml_dtypes; print({package}.__version__)"
     command = [str(_python_of(folder)), "-I", "-c", program]
     child = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)

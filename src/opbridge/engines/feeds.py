@@ -1,4 +1,4 @@
-"""What every engine's session does before it runs: hold the arrays against the model's inputs."""
+"""Check the arrays against the model's inputs, before any engine runs."""
 
 from __future__ import annotations
 

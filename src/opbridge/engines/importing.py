@@ -1,4 +1,4 @@
-"""Imports an engine's package, and says what is wrong where that fails."""
+"""Import an engine's package, and explain a failure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["import_engine"]
 
 
 def import_engine(module: str, *further: str, has: str, package: str, install: str) -> Any:
-    """The module of that name.
+    """Import a module of an engine's package.
 
     Args:
         module: The package's module.
-        further: Submodules that are imported with it.
-        has: What its present interface has.
+        further: Submodules to import with it.
+        has: The name of an attribute that a supported version of the module has.
         package: The distribution that ``pip install`` takes.
         install: The command that installs it for opbridge.
 
     Raises:
-        EngineNotInstalledError: It is not installed, can't be imported, or is older than its present interface.
+        EngineNotInstalledError: The package is not installed, can't be imported, or is too old.
     """
     try:
         found = importlib.import_module(module)
@@ -31,7 +31,8 @@ def import_engine(module: str, *further: str, has: str, package: str, install: s
     except ModuleNotFoundError as error:
         if error.name != module:
             raise EngineNotInstalledError(
-                f"{package} is installed, but lacks the module {error.name!r}.", fix=f"pip install {error.name}"
+                f"{package} is installed, but its module {error.name!r} is missing.",
+                fix=f"pip install {error.name}",
             ) from error
         raise EngineNotInstalledError(f"{package} is not installed.", fix=install) from error
     except (ImportError, OSError, AttributeError) as error:
@@ -40,6 +41,7 @@ def import_engine(module: str, *further: str, has: str, package: str, install: s
         ) from error
     if not hasattr(found, has):
         raise EngineNotInstalledError(
-            f"{package} is too old, or another folder of that name is imported instead: it has no {has}.", fix=install
+            f"{package} is too old, or another module of that name is imported: it has no {has}.",
+            fix=install,
         )
     return found

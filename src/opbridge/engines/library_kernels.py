@@ -1,4 +1,4 @@
-"""Kernels that an engine calls from Python: what a node says of its call as JSON data, and the call."""
+"""Kernels that an engine calls from Python: the description of a call as JSON data, and the call itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["LibraryKernel", "attributes_of", "library_kernel"]
 
 LibraryKernel = Callable[[Sequence["np.ndarray | None"]], Sequence[np.ndarray]]
-"""Takes one array per input, None for one that is left out, and gives one per output."""
+"""A function of one array per input (None if it is left out) that returns one array per output."""
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
@@ -35,11 +35,11 @@ def library_kernel(
         engine: The engine's name, for messages.
         description: ``target``, ``node`` (its name), ``attributes`` from :func:`attributes_of`, and ``outputs``, one
             item per output.
-        libraries: Where to look for it.
-        threads: For each call.
+        libraries: The libraries to search for the kernel.
+        threads: The number of threads of a call.
 
     Raises:
-        EngineError: No library has it.
+        EngineError: No library has the kernel.
     """
     target = description["target"]
     library = next((one for one in libraries if target in {o.target for o in one.operators}), None)

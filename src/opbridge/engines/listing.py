@@ -18,19 +18,20 @@ class KnownEngine:
     """An engine that opbridge knows.
 
     Attributes:
-        name: What users write.
+        name: The name that users write.
         version: The installed version; None if it is not installed.
         status: "runs", "built, not run", "exported, not run" (see ``Engine.not_run``), "not installed" or "broken".
-        detail: Why it does not run; empty where it does.
-        install: The command that installs it.
-        runs: Whether it runs models here.
-        function_bodies: Whether it runs an operator of one's own by its body.
-        kernels: How it takes compiled kernels: "C++" by an adapter in the library, "ctypes" through Python; None.
-        python_kernels: The same of kernels that are written in Python; None also where Numba is missing, which compiles
-            them.
-        support_query: Whether it says of a node that it does not take it, and why.
+        detail: Why the engine does not run models here; empty if it does.
+        install: The command that installs the engine.
+        runs: Whether the engine runs models here.
+        function_bodies: Whether the engine runs a custom operator by its function body.
+        kernels: How the engine takes compiled kernels: "C++" (an adapter in the library), "ctypes" (through Python), or
+            None.
+        python_kernels: How the engine takes kernels written in Python, as for ``kernels``; None also if Numba, which
+            compiles them, is missing.
+        support_query: Whether the engine answers which nodes it takes, and why not.
         without_python: Whether a bundle, kernels included, runs in a program without Python.
-        limits: The abilities that it lacks, of :data:`~opbridge.engines.abilities.ABILITIES`.
+        limits: The abilities of :data:`~opbridge.engines.abilities.ABILITIES` that the engine does not have.
     """
 
     name: str
@@ -84,7 +85,7 @@ def _known(engine: Engine) -> KnownEngine:
 
 
 def _unusable(engine: Engine, status: str, error: OpbridgeError) -> KnownEngine:
-    """Without its package an engine can't be asked what it can do."""
+    """An engine without its package, which can't be asked what it can do."""
     return KnownEngine(
         engine.name,
         None,

@@ -1,4 +1,4 @@
-"""The inputs and outputs of an ``.onnx`` file, read without the onnx package: engines run where it is not installed."""
+"""The inputs and outputs of an ``.onnx`` file, read without the onnx package, which engines do not need to run."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _DTYPES = {
 
 
 def onnx_specs(path: Path) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """The inputs (without those that have weights) and the outputs of a model file.
+    """The inputs (without initializers) and the outputs of a model file.
 
     Raises:
-        InputError: The file is missing or no ONNX model, or an input or output is no tensor of a type that arrays have.
+        InputError: The file is missing or not an ONNX model, or an input or output is not a tensor with a NumPy dtype.
     """
     check_model_file(path)
     with open(path, "rb") as file:
@@ -61,7 +61,7 @@ def onnx_specs(path: Path) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ..
 
 
 def check_model_file(path: Path) -> None:
-    """Raise InputError where there is no file at ``path``, or none that can be read."""
+    """Raise InputError if there is no readable file at ``path``."""
     if not path.is_file():
         kind = "is a folder, not a model file" if path.is_dir() else "does not exist"
         raise InputError(f"The model {str(path)!r} {kind}.", fix="check the path.")
@@ -70,14 +70,14 @@ def check_model_file(path: Path) -> None:
 
 
 def check_threads(threads: int | None) -> None:
-    """Raise InputError for a number of threads that is none."""
+    """Raise InputError for a number of threads below 1."""
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: a session needs at least one thread.", fix="pass 1 or more, or None.")
 
 
 def _no_model(path: Path, reason: str) -> InputError:
     return InputError(
-        f"{path.name!r} is no ONNX model, or is truncated: {reason}",
+        f"{path.name!r} is not an ONNX model, or is truncated: {reason}",
         fix="export or download it again.",
         details=str(path),
     )
@@ -105,7 +105,7 @@ def _spec(path: Path, data: memoryview, begin: int, end: int) -> TensorSpec:
     dtype = _DTYPES.get(varint(data, element[0], element[1])[0]) if element[0] < element[1] else None
     if dtype is None:
         raise InputError(
-            f"{path.name!r}: {name!r} is no tensor of a type that NumPy arrays can hold.",
+            f"{path.name!r}: {name!r} is not a tensor of a type that NumPy arrays can hold.",
             fix="export the model so that its inputs and outputs are plain tensors.",
         )
     sizes = tuple(_sizes(data, name, *_field(data, *tensor, _SHAPE)))
@@ -123,7 +123,7 @@ def _sizes(data: memoryview, name: str, begin: int, end: int) -> Iterator[int | 
 
 
 def _field(data: memoryview, begin: int, end: int, wanted: int) -> tuple[int, int]:
-    """Where the contents of a field lie, the last of that number; an empty place if there is none."""
+    """The range of the last field with this number; an empty range if there is none."""
     found = (end, end)
     for number, _, start, stop in fields(data, begin, end):
         if number == wanted:

@@ -1,4 +1,4 @@
-"""What an engine's folder has besides the engine: its own passes and operators, a file each, found by looking."""
+"""The passes and operators in an engine's own folder: one file each, discovered by listing the folder."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["own_operators", "own_passes"]
 
 @functools.cache
 def own_operators(engine: str) -> dict[str, ModuleType]:
-    """The files of ``engines/<engine>/operators/``, by the operator that each says it is for.
+    """The modules of ``engines/<engine>/operators/``, by the operator that each implements.
 
-    Each defines ``OPERATOR``, ``"ai.onnx::DeformConv"`` for one; what else, the engine says.
+    Each defines ``OPERATOR``, such as ``"ai.onnx::DeformConv"``; what else it defines is up to the engine.
     """
     return {module.OPERATOR: module for module in _modules(engine, "operators")}
 
 
 def own_passes(engine: str) -> tuple[ModuleType, ...]:
-    """The files of ``engines/<engine>/passes/``: they are like those of ``opbridge/passes/``."""
+    """The modules of ``engines/<engine>/passes/``, which have the form of those in ``engines/passes/``."""
     return _modules(engine, "passes")
 
 
 @functools.cache
 def _modules(engine: str, folder: str) -> tuple[ModuleType, ...]:
     package = f"{__package__}.{family_of(engine)}"
-    # The engines that are for this package's own use have names that are no modules'.
+    # Internal engines have names that are not module names.
     try:
         if importlib.util.find_spec(f"{package}.{folder}") is None:
             return ()

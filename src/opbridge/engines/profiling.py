@@ -1,4 +1,4 @@
-"""What the nodes of a model cost in an engine, asked in a child process of its own."""
+"""The time of each node of a model in an engine, measured in a child process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["NodeTime", "profile_isolated"]
 
 @dataclasses.dataclass(frozen=True)
 class NodeTime:
-    """What one node costs.
+    """The time of one node.
 
     Attributes:
-        node: Its name, as far as the engine kept it; what the engine made by itself has the engine's name.
-        operator: Its operator, as the engine calls it.
-        seconds: The time of one run, nodes inside of it included.
+        node: The node's name in the model; a node that the engine made has the engine's name for it.
+        operator: The engine's name of the node's operator.
+        seconds: The time of one run, including the nodes of subgraphs.
     """
 
     node: str
@@ -39,10 +39,10 @@ class NodeTime:
 def profile_isolated(
     engine: str, model: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path] = (), runs: int = 7
 ) -> tuple[NodeTime, ...]:
-    """What :meth:`opbridge.engines.base.Engine.profile` says, from a child process.
+    """Call :meth:`opbridge.engines.roles.Profiles.profile` in a child process.
 
     Raises:
-        EngineError: The engine does not tell, fails, crashes, or hangs.
+        EngineError: The engine does not measure nodes, fails, crashes, or hangs.
     """
     if not isinstance(engines.get(engine), Profiles):
         profiling = [name for name in engines.names() if isinstance(engines.get(name), Profiles)]

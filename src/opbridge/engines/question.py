@@ -1,4 +1,4 @@
-"""A node as a question to an engine that loads ONNX: what makes it distinct, and the smallest model that asks it."""
+"""A node as a question to an engine that loads ONNX: a key for caching, and the smallest model that contains it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Question", "bare_model", "dtype_of_type"]
 
-# Constants up to this size go into the question with their values: scales, axes, shapes. Larger ones are weights.
+# Constants up to this size (scales, axes, shapes) keep their values in the question. Larger ones are weights.
 _SMALL = 64
 _LONGEST_AXES = 16
 _TYPE_NAMES = {"float32": "float", "float64": "double", "str": "string"}
 
 
 def _type_name(dtype: str) -> str:
-    """ONNX's name of an element type: it writes float8e5m2 where NumPy's users write float8_e5m2."""
+    """ONNX's name of an element type: float8e5m2 for ml_dtypes' float8_e5m2."""
     return _TYPE_NAMES.get(dtype, dtype.replace("float8_", "float8"))
 
 
 def dtype_of_type(name: str) -> str:
-    """The dtype in a type that ONNX writes ``"tensor(double)"``: "float64". Other types stay as they are."""
+    """The dtype of an ONNX type: "float64" for ``"tensor(double)"``. Types of other values are returned unchanged."""
     element = name.removeprefix("tensor(").removesuffix(")")
     if "(" in element:
         return name
@@ -54,10 +54,10 @@ class Question:
 
     Attributes:
         domain: The node's domain.
-        op_type: Its operator.
-        opset: The version of its domain that the model imports.
-        input_types: ONNX's name of each input's type; None where it is absent or unknown.
-        output_types: The same of the outputs.
+        op_type: The node's operator.
+        opset: The version of the node's domain that the model imports.
+        input_types: ONNX's name of each input's type; None for an absent input or an unknown type.
+        output_types: ONNX's name of each output's type; None for an absent output or an unknown type.
         stands_alone: Whether a model of this node alone can be made: all types known, no subgraph, no attribute that
             is a parameter of an enclosing function.
         key: Equal for nodes that the engine can't tell apart.
@@ -72,7 +72,7 @@ class Question:
         self.opset = node.version or self._imports.get(node.domain, 1)
         self._imports[node.domain] = self.opset
         self.input_types = [None if value is None else _engine_type(value.type) for value in node.inputs]
-        # An output nobody named is one the node does not have.
+        # An output with an empty name is absent.
         self.output_types = [_engine_type(value.type) if value.name != "" else None for value in node.outputs]
         present = [name for value, name in zip(node.inputs, self.input_types, strict=True) if value is not None]
         graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
@@ -114,7 +114,7 @@ class Question:
 
     @property
     def sizes(self) -> tuple[tuple[int | None, ...] | None, ...]:
-        """What is known of the inputs' sizes, for an engine to which they make a difference."""
+        """The known sizes of the inputs, for an engine whose answer depends on them."""
         shapes = [None if value is None else value.shape for value in self._node.inputs]
         return tuple(
             None if shape is None else tuple(size if isinstance(size, int) else None for size in shape)
@@ -126,7 +126,7 @@ class Question:
 
         Args:
             ir_version: The version of the ONNX IR.
-            sized: Whether the inputs have the node's sizes, as far as they are known, or their ranks alone.
+            sized: Whether the inputs keep the known sizes of the node's inputs, or only their ranks.
         """
         import onnx_ir as ir
 
@@ -169,7 +169,7 @@ class Question:
         attributes = list(self._node.attributes.values())
         if not self._is_constant_node:
             return attributes
-        # The contents of a Constant, megabytes at times, are no part of the question.
+        # The contents of a Constant, which can be megabytes, are not part of the question.
         return [
             ir.AttrTensor(attribute.name, _one_element(attribute.as_tensor()))
             if attribute.type == ir.AttributeType.TENSOR
@@ -179,7 +179,7 @@ class Question:
 
 
 def bare_model(domain: str, op_type: str, opset_imports: Mapping[str, int], ir_version: int) -> bytes:
-    """A model of one node of this name without inputs or attributes, serialized: it asks whether the name is known."""
+    """A serialized model of one node without inputs or attributes, to ask whether the engine knows the operator."""
     import onnx_ir as ir
 
     output = ir.Value(name="y", type=ir.TensorType(ir.DataType.FLOAT))
@@ -191,7 +191,7 @@ def bare_model(domain: str, op_type: str, opset_imports: Mapping[str, int], ir_v
 
 
 def _sizes(value: ir.Value) -> tuple[int | None, ...] | None:
-    """What is said of a value's shape: its rank, and the size of a short vector, which may be one number per axis."""
+    """The sizes that a question states: the rank, and the length of a short vector, which may hold a number per axis."""
     if value.shape is None:
         return None
     if len(value.shape) == 1 and isinstance(value.shape[0], int) and value.shape[0] <= _LONGEST_AXES:
@@ -200,7 +200,7 @@ def _sizes(value: ir.Value) -> tuple[int | None, ...] | None:
 
 
 def _contents(tensor: Any) -> bytes:
-    """The bytes that tell a tensor from others of its type and shape."""
+    """The contents of a tensor as bytes."""
     if tensor.dtype.is_string():
         return repr(list(tensor.string_data())).encode()
     data: bytes = tensor.tobytes()

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a model whose own file does not tell them: a small file beside it."""
+"""A small file with the inputs and outputs of a model whose own format does not describe them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A torch program as an engine takes it that loads no ONNX."""
+"""The torch program that an engine converts if it does not load ONNX."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["TorchProgram"]
 
 @dataclasses.dataclass(frozen=True)
 class TorchProgram:
-    """What an engine converts.
+    """A torch program and all that an engine needs to convert it.
 
     Attributes:
-        program: Decomposed as far as the engine's refusals made it needful; what else it holds, the engine takes.
-        inputs: In order; the names are those of the bundle.
-        outputs: Likewise.
+        program: The program, in which every operator that the engine refused is decomposed.
+        inputs: The inputs in order, with the names of the bundle.
+        outputs: The outputs in order, with the names of the bundle.
         arguments: An example of each input, in order.
         kernels: The kernels of the custom operators that the program calls.
-        libraries: The library that has them, built for the engine.
+        libraries: The library with these kernels, built for the engine.
     """
 
     program: torch.export.ExportedProgram

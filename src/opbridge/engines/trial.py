@@ -1,7 +1,7 @@
-"""A node on trial: a model of that node alone, inputs for it, and whether an engine's results are the standard's.
+"""Judge a node by running it: a model of that node alone, inputs for it, and a comparison with the standard's results.
 
-For engines that list nothing of what they take, and that misread some of what they do take without a word. They run in
-a child process, where a crash is a refusal.
+This is for engines that do not list what they take and that silently misread some nodes. They run in a child process,
+in which a crash counts as a refusal.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["TrialSupport", "difference", "feeds_of", "has_subgraph", "lone_model", "standard_results"]
 
 _TOLERANCE = 2e-3
-"""Of one node, relative to its largest result: it tells another formula from other rounding, no more."""
+"""The largest error of one node, relative to its largest result: it separates a different formula from rounding."""
 
 _ANY_SIZE = 8
-"""Stands for a size that the model leaves open."""
+"""The size that stands for a dynamic one."""
 
 _SMALL = 64
-"""Constants up to this size go into the question with their values: axes, shapes. Larger ones are weights."""
+"""Constants up to this size (axes, shapes) keep their values in the question. Larger ones are weights."""
 
 
 class TrialSupport(abc.ABC):
-    """Answers whether an engine takes a node, by running it; remembered per distinct question.
+    """Answers whether an engine takes a node, by running it. Answers are cached per distinct question.
 
     Args:
-        engine: The engine's name and version, as its reasons say it: "TVM 0.27.0".
+        engine: The engine's name and version in reasons, such as "TVM 0.27.0".
         name: The engine, as in :func:`opbridge.engines.get`.
     """
 
@@ -65,17 +65,17 @@ class TrialSupport(abc.ABC):
 
     @abc.abstractmethod
     def known_reason(self, node: ir.Node, opset: int) -> Reason | None:
-        """Why the engine does not take the node, where that needs no trial."""
+        """Why the engine refuses the node, if that is known without running it."""
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
-        """The node's own model; None for what shows only when the whole model is converted."""
+        """The model of the node; None if only a conversion of the whole model can tell."""
         return lone_model(node, opset_imports, IR_VERSION)
 
     def _try(self, model: onnx.ModelProto) -> Reason | None:
         feeds = feeds_of(model)
         expected = standard_results(model, feeds)
         if expected is None:
-            # Made-up sizes fit no standard operator of these attributes; the whole model's will.
+            # The made-up sizes do not fit the operator's attributes; those of the whole model will.
             return None
         try:
             found = self._asked.results(model.SerializeToString(), feeds)
@@ -99,10 +99,10 @@ def has_subgraph(node: ir.Node) -> bool:
 
 
 def lone_model(node: ir.Node, opset_imports: Mapping[str, int], ir_version: int) -> onnx.ModelProto | None:
-    """A model of this node alone, all of whose sizes are fixed; equal for nodes that ask the same.
+    """A model of this node alone, with fixed sizes; equal for nodes that ask the same question.
 
     Returns:
-        None where a type or a rank is not known, or an attribute is a parameter of an enclosing function.
+        None if a type or a rank is unknown, or an attribute is a parameter of an enclosing function.
     """
     import onnx_ir as ir
 
@@ -135,7 +135,7 @@ def _lone(value: ir.Value, name: str) -> ir.Value:
         sizes = [size if isinstance(size, int) else _ANY_SIZE for size in value.shape or ()]
         return ir.Value(name=name, type=value.type, shape=ir.Shape(sizes))
     if constant.size > _SMALL:
-        # Weights are large, and their values ask nothing.
+        # The values of weights, which are large, do not matter.
         filled = _filled(constant.dtype.numpy(), constant.shape.numpy(), 1)
         constant = ir.tensor(filled, dtype=constant.dtype)
     return ir.Value(name=name, type=value.type, shape=constant.shape, const_value=constant)
@@ -148,10 +148,10 @@ def _constant(value: ir.Value) -> Any:
 
 
 def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Inputs for a lone node: numbers of both signs, indices that are small, the same ones every time.
+    """Reproducible inputs for a single node: numbers of both signs, and small indices.
 
-    Integers of which integers are made are no indices. They are of both signs too: the bits of small positive ones add
-    up even in float32.
+    Integer inputs of a node with integer outputs are not indices, so they have both signs as well: an engine that adds
+    the bits of small positive integers as float32 would get the right sum.
     """
     import onnx
 
@@ -175,9 +175,9 @@ def _filled(dtype: np.dtype[Any], shape: Any, seed: int, span: tuple[int, int] =
 
 
 def standard_results(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-    """What the standard says of a lone node, by an engine that has all of it; None where that one refuses these sizes.
+    """The results of a single node by an engine that implements the whole standard; None if it refuses these sizes.
 
-    The shapes are written on the model's outputs.
+    The shapes of the results are written to the model's outputs.
     """
     try:
         results = _judge().results(model.SerializeToString(), feeds)
@@ -197,7 +197,7 @@ def _judge() -> AskedEngine:
 
 
 def difference(got: np.ndarray, expected: np.ndarray) -> str | None:
-    """How an engine's result differs from the standard's; None where it is the same but for rounding."""
+    """How an engine's result differs from the standard's; None if it differs by rounding only."""
     if got.shape != expected.shape:
         return f"shape {list(got.shape)} in place of {list(expected.shape)}"
     if got.dtype != expected.dtype:
@@ -205,7 +205,7 @@ def difference(got: np.ndarray, expected: np.ndarray) -> str | None:
     if expected.dtype.kind in "OUS":
         return None if np.array_equal(got, expected) else "other strings"
     wide, wanted = (array.astype(np.float64) for array in (got, expected))
-    # Where the standard gives no number, an engine may give any.
+    # Elements that are not finite in the standard's result are not compared.
     finite = np.isfinite(wanted)
     if not finite.any():
         return None

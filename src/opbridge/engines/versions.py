@@ -1,4 +1,4 @@
-"""Which opset and IR version a model has for an engine, and the way there: the first thing that ``adapt`` does."""
+"""Bring a model to the opset and the IR version for an engine: the first step of ``adapt``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WITH_FUNCTIONS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Versions:
-    """What the user asks for; None leaves it to the model and the engine.
+    """The versions that the user requests; None leaves the choice to the model and the engine.
 
     Attributes:
         opset: The version of the standard domain.
@@ -50,8 +50,8 @@ class WithVersions:
     """A model in the opset and the IR version that an engine reads.
 
     Attributes:
-        model: The model; the one that was given where it had them already.
-        adaptations: What was changed.
+        model: The model; the given one if it had these versions already.
+        adaptations: The changes.
         refusals: The nodes that the opset can't express.
     """
 
@@ -61,15 +61,15 @@ class WithVersions:
 
 
 def check_versions(engines: Sequence[Engine], asked: Versions, *, own_opset: int | None = None) -> None:
-    """Check what the user asks for, before any work is done.
+    """Check the requested versions before any work is done.
 
     Args:
         engines: The engines.
-        asked: What the user asks for.
-        own_opset: The opset of the model, if it is an ONNX model: the one it keeps where none is asked for.
+        asked: The requested versions.
+        own_opset: The opset of an ONNX model, which it keeps if no other is requested; None for a PyTorch model.
 
     Raises:
-        InputError: An opset or IR version that can't be written, or that an engine does not take.
+        InputError: A requested version can't be written, or an engine does not take it.
     """
     opset, ir_version = asked.opset, asked.ir_version
     engines = [engine for engine in engines if engine.accepts == "onnx"]
@@ -116,9 +116,9 @@ _LOWEST_BY_DEFAULT = 18
 
 
 def lowest_ir_version(opset: int) -> int:
-    """The IR version of the first ONNX release that had this opset: every engine that takes the opset reads it.
+    """The IR version of the first ONNX release with this opset, which every engine that takes the opset reads.
 
-    From opset 18 on it is the one with model-local functions, which is all that such a model may need.
+    From opset 18 on, the result is the first IR version with model-local functions, which is enough for any model.
     """
     if opset >= _LOWEST_BY_DEFAULT:
         return _WITH_FUNCTIONS
@@ -129,10 +129,10 @@ def ir_version_for(engine: Engine, opset: int, asked: Versions, *, functions: bo
     """The IR version of a model of an opset for an engine.
 
     Args:
-        engine: Says what it reads.
-        opset: The model's.
-        asked: What the user asks for comes first.
-        functions: Whether the model must keep its functions, because kernels stand beside them.
+        engine: The engine that will read the model.
+        opset: The opset of the model.
+        asked: The requested versions, which take precedence.
+        functions: Whether the model must keep its functions, because some of its nodes have kernels.
     """
     if asked.ir_version is not None:
         return asked.ir_version
@@ -143,13 +143,13 @@ def ir_version_for(engine: Engine, opset: int, asked: Versions, *, functions: bo
 def bring_to_versions(
     model: ir.Model, engine: Engine, asked: Versions, *, opset: int | None = None, kernels: Collection[str] = ()
 ) -> WithVersions:
-    """Take a model to the opset that is asked for, or to the newest one that the engine takes, if that is lower.
+    """Bring a model to the requested opset, or to the newest one that the engine takes if that is lower.
 
     Args:
-        model: Not changed.
-        engine: Says what it takes.
-        asked: What the user asks for.
-        opset: Where the user asks for none: the opset to try; by default the model's own.
+        model: The model, which is not changed.
+        engine: The engine that will read the model.
+        asked: The requested versions.
+        opset: The opset to try if none is requested; by default the model's own.
         kernels: ``"domain::Op"`` of the nodes with kernels, which must stay nodes.
     """
     own = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
@@ -193,7 +193,7 @@ def _with_ir_version(model: ir.Model, version: int) -> WithVersions:
 
 
 ORIGIN = "opbridge.origin"
-"""The metadata of a node that a conversion made: the name of the node in whose place it stands."""
+"""The metadata key of a node that a conversion made; its value is the name of the node that it replaces."""
 
 
 def _name_origins(model: ir.Model) -> None:
@@ -203,6 +203,6 @@ def _name_origins(model: ir.Model) -> None:
 
 
 def forget_origins(model: ir.Model) -> None:
-    """Remove the notes of :data:`ORIGIN` from a model."""
+    """Remove the metadata :data:`ORIGIN` from a model."""
     for node in all_nodes(model):
         node.metadata_props.pop(ORIGIN, None)

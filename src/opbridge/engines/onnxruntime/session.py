@@ -135,7 +135,7 @@ def _load_error(path: Path, error: Exception) -> OpbridgeError:
     kind = type(error).__name__
     if kind in ("InvalidProtobuf", "NoSuchFile") or re.search(r"no graph was found|not have a graph", message, re.I):
         return InputError(
-            f"{path.name!r} is no ONNX model, or is truncated: {message}",
+            f"{path.name!r} is not an ONNX model, or is truncated: {message}",
             fix="export or download it again.",
             details=str(path),
         )

@@ -1,4 +1,4 @@
-"""The program of an engine's child process: ``python -m opbridge.engines.process.child``.
+"""The program that runs in an engine's child process: ``python -m opbridge.engines.process.child``.
 
 It reads frames (:mod:`opbridge.engines.process.frames`) from stdin and answers on stdout until stdin is closed: one
 "load" and any number of "run", or any number of "ask", "compile" and "profile".
@@ -77,7 +77,7 @@ def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _die_first() -> None:
-    """Where memory runs out, have the kernel end this process, which is a result, and not the one that waits for it."""
+    """If memory runs out, let the operating system end this process, which is a result, and not its parent."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 
@@ -87,7 +87,7 @@ def _set_limits(limits: dict[str, Any]) -> None:
     if limits["memory"] is not None:
         import resource
 
-        # Address space would count what is reserved and mapped from files too: gigabytes, for some engines.
+        # A limit on address space would also count reserved memory and mapped files, gigabytes for some engines.
         which = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
         hard = resource.getrlimit(which)[1]
         most = limits["memory"] if hard == resource.RLIM_INFINITY else min(limits["memory"], hard)
@@ -107,8 +107,8 @@ def _load(message: dict[str, Any]) -> Session:
 
 
 def _return_freed_memory() -> None:
-    """Give the system what loading has freed: C's allocator would keep it, and that is more than the weights."""
-    # Only glibc has the function; on Windows there is no library of that name.
+    """Return freed memory to the system: C's allocator would keep what loading freed, more than the weights."""
+    # Only glibc has malloc_trim.
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""How an engine's process ended, and at which node: data only, like ``verification.py``."""
+"""How an engine's process ended, and at which node; data only."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Crash:
     """A crash, a hang, or memory that ran out, in an engine's child process.
 
     Attributes:
-        case: The case on which it happened; empty if it happened while the model was loaded.
-        cause: "crashed", "killed", "ended" (the process, by itself), "out of time" or "out of memory".
+        case: The case that was running; empty if the model was being loaded.
+        cause: "crashed", "killed", "ended" (the process exited), "out of time" or "out of memory".
         signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
-        message: What is to be said of it, in a sentence or two.
+        message: A description in one or two sentences.
         log: The end of what the engine printed.
-        node: The name of the first node of the ONNX model with which it happens; empty where that was not found.
+        node: The name of the first node of the ONNX model that causes it; empty if it was not found.
         operator: That node's operator, ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
-        between: All nodes one of which it must be, where the model can't be cut between them; else empty.
-        source: The user's line that the node comes from, ``"file.py:12"``; empty where that is not known.
-        runs: How many processes were started to find it.
-        detail: Why it was not found, or what a reader should know, in one line.
-        engine: The engine, where several were verified.
+        between: The candidate nodes, if the model can't be cut between them; otherwise empty.
+        source: The user's line that the node comes from, ``"file.py:12"``; empty if unknown.
+        runs: The number of processes that were started to find the node.
+        detail: Why the node was not found, or another remark, in one line.
+        engine: The engine, if several were verified.
     """
 
     case: str
@@ -52,7 +52,7 @@ class Crash:
 
     @property
     def place(self) -> str:
-        """Where it happened, for a reader; empty where that is not known."""
+        """The node and the source line in words; empty if unknown."""
         if not self.node:
             return ""
         at = f"at node {self.node!r} ({self.operator})"

@@ -32,7 +32,7 @@ def write_frame(stream: IO[bytes], message: Mapping[str, Any], arrays: Mapping[s
         arrays: Arrays by name.
 
     Raises:
-        InputError: An array holds Python objects that are no strings.
+        InputError: An array holds Python objects that are not strings.
     """
     contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     described = [_described(name, array) for name, array in contiguous.items()]
@@ -65,7 +65,7 @@ def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], dict[str, np.ndarray]
 
 
 def _described(name: str, array: np.ndarray) -> dict[str, Any]:
-    """What the header says of an array."""
+    """The description of an array in the header."""
     shape = list(array.shape)
     if not array.dtype.hasobject and array.dtype.kind not in "SU":
         return {"name": name, "dtype": array.dtype.name, "shape": shape}

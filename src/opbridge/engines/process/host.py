@@ -1,6 +1,6 @@
-"""The child process of an engine, seen from its parent: requests and answers, and how it died.
+"""The child process of an engine as its parent sees it: requests, answers, and how the process ended.
 
-The engine may be of another Python environment than this process; see :mod:`opbridge.engines.environments`.
+The engine may be in another Python environment than this process; see :mod:`opbridge.engines.environments`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
-# In another environment only this package is to be found, and nothing that is installed beside it.
+# In another environment the child must find this package, but nothing that is installed next to it.
 _START_ELSEWHERE = """
 import importlib.util, runpy, sys
 place = sys.argv.pop(1)
@@ -45,14 +45,14 @@ runpy.run_module("opbridge.engines.process.child", run_name="__main__")
 
 
 class EngineProcess:
-    """A child process that imports NumPy and one engine. Call :meth:`close` in the end.
+    """A child process that imports NumPy and one engine. Call :meth:`close` when done.
 
-    After a crash or a timeout it is closed. One request is answered at a time.
+    A crash or a timeout closes it. One request is answered at a time.
 
     Args:
-        name: What the engine is called in errors.
-        python: The interpreter of the environment that has the engine; None for this one's.
-        limits: What it may take, from now on; by default the limits in force.
+        name: The engine's name in error messages.
+        python: The interpreter of the environment that has the engine; None for this process's interpreter.
+        limits: The limits on the child's time and memory; by default the limits in force.
     """
 
     def __init__(self, name: str, python: Path | None = None, limits: Limits | None = None) -> None:
@@ -60,7 +60,7 @@ class EngineProcess:
         self._limits = current_limits() if limits is None else limits
         self._lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
-        # A child that crashes or is killed leaves its temporary files behind.
+        # A child that crashes or is killed does not delete its temporary files.
         scratch = tempfile.TemporaryDirectory(prefix="opbridge-", ignore_cleanup_errors=True)
         process = subprocess.Popen(
             _command(python),
@@ -75,23 +75,23 @@ class EngineProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked: it was not closed, and has not crashed in an earlier call."""
+        """Whether the process can answer: it was not closed and did not crash in an earlier call."""
         return self._process is not None
 
     def ask(
         self, doing: str, message: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Send a request and wait for its answer; the child's error is raised here, its death too.
+        """Send a request and wait for its answer. An error or the death of the child is raised here.
 
         Args:
-            doing: What it is at meanwhile, for errors: "loading the model".
+            doing: What the engine is doing, for error messages: "loading the model".
             message: JSON data.
             arrays: Arrays by name.
 
         Raises:
-            OpbridgeError: Whatever the child raised.
+            OpbridgeError: The child process raised this error.
             EngineCrashError: The engine crashed, hung, or ran out of memory.
-            EngineError: The engine failed; or it crashed in an earlier call, or this was closed.
+            EngineError: The engine failed, crashed in an earlier call, or the process was closed.
         """
         with self._lock:
             return self._ask(doing, message, arrays)
@@ -102,7 +102,7 @@ class EngineProcess:
         process = self._process
         if process is None:
             raise EngineError(
-                f"The session of {self.name} is closed: it was ended, or the engine crashed in an earlier call.",
+                f"The session of {self.name} is closed: it was closed, or the engine crashed in an earlier call.",
                 fix="load the model again.",
             )
         assert process.stdin is not None
@@ -122,7 +122,7 @@ class EngineProcess:
         except OpbridgeError:
             raise
         except BaseException:
-            # Half an answer may be left in the pipe, which the next call would take for its own.
+            # The pipe may still hold a part of an answer, which the next call would read as its own.
             process.kill()
             self.close()
             raise
@@ -142,7 +142,7 @@ class EngineProcess:
         """The error of the child as one of this process."""
         details = raised["details"]
         if raised["error"] == "MemoryError" or (raised["memory"] and _NO_MEMORY.search(raised["message"])):
-            # An allocator that ran out once may keep what it has, and the next small request fails too.
+            # An allocator that ran out of memory may not release any, so the next small request would fail too.
             self.close()
             return self._out_of_memory(doing, details)
         if raised["fix"] is not None:
@@ -167,7 +167,7 @@ class EngineProcess:
         )
 
     def _death(self, doing: str, process: subprocess.Popen[bytes], timed_out: bool) -> EngineCrashError:
-        """Why the child has gone: killed by the timeout or by a signal, or ended by itself."""
+        """Why the child has ended: killed by the timeout or a signal, or exited."""
         try:
             code = process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -186,7 +186,7 @@ class EngineProcess:
         if killed_by == "SIGABRT" and _NO_MEMORY.search(tail):
             return self._out_of_memory(doing, tail, killed_by)
         described, fix = describe_death(code)
-        # Behind that stands Python's own report, which is for the log.
+        # After that marker comes Python's own report, which belongs in the log.
         printed = tail.partition("Fatal Python error: ")[0].splitlines()
         last_words = next((line.strip() for line in reversed(printed) if line.strip()), "")
         said = f" The last line it printed: {last_words[:300]}" if last_words else ""
@@ -218,7 +218,7 @@ def _end(process: subprocess.Popen[bytes], timed_out: threading.Event) -> None:
 
 
 def _close(process: subprocess.Popen[bytes], log: IO[bytes], scratch: tempfile.TemporaryDirectory[str]) -> None:
-    # A child that waits for a request ends by itself when its pipe closes; one that computes does not.
+    # A child that waits for a request ends when its pipe closes; a child that is computing does not.
     _close_pipes(process)
     try:
         process.wait(timeout=1)
@@ -237,16 +237,16 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
 
 
 def child_environment(scratch: Path | None = None) -> dict[str, str]:
-    """The environment in which a child process finds this very opbridge.
+    """The environment variables with which a child process imports this installation of opbridge.
 
     Args:
-        scratch: Where it shall put temporary files; whoever starts it deletes the folder when it has ended.
+        scratch: The folder for the child's temporary files; the caller deletes it when the child has ended.
     """
     environment = dict(os.environ)
     if scratch is not None:
         environment |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
     folder = str(Path(opbridge.errors.__file__).parent.parent)
-    # site-packages must not come before the standard library, and the child finds it anyway.
+    # site-packages must not come before the standard library; the child finds site-packages anyway.
     if Path(folder).name not in ("site-packages", "dist-packages"):
         given = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{folder}{os.pathsep}{given}" if given else folder
@@ -255,22 +255,22 @@ def child_environment(scratch: Path | None = None) -> dict[str, str]:
 
 
 def describe_death(code: int) -> tuple[str, str]:
-    """How a child process ended, and what is done about an engine that ends so."""
+    """How a child process ended, and the fix to suggest."""
     name = _signal_name(code)
     if name is not None:
         if name == "SIGKILL":
             return "was killed (SIGKILL)", "most likely memory ran out: use smaller inputs or a larger machine."
         return (
             f"crashed ({name})",
-            "a crash is a bug of the engine: install another version of it, and report the model to its makers.",
+            "a crash is a bug in the engine: install another version of it, and report the model to its developers.",
         )
     if code > 255:
-        return f"crashed (status {code:#010x})", "a crash is a bug of the engine: install another version of it."
+        return f"crashed (status {code:#010x})", "a crash is a bug in the engine: install another version of it."
     return f"ended its process with exit code {code}", "see the log; install another version of the engine."
 
 
 def _signal_name(code: int) -> str | None:
-    """The signal that a process with this exit code was ended by."""
+    """The name of the signal that ended a process with this exit code."""
     if code >= 0:
         return None
     try:

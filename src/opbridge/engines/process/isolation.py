@@ -1,4 +1,4 @@
-"""An engine in a process of its own, so that its crash is a result and not the end of the run."""
+"""A session in a child process, so that a crash of the engine is a result and not the end of the run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 _MOST_DEATHS = 3
-"""After so many crashes and timeouts in a row no fresh process is started."""
+"""The number of crashes and timeouts in a row after which no new process is started."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SessionSettings:
-    """How an isolated session is made; the attributes are the arguments of :class:`IsolatedSession`."""
+    """The arguments of an :class:`IsolatedSession`."""
 
     engine: str
     path: Path
@@ -45,7 +45,7 @@ class SessionSettings:
     limits: Limits = dataclasses.field(default_factory=current_limits)
 
     def request(self) -> dict[str, Any]:
-        """What the child process is asked, but for the engine."""
+        """The request to the child process, without the engine."""
         return {
             "verb": "load",
             "path": str(self.path.absolute()),
@@ -58,22 +58,22 @@ class SessionSettings:
 class IsolatedSession(Session):
     """A model loaded by an engine in a child process, which imports NumPy and the engine but not torch.
 
-    Use it as a context manager, or call :meth:`close`. After a crash or a timeout the next run starts a fresh process
-    and loads the model again; after three in a row no more. One call runs at a time.
+    Use it as a context manager, or call :meth:`close`. After a crash or a timeout the next run starts a new process
+    and loads the model again, up to three times in a row. One call runs at a time.
 
     Args:
         engine_name: The engine, as in :func:`opbridge.engines.get`.
         model_path: The model file.
-        threads: See :meth:`Engine.load <opbridge.engines.base.Engine.load>`.
-        providers: Likewise.
-        libraries: Likewise.
-        limits: The time that loading, and each run, may take, and the memory; by default the limits in force.
+        threads: The number of threads, as for :meth:`Engine.load <opbridge.engines.base.Engine.load>`.
+        providers: Execution providers in order of preference.
+        libraries: Libraries of kernels, built with the engine's adapter.
+        limits: The limits on memory and on the time of loading and of each run; by default the limits in force.
 
     Attributes:
         settings: These arguments.
 
     Raises:
-        InputError: The engine or an option is unknown, or the file is no model.
+        InputError: The engine or an option is unknown, or the file is not a model.
         EngineCrashError: The engine crashes, hangs, or runs out of memory. ``details`` has the end of what it printed.
         EngineError: The engine refuses the model.
     """
@@ -103,7 +103,7 @@ class IsolatedSession(Session):
 
     @classmethod
     def of(cls, settings: SessionSettings) -> IsolatedSession:
-        """A session that is made so."""
+        """A new session with these settings."""
         return cls(
             settings.engine,
             settings.path,
@@ -148,14 +148,14 @@ class IsolatedSession(Session):
         return {spec.name: results[spec.name] for spec in self.outputs}
 
     def _revive(self) -> None:
-        """Start a fresh process if the last one has died."""
+        """Start a new process if the last one has ended."""
         if self._closed:
             raise EngineError(f"The session of {self.settings.engine} was closed.", fix="load the model again.")
         if self._process.alive:
             return
         if self._deaths >= _MOST_DEATHS:
             raise EngineCrashError(
-                f"{self.settings.engine} crashed or hung {self._deaths} times in a row, and was not started again.",
+                f"{self.settings.engine} crashed or hung {self._deaths} times in a row, and is not started again.",
                 fix="see the first of these errors.",
                 cause="not started",
             )
@@ -184,7 +184,7 @@ def compile_isolated(engine: Engine, model: Path, libraries: Sequence[Path]) -> 
 
     Raises:
         EngineCrashError: The engine crashes, hangs, or runs out of memory.
-        EngineError: It can't be made.
+        EngineError: The engine can't convert or compile the model.
     """
     if not isinstance(engine, CompilesAhead):
         return ()

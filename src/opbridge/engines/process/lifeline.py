@@ -1,4 +1,4 @@
-"""Ends a child process whose parent is gone, also when it is in the middle of a long computation."""
+"""End a child process when its parent has ended, even during a long computation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _GRACE = 60.0
 
 
 def end_with_parent() -> None:
-    """Watch the parent from a thread of its own, and end this process when it has gone.
+    """Watch the parent process from a thread, and end this process when the parent has ended.
 
-    The kernel could send a signal instead (Linux: PR_SET_PDEATHSIG), but does so when the *thread* that started the
-    child ends.
+    The operating system could send a signal instead (Linux: PR_SET_PDEATHSIG), but it does so when the *thread* that
+    started the child ends.
     """
     if sys.platform != "win32":
         threading.Thread(target=_watch, args=(os.getppid(),), daemon=True, name="lifeline").start()
@@ -32,12 +32,12 @@ def _watch(parent: int) -> None:
 
 
 def end_within(seconds: float | None) -> None:
-    """Have the kernel end this process some time after a step of ``seconds`` should be over; None calls that off.
+    """Let the operating system end this process shortly after a step of ``seconds`` should be over; None cancels that.
 
-    For engines that keep the interpreter's lock while they compute, so that the thread that watches never comes to its
-    turn. The parent, if there still is one, is faster.
+    This is for engines that hold Python's global lock while they compute, so that the watching thread never runs. A
+    living parent ends this process earlier.
     """
     if sys.platform != "win32":
-        with contextlib.suppress(ValueError):  # Signals of a step in another thread than the main one are not ours.
+        with contextlib.suppress(ValueError):  # Only the main thread can set a signal handler.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, 0.0 if seconds is None else seconds + _GRACE)

@@ -1,4 +1,4 @@
-"""How long an engine in a child process may work, and how much memory it may take."""
+"""Limits on the time and memory of an engine in a child process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from opbridge.errors import InputError
 __all__ = ["DEFAULT_SECONDS", "Limits", "current_limits", "limited", "parse_size"]
 
 DEFAULT_SECONDS = 600.0
-"""What one step of an engine may take: loading a model, or one run."""
+"""The default time limit of one step of an engine: loading a model, or one run."""
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?\s*", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a child process may take.
+    """The limits of a child process.
 
     Attributes:
-        seconds: Of one step: loading a model, or one run. None sets no limit.
-        memory: The bytes of memory of its own that it may hold (on Linux: of private writable memory, so that weights
-            mapped from a file do not count). None sets no limit; the kernel then ends it before this process.
+        seconds: The time limit of one step: loading a model, or one run. None sets no limit.
+        memory: The memory limit in bytes (on Linux for private writable memory, so that weights mapped from a file do
+            not count). None sets no limit; if memory runs out, the operating system ends the child before this process.
     """
 
     seconds: float | None = DEFAULT_SECONDS
@@ -45,7 +45,7 @@ class Limits:
             raise InputError("A memory limit can't be set on Windows.", fix="leave the memory limit out.")
 
     def at_most(self, seconds: float) -> Limits:
-        """These limits with no more time than that."""
+        """These limits with the smaller of the two time limits."""
         return dataclasses.replace(self, seconds=seconds if self.seconds is None else min(self.seconds, seconds))
 
 
@@ -53,20 +53,20 @@ _CURRENT: contextvars.ContextVar[Limits] = contextvars.ContextVar("limits", defa
 
 
 def current_limits() -> Limits:
-    """The limits in force: those of the innermost :func:`limited`, else the default ones."""
+    """The limits in force: those of the innermost :func:`limited`, or the defaults."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
 def limited(*, time_limit: float | None = None, memory_limit: int | None = None) -> Iterator[None]:
-    """Set the limits of the engines that are started inside; None leaves one as it was.
+    """A context manager that sets the limits of engines started within it; None keeps a limit.
 
     Args:
-        time_limit: Seconds of one step; infinity for no limit.
-        memory_limit: Bytes.
+        time_limit: The time limit of one step in seconds; infinity for no limit.
+        memory_limit: The memory limit in bytes.
 
     Raises:
-        InputError: A limit leaves nothing.
+        InputError: A limit is not positive, or can't be set on this platform.
     """
     before = current_limits()
     seconds = before.seconds if time_limit is None else time_limit
@@ -82,11 +82,11 @@ def parse_size(text: str) -> int:
     """The bytes that ``"4GiB"``, ``"500 MB"`` or ``"1000000"`` stand for; a single letter is binary: ``"4G"``.
 
     Raises:
-        ValueError: The text is no size.
+        ValueError: The text is not a size.
     """
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no size; write 4GiB, 500MB, or a number of bytes")
+        raise ValueError(f"{text!r} is not a size; write 4GiB, 500MB, or a number of bytes")
     number, prefix, binary = found.groups()
     if not prefix:
         return int(float(number))
