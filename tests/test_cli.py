@@ -611,7 +611,7 @@ def test_a_signal_that_ends_it_unwinds_the_stack(
     [
         ("--time-limit", "0", "'0' is no number of seconds above 0"),
         ("--time-limit", "soon", "'soon' is no number of seconds above 0"),
-        ("--memory-limit", "much", "'much' is no size; write 4GiB"),
+        ("--memory-limit", "much", "'much' is not a size; write 4GiB"),
         ("--memory-limit", "0", "a limit of 0 bytes leaves no memory"),
     ],
 )

@@ -175,7 +175,7 @@ def test_an_engine_that_is_too_old_is_an_error_with_its_install_line(module, eng
         check=False,
     )
     assert child.returncode == 1
-    assert "is too old, or another folder of that name" in child.stderr.lower().replace("\n", " ")
+    assert "is too old, or another module of that name" in child.stderr.lower().replace("\n", " ")
     assert f'pip install "opbridge[{engine}]"' in child.stderr
     assert "Traceback" not in child.stderr
 

@@ -138,7 +138,7 @@ def test_a_python_that_can_not_make_environments(cache, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("onnxruntime==newest", "'newest' is no version of onnxruntime"),
+        ("onnxruntime==newest", "'newest' is not a version of onnxruntime"),
         ("onnxruntim==1.16.3", "There is no engine 'onnxruntim==1.16.3'"),
     ],
 )

@@ -105,7 +105,7 @@ def test_errors_of_the_engine_and_of_the_input_pass_through(tmp_path, relu):
             session.run({"x0": np.zeros(2)})
         assert session.run({"x0": X})["y0"].tolist() == [0, 2]
     (tmp_path / "text.onnx").write_text("no model")
-    with pytest.raises(InputError, match=r"'text\.onnx' is no ONNX model"):
+    with pytest.raises(InputError, match=r"'text\.onnx' is not an ONNX model"):
         IsolatedSession("onnxruntime", tmp_path / "text.onnx")
     with pytest.raises(InputError, match="There is no engine 'foo'"):
         IsolatedSession("foo", relu)
@@ -139,7 +139,7 @@ def test_a_crash_names_the_signal(scripted):
     session = scripted("sys.stderr.write('about to read\\n'); ctypes.string_at(0)")
     with pytest.raises(EngineCrashError, match=r"scripted crashed \(SIGSEGV\) while running the model") as caught:
         session.run({"x": X})
-    assert "a crash is a bug of the engine" in caught.value.fix
+    assert "a crash is a bug in the engine" in caught.value.fix
     assert "about to read" in caught.value.details
     assert (caught.value.cause, caught.value.signal) == ("crashed", "SIGSEGV")
 
@@ -157,7 +157,7 @@ def test_after_three_crashes_in_a_row_it_is_given_up(scripted):
         for _ in range(3):
             with pytest.raises(EngineCrashError, match="SIGSEGV"):
                 session.run({"x": X})
-        with pytest.raises(EngineCrashError, match="crashed or hung 3 times in a row, and was not started again"):
+        with pytest.raises(EngineCrashError, match="crashed or hung 3 times in a row, and is not started again"):
             session.run({"x": X})
 
 
@@ -223,7 +223,7 @@ def test_sizes(text, size):
 
 @pytest.mark.parametrize("text", ["", "GiB", "4 gigabytes", "-1G", "1e9"])
 def test_what_is_no_size(text):
-    with pytest.raises(ValueError, match="is no size; write 4GiB"):
+    with pytest.raises(ValueError, match="is not a size; write 4GiB"):
         parse_size(text)
 
 

@@ -100,7 +100,7 @@ def test_no_such_file(tmp_path):
 )
 def test_no_onnx(tmp_path, content):
     (tmp_path / "model.onnx").write_bytes(content)
-    with pytest.raises(InputError, match=r"'model\.onnx' is no ONNX model, or is truncated") as caught:
+    with pytest.raises(InputError, match=r"'model\.onnx' is not an ONNX model, or is truncated") as caught:
         opbridge.load(tmp_path / "model.onnx")
     assert caught.value.fix == "export or download it again."
 

@@ -191,7 +191,7 @@ def bare_model(domain: str, op_type: str, opset_imports: Mapping[str, int], ir_v
 
 
 def _sizes(value: ir.Value) -> tuple[int | None, ...] | None:
-    """The sizes that a question states: the rank, and the length of a short vector, which may hold a number per axis."""
+    """The sizes in a question: the rank, and the length of a short vector, which may have one element per axis."""
     if value.shape is None:
         return None
     if len(value.shape) == 1 and isinstance(value.shape[0], int) and value.shape[0] <= _LONGEST_AXES:
