@@ -2,11 +2,11 @@
 
     python benchmarks/proof.py [faults] [sound] [models] [--only TEXT] [--runs 20] [--json FILE] [--markdown]
 
-* faults: the planted faults of tests/planted_faults.py, each with the inputs that must show it. A row holds if
+* faults: the planted faults of tests/support/planted_faults.py, each with the inputs that must show it. A row holds if
   opbridge.verify does not pass, and bisection names the planted node. A fault that is not deterministic is verified
   ``--runs`` times; the row holds if nine of ten find it, and the first that does calls it not deterministic.
-* sound: the ill-conditioned models of tests/sound_models.py. A row holds if opbridge.verify passes. The sum of 1e8
-  terms takes some 3 GB.
+* sound: the ill-conditioned models of tests/support/sound_models.py. A row holds if opbridge.verify passes. The sum
+  of 1e8 terms takes some 3 GB.
 * models: ResNet-50, ViT-B/16, a Swin and Faster R-CNN, with random weights, each in a process of its own: the time and
   the memory of verification, see proof_of_models.py for what is measured.
 

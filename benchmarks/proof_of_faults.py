@@ -14,7 +14,7 @@ from opbridge.bundle.bundle import Bundle
 from opbridge.capture.entry import Entry
 from opbridge.proof.verify.verification import Verification
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from other_checks import passes_allclose, passes_torch_verification
 from planted_faults import FAULTS, MODES, Fault, faulty_bundle, named_node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -15,13 +15,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # by the first import of torch, here and in the processes that tests start.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import opbridge.verbs  # noqa: F401 - installs the hooks of the old ways, which every user of a verb has
+
 _TOGETHER = (
     *("test_environments", "test_kernels_library", "test_kernels_onnxruntime", "test_legacy_functions"),
     *("test_legacy_table", "test_linalg_eig", "test_migrate", "test_opsets", "test_random", "test_torch_kernel"),
 )
 """Files whose tests share something that takes long to make: each runs in one worker of pytest-xdist."""
 
-_LEGACY = ("test_legacy_", "test_migrate", "test_rewriters", "test_run_script")
 _NEWEST = (
     *("test_bisection", "test_cli", "test_compare", "test_complex_linalg", "test_complex_pairs", "test_conformance"),
     *("test_conformance_page", "test_crash_site", "test_diagnose", "test_docs", "test_element_types"),
@@ -38,8 +39,6 @@ _NEWEST = (
 )
 """Files about opbridge alone, or long: one set of versions is enough for them."""
 
-_set_aside: list = []
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of these files."""
@@ -54,27 +53,18 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Old symbolic functions compete with declarations for the same operators: those of other tests' examples go.
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with a model, and caches of its own."""
+    from command_lines import small_model
 
-    A hook, because it must come before the fixtures of a session.
-    """
-    if item.path.name.startswith(_LEGACY):
-        from opbridge.catalog.declare import spec
-
-        _set_aside[:] = [found for found in spec._declared if found.target.startswith(("aten::", "torchvision::"))]
-        spec._declared[:] = [found for found in spec._declared if found not in _set_aside]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """The example modules are imported once, and declare nothing a second time."""
-    if _set_aside:
-        from opbridge.catalog.declare import spec
-
-        spec._declared.extend(_set_aside)
-        _set_aside.clear()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("SLOW", str(tmp_path / "slow"))
+    small_model(tmp_path / "m.onnx")
+    return tmp_path
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,7 +3,7 @@
 A symbolic function runs on a real ``torch._C.Graph`` inside the old exporter's own graph context, so that everything it
 uses is there. The old exporter's own passes and serializer then turn the small graph into an ONNX model.
 
-``tests/legacy/test_context.py`` checks every internal that is used here:
+``tests/legacy/test_legacy_context.py`` checks every internal that is used here:
 
 * ``torch._C.Graph``, ``TensorType``, ``NoneType``, ``ListType``, ``Value``, ``Node``: the graph and its types.
 * ``torch.onnx._internal.torchscript_exporter.jit_utils.GraphContext``: the ``g`` of a symbolic function.

@@ -1,6 +1,6 @@
 """The internals of torch that opbridge reads, each with the reason and a guard; ``torch_reuse.py`` has the other two.
 
-``tests/test_torch_internals.py`` names every one, so that a torch release that moves one fails there first.
+``tests/torch_graph/test_torch_internals.py`` names every one, so that a torch release that moves one fails there first.
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: which torch operators torch.onnx maps,
   from which opset on. There is no public list.

@@ -1,6 +1,6 @@
 """What torch works out anew at every export, worked out once: internals of torch, each with the reason and a guard.
 
-``tests/test_torch_internals.py`` names both.
+``tests/torch_graph/test_torch_internals.py`` names both.
 
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
   export, 0.4 s; it is read once instead.

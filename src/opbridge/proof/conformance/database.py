@@ -1,7 +1,7 @@
 """PyTorch's own operator database, and the samples that it makes: the one place that reads it.
 
 ``torch.testing._internal`` is an internal of torch: there is no public list of what torch can do with inputs for it.
-``tests/test_conformance.py`` names what is read of it.
+``tests/proof/conformance/test_conformance.py`` names what is read of it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,323 @@
+"""``opbridge migrate``: what becomes of each old form, what is left, and that the table's files export the same."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from places import EXAMPLES, SUPPORT
+
+torch = pytest.importorskip("torch")
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("libcst")
+
+from legacy_batches import batches, migrated_batches, trees_of, with_torch  # noqa: E402
+from legacy_cases.table import FOLDER, all_cases  # noqa: E402
+from legacy_graphs import output_trees, registered  # noqa: E402
+
+from opbridge import legacy  # noqa: E402
+from opbridge.cli import main  # noqa: E402
+from opbridge.errors import InputError  # noqa: E402
+from opbridge.legacy.migrate import Migration, migrate  # noqa: E402
+
+LEGACY = EXAMPLES / "legacy"
+CASES = all_cases()
+FILES = sorted(file.name for file in FOLDER.glob("*.py") if file.name not in ("__init__.py", "table.py"))
+SCRIPTS = ["asinh", "clamp_swish", *(["deform_conv"] if importlib.util.find_spec("torchvision") else [])]
+SCRIPTS.append("super_resolution")
+
+migrated_file = functools.cache(migrate)
+
+
+def migrated(folder: Path, text: str) -> Migration:
+    file = folder / "old.py"
+    file.write_text(text)
+    return migrate(file)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the migrated table and the migrated examples export, each in one process: with the bridge, if one was left.
+
+    Beside it the examples as they were, by ``run-script``.
+    """
+    folder = tmp_path_factory.mktemp("migrated")
+    for name in ("legacy_cases", "examples"):
+        (folder / name).mkdir()
+    for file in FOLDER.glob("*.py"):
+        text = migrated_file(file).text if file.name in FILES else file.read_text()
+        (folder / "legacy_cases" / file.name).write_text(text)
+    for name in SCRIPTS:
+        (folder / "examples" / f"{name}.py").write_text(migrated_file(LEGACY / f"{name}.py").text)
+    command = [sys.executable, str(SUPPORT / "legacy_migrated_script.py"), str(folder), str(LEGACY)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="session")
+def results(folder: Path) -> dict[str, list[Any]]:
+    """What each case of the migrated table became, without the bridge, with it, or both."""
+    found: dict[str, list[Any]] = {}
+    for batch in [*migrated_batches(bridge=False), *migrated_batches(bridge=True)]:
+        for name, trees in trees_of(batch, onnx.load(folder / f"{batch.name}.onnx")).items():
+            found.setdefault(name, []).append(trees)
+    return found
+
+
+@pytest.fixture(scope="session")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each case of the table becomes as it is, with the bridge on."""
+    folder = tmp_path_factory.mktemp("originals")
+    found: dict[str, Any] = {}
+    with legacy.enable():
+        for batch in batches(dynamic=False, to_run=False):
+            with registered(*batch.cases):
+                found.update(trees_of(batch, with_torch(batch, folder)))
+    return found
+
+
+def scalars_alike(tree: Any) -> Any:
+    """A tree in which a constant of one element has no shape: a number of Python has none."""
+    if isinstance(tree, tuple) and len(tree) == 3 and isinstance(tree[1], tuple) and len(tree[2]) == 1:
+        return tree[0], (), tree[2]
+    if isinstance(tree, tuple):
+        return tuple(map(scalars_alike, tree))
+    if hasattr(tree, "inputs"):
+        return tree.operator, scalars_alike(tree.attributes), scalars_alike(tree.inputs), tree.output
+    return tree
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_migrated_case_exports_the_same_model(
+    name: str, results: dict[str, list[Any]], originals: dict[str, Any]
+) -> None:
+    assert results[name]
+    for trees in results[name]:
+        assert scalars_alike(tuple(trees)) == scalars_alike(tuple(originals[name]))
+
+
+def test_nearly_all_of_the_table_is_converted_and_the_rest_is_listed() -> None:
+    found = {file: migrated_file(FOLDER / file) for file in FILES}
+    left = {name for name, case in CASES.items() if not case.migrates}
+    assert left == {
+        "after_unregister", "closures", "constants_are_known", "contents_of_a_constant", "every_overload",
+        "exporter_absent_inputs", "exporter_graph_attribute", "exporter_group_norm", "exporter_plugin_outputs",
+        "exporter_raw_node", "exporter_replaced_uses",
+        "get_registered_op", "if_inside_if", "if_with_blocks", "in_place", "inputs_of_a_node", "is_subtype_of",
+        "module_argument", "node_kind", "odd_arguments", "onnxscript_function", "the_newer_of_two_opsets",
+        "the_older_of_two_opsets",
+    }  # fmt: skip
+    said = {(change.name, change.detail) for item in found.values() for change in item.left}
+    for name, detail in {
+        "InPlace.symbolic": "forward changes its input, which an operator may not.",
+        "Power.symbolic": "the class is made in a function; declare the operator at the top of the file.",
+        "ModuleArgument.symbolic": "module is an object, and an operator takes none.",
+        "ConstantsAreKnown.symbolic": "it calls symbolic_helper._is_value.",
+        "ConstantContents.symbolic": "it asks a value for .node().",
+        "Branch.symbolic": "it calls _internal.jit_utils.add_op_with_blocks.",
+        "ScriptFunction.symbolic": "it calls g.onnxscript_op.",
+        "aten::mean": "mean_value, line 272: its parameters are starred.",
+        "aten::atanh": "atanh, line 44: it is not defined at the top of the file.",
+    }.items():
+        assert (name, detail) in said
+    assert any(name == "legacy_cases::plain" and "a translation is not taken back" in detail for name, detail in said)
+    for item in found.values():
+        old = Path(item.file).read_text().splitlines()
+        for change in item.left:
+            word = change.name.rpartition("::")[2].partition(".")[0]
+            near = "\n".join(old[max(0, change.line - 30) : change.line + 1])
+            assert word in near, change
+
+
+def test_comments_and_layout_stay(tmp_path: Path) -> None:
+    old = (FOLDER / "functions.py").read_text()
+    text = migrate(FOLDER / "functions.py").text
+    comments = [line.strip() for line in old.splitlines() if line.strip().startswith("#")]
+    assert all(comment in text for comment in comments)
+    untouched = "x = 1   # odd   spacing\n\n\n\ny = {  1: 2}\n"
+    assert migrated(tmp_path, untouched).text == untouched
+
+
+def test_an_export_call_gets_todays_arguments(tmp_path: Path) -> None:
+    result = migrated(
+        tmp_path,
+        "import torch\n\n"
+        "torch.onnx.export(\n    model,\n    x,\n    'a.onnx',\n    True,\n    opset_version=11,  # the engine's\n"
+        "    input_names=['x', 'm'],\n    dynamic_axes={'x': {0: 'batch'}, 'y': [0]},\n"
+        "    enable_onnx_checker=True,\n)\n",
+    )
+    assert result.text == (
+        "import torch\n\n"
+        "torch.onnx.export(\n    model,\n    x,\n    'a.onnx',\n    opset_version=18,  # the engine's\n"
+        "    input_names=['x', 'm'],\n    dynamic_shapes=({0: \"batch\"}, {}),\n)\n"
+    )
+    assert [(change.line, change.name) for change in result.converted] == [
+        (7, "export_params"), (8, "opset_version"), (10, "dynamic_axes"), (11, "enable_onnx_checker"),
+    ]  # fmt: skip
+    assert "opbridge.convert_opset goes down to 11" in result.converted[1].detail
+
+
+@pytest.mark.parametrize(
+    ("constants", "given", "now"),
+    [
+        ("A = 10\nB = A + 1\n", "opset_version=B", "opset_version=18"),
+        ("A = 20\n", "opset_version=A", "opset_version=A"),
+        ("A = 20\nA = 11\n", "opset_version=A", "opset_version=max(18, A)"),
+        ("if x:\n    A = 11\n", "opset_version=A", "opset_version=max(18, A)"),
+        ("A = A + 1\n", "opset_version=A", "opset_version=max(18, A)"),
+        ("N = 'x'\nD = {N: [0]}\n", "input_names=[N], dynamic_axes=D", 'input_names=[N], dynamic_shapes=({0: "x_0"},)'),
+        ("V = 1\n", "custom_opsets={f'own.{V}': V}", ""),
+    ],
+)
+def test_constants_of_the_module_are_read(constants: str, given: str, now: str, tmp_path: Path) -> None:
+    result = migrated(tmp_path, f"import torch\n{constants}torch.onnx.export(m, x, 'f', {given})\n")
+    assert not result.left
+    assert result.text == f"import torch\n{constants}torch.onnx.export(m, x, 'f'{', ' * bool(now)}{now})\n"
+
+
+_SYMBOLIC = "import torch\n\n\ndef f(g, x):\n    return g.op('a::F', x)\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("NAME = 'a::b'\nregister(NAME, f, 9)\n", "NAME = 'a::b'\n"),
+        ("register(symbolic_name='a::b', symbolic_fn=f, opset_version=9)\n", ""),
+        ("if x:\n    register('a::b', f, 9)\n", 'if x:\n    opbridge.translation("a::b")(f)\n'),
+        ("for n in y:\n    register('a::b', f, n)\n", 'for n in y:\n    opbridge.translation("a::b")(f)\n'),
+        ("register('a::b', f, 9)\nregister('a::c', f, 9)\n", ""),
+    ],
+)
+def test_a_registration_becomes_a_declaration_where_it_stands(old: str, new: str, tmp_path: Path) -> None:
+    register = "torch.onnx.register_custom_op_symbolic"
+    result = migrated(tmp_path, _SYMBOLIC + old.replace("register", register))
+    assert not result.left
+    decorators = '@opbridge.translation("a::b")\n' * ("opbridge" not in new)
+    decorators += '@opbridge.translation("a::c")\n' * ("a::c" in old)
+    function = 'def f(x):\n    return opbridge.custom_node("a::F", x)\n'
+    assert result.text.split() == f"import torch import opbridge {decorators}{function}{new}".split()
+
+
+def test_what_shares_an_operator_stays_together(tmp_path: Path) -> None:
+    register = "torch.onnx.register_custom_op_symbolic"
+    text = f"{_SYMBOLIC}def h(g, *xs):\n    return g.op('a::H', *xs)\n\n\n"
+    text += f"{register}('a::b', f, 9)\n{register}('a::c', h, 9)\n{register}('a::b', h, 9)\n"
+    result = migrated(tmp_path, text)
+    assert result.text == text
+    assert [change.name for change in result.left] == ["a::b", "a::c", "a::b"]
+    assert "work with the bridge on: use opbridge run-script" in result.way_out
+
+
+@pytest.mark.parametrize("given", ["False", "with_weights"])
+def test_weights_that_were_left_out_stay_out(given: str, tmp_path: Path) -> None:
+    result = migrated(tmp_path, f"import torch\ntorch.onnx.export(m, x, 'f', {given}, strip_doc_string=True)\n")
+    assert result.text == f"import torch\ntorch.onnx.export(m, x, 'f', export_params={given})\n"
+
+
+def test_line_endings_stay(tmp_path: Path) -> None:
+    script = tmp_path / "old.py"
+    script.write_bytes(b"import torch\r\ntorch.onnx.export(m, x, 'f', aten=False)\r\n")
+    assert main(["migrate", "-q", "-w", str(script)]) == 0
+    assert script.read_bytes() == b"import torch\r\ntorch.onnx.export(m, x, 'f')\r\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "detail"),
+    [
+        ("import torch\ntorch.onnx.export(m, x, 'f', custom_opsets={'own': 3})", "custom_opsets", "set the others"),
+        ("import torch\ntorch.onnx.export(m, x, 'f', dynamic_axes=axes)", "dynamic_axes", "write dynamic_shapes"),
+        ("import torch\ntorch.onnx.export(*given)", "torch.onnx.export", "its arguments are starred"),
+        ("import torch\ntorch.onnx.register_custom_op_symbolic(name, f, 9)", "torch.onnx.reg", "known at run time"),
+        ("import torch\ntorch.onnx.unregister_custom_op_symbolic('a::b', 9)", "unregister_custom", "not taken back"),
+        ("from torch.onnx import utils\nutils._model_to_graph(m, x)", "_model_to_graph", "its .model is the graph"),
+        ("X.symbolic = staticmethod(f)", "X.symbolic", "assigned at run time"),
+    ],
+)
+def test_what_it_cannot_convert_is_named(text: str, name: str, detail: str, tmp_path: Path) -> None:
+    result = migrated(tmp_path, text + "\n")
+    (change,) = result.left
+    assert change.line == text.count("\n") + 1
+    assert change.name.startswith(name)
+    assert detail in change.detail
+
+
+def test_the_tutorials_programs_are_converted_in_full() -> None:
+    found = {file.name: migrated_file(file) for file in LEGACY.rglob("*.py")}
+    for name, target in {
+        "asinh.py": '@opbridge.translation("aten::asinh")',
+        "clamp_swish.py": '@opbridge.operator("clamp_swish::custom_op2")',
+        "deform_conv.py": 'opbridge.translation("torchvision::deform_conv2d")(symbolic_of_all if everything else',
+        "export.py": '@opbridge.translation("export::my_add_function")',
+        "super_resolution.py": "@new_interpolate.fake",
+    }.items():
+        assert target in found[name].text
+        assert "custom_translation_table=opbridge.translation_table()" in found[name].text
+        compile(found[name].text, name, "exec")
+        assert not found[name].left
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *(["deform_conv-all"] if "deform_conv" in SCRIPTS else [])])
+def test_a_migrated_program_exports_what_run_script_does(name: str, folder: Path) -> None:
+    new, old = onnx.load(folder / f"{name}.onnx"), onnx.load(folder / f"{name}.old.onnx")
+    assert operators(new) == operators(old)
+    assert [value.name for value in new.graph.input] == [value.name for value in old.graph.input]
+    if "output_names" in (LEGACY / f"{name.partition('-')[0]}.py").read_text():
+        assert [value.name for value in new.graph.output] == [value.name for value in old.graph.output]
+    assert scalars_alike(tuple(output_trees(new))) == scalars_alike(tuple(output_trees(old)))
+
+
+def test_a_migrated_program_takes_its_factor_at_run_time(folder: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
+    for factor in (2.0, 3.0):
+        feeds = {"input": x, "factor": np.array([1, 1, factor, factor], np.float32)}
+        new, old = (
+            onnxruntime.InferenceSession(folder / name, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+            for name in ("super_resolution.onnx", "super_resolution.old.onnx")
+        )
+        assert new.shape == (1, 3, 32 * factor, 32 * factor)
+        np.testing.assert_allclose(new, old, 1e-6, 1e-6)
+
+
+def operators(model: Any) -> list[tuple[str, str]]:
+    return [(node.domain, node.op_type) for node in model.graph.node if node.op_type != "Constant"]
+
+
+def test_the_command_prints_or_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "old.py"
+    old = "import torch\n\ntorch.onnx.export(m, x, 'f', aten=False)\ntorch.onnx.export(*y)\n"
+    script.write_text(old)
+    new = "import torch\n\ntorch.onnx.export(m, x, 'f')\ntorch.onnx.export(*y)\n"
+    assert main(["migrate", "-q", str(script)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == new
+    assert f"{script}:4: torch.onnx.export is left unchanged: its arguments are starred." in shown.err
+    assert "work with the bridge on: use opbridge run-script" in shown.err
+    assert script.read_text() == old
+    assert main(["migrate", "-q", "--json", str(script)]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == new
+    assert main(["migrate", "-q", "-w", str(script)]) == 0
+    shown = capsys.readouterr()
+    assert "1 converted, 1 left unchanged" in shown.out
+    assert "with the bridge on: use opbridge run-script" in " ".join(shown.out.split())
+    assert script.read_text() == new
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="can't be read: No such file"):
+        migrate(tmp_path / "none.py")
+    with pytest.raises(InputError, match="is not valid Python"):
+        migrated(tmp_path, "def f(:\n")
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    with pytest.raises(InputError, match="needs the Python package libcst") as error:
+        migrate(tmp_path / "old.py")
+    assert error.value.fix == 'pip install "opbridge[migrate]"'
