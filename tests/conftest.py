@@ -30,7 +30,7 @@ _NEWEST = (
     *("test_engine_tensorrt_rtx", "test_engine_tvm", "test_engines_together", "test_entry", "test_environments"),
     *("test_examples", "test_findings", "test_fuse", "test_install", "test_isolation", "test_journal"),
     *("test_kernel_rung", "test_kernels_compiler", "test_kernels_python", "test_kernels_sanitizers", "test_layout"),
-    *("test_legacy_own_graph", "test_linalg", "test_linalg_eig", "test_linalg_iterations", "test_migrate"),
+    *("test_linalg", "test_linalg_eig", "test_linalg_iterations", "test_migrate"),
     *("test_models", "test_new_op", "test_old_opsets", "test_onnx_file", "test_onnx_flow", "test_onnx_input"),
     *("test_op_db", "test_ops_nn", "test_opsets", "test_planted_faults", "test_public_api", "test_reduce"),
     *("test_report_files", "test_report_page", "test_rewriters", "test_robustness", "test_sources", "test_surgery"),
