@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import warnings
 from typing import Any
@@ -13,20 +12,12 @@ import onnxruntime
 import torch
 from torch.export.graph_signature import InputKind, OutputKind, SymIntArgument, TensorArgument
 
+from opbridge.capture.capture import Captured
 from opbridge.engines.onnxruntime.session import OnnxRuntimeSession
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verification import Verification
-from opbridge.proof.verify.verify import verify_captured
-
-
-@dataclasses.dataclass(frozen=True)
-class Captured:
-    program: Any
-    module: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
+from opbridge.proof.verify.verify import verify
 
 
 def captured(module: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: Any = None) -> Captured:
@@ -85,7 +76,9 @@ class Altered:
 
 def verified(module: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, **options: Any) -> Verification:
     item = captured(module, args, dynamic_shapes)
-    return verify_captured(item, session(onnx_model(item)), engine="onnxruntime", options=VerifyOptions(**options))
+    return verify(
+        CapturedReference(item), session(onnx_model(item)), engine="onnxruntime", options=VerifyOptions(**options)
+    )
 
 
 class ConvNet(torch.nn.Module):

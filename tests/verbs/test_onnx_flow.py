@@ -233,20 +233,20 @@ def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     """The proof is one: a bundle whose model computes something else does not pass."""
     from opbridge.bundle.bundle import read_bundle
     from opbridge.engines import get
+    from opbridge.engines.process.isolation import IsolatedSession
     from opbridge.onnx_model.read import read_model
-    from opbridge.proof.verify.verify_onnx import verify_model
+    from opbridge.proof.verify.reference_onnx import OnnxReference
+    from opbridge.proof.verify.verify import verify
 
     opbridge.export(mended, path=tmp_path / "b", verify=False)
     wrong = written(MENDED.replace("y = HardSwish(g)", "y = Elu(g)"), tmp_path / "wrong.onnx")
     opbridge.export(wrong, path=tmp_path / "w", verify=False)
-    engine = get("onnxruntime")
-
-    def load() -> Any:
-        from opbridge.engines.process.isolation import IsolatedSession
-
-        return IsolatedSession("onnxruntime", read_bundle(tmp_path / "w").model_file("onnxruntime"))
-
-    found = verify_model(read_model(mended), engine, load, label="onnxruntime")
+    model = read_bundle(tmp_path / "w").model_file("onnxruntime")
+    with (
+        OnnxReference(read_model(mended), get("onnxruntime")) as reference,
+        IsolatedSession("onnxruntime", model) as session,
+    ):
+        found = verify(reference, session, engine="onnxruntime")
     assert found.verdict == "failed"
     assert {comparison.status for comparison in found.comparisons} == {"differs"}
 

@@ -181,7 +181,8 @@ def _compare_with_torch(
     """A model held against PyTorch: a verification."""
     from opbridge.proof.compare.torch_inputs import inputs_at
     from opbridge.proof.compare.torch_insides import inside_of
-    from opbridge.proof.verify.verify import verify_captured
+    from opbridge.proof.verify.reference_captured import CapturedReference
+    from opbridge.proof.verify.verify import verify
 
     with contextlib.closing(model.load()) as session:
         own = reference.load()
@@ -193,12 +194,13 @@ def _compare_with_torch(
         more: dict[str, Any] = {"engine": model.label, "options": options}
         with without_kernels():
             inside = inside_of(reference.captured, model, pairing, by_numbers=False)
-            verified = verify_captured(reference.captured, runs, inside=inside.inside if inside else None, **more)
+            probed = None if inside is None else inside.inside
+            verified = verify(CapturedReference(reference.captured), runs, inside=probed, **more)
             if verified.verdict == "failed" and inside is None:
                 # Matching by numbers holds all values of both models: it is left to where it is needed.
                 inside = inside_of(reference.captured, model, pairing)
                 if inside is not None:
-                    verified = verify_captured(reference.captured, runs, inside=inside.inside, **more)
+                    verified = verify(CapturedReference(reference.captured), runs, inside=inside.inside, **more)
                     verified = inside.named(verified, getattr(model, "sources", {}))
     return ModelComparison(*labels, reference.label, verified, pairing.notes)
 

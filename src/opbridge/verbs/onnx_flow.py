@@ -17,7 +17,7 @@ from opbridge.bundle.model_files import write_models
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.versions import Versions
-from opbridge.errors import InputError
+from opbridge.errors import InputError, OpbridgeError
 from opbridge.findings.base import Finding
 from opbridge.ladder.climb_onnx import ClimbedModel, climb_onnx
 from opbridge.ladder.findings import describe_engine
@@ -25,17 +25,18 @@ from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import model_of_proto, read_model
 from opbridge.onnx_model.write import save_model
-from opbridge.proof.bisect.bisection_onnx import ModelInside
+from opbridge.proof.bisect.inside import Inside
 from opbridge.proof.bisect.intermediates_engine import loader
 from opbridge.proof.verify.joined import joined, not_run
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.modes import Given, Modes, named_cases
 from opbridge.proof.verify.onnx_inputs import OnnxInputs
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.reference_onnx import OnnxReference
 from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.timing import timed
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
-from opbridge.proof.verify.verify_onnx import verify_model
+from opbridge.proof.verify.verify import not_loaded, verify
 from opbridge.report.page import render_page
 from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks
 
@@ -273,15 +274,14 @@ def verify_bundle_models(
                 continue
             file = bundle.model_file(engine.name)
 
-            def load(
-                name: str = engine.name, file: Path = file, libraries: Sequence[Path] = libraries
-            ) -> IsolatedSession:
-                return IsolatedSession(name, file, libraries=libraries)
-
-            inside = ModelInside(file, loader(engine, libraries))
-            results.append(
-                verify_model(original, engine, load, label=label, options=options, examples=examples, inside=inside)
-            )
+            try:
+                session = IsolatedSession(engine.name, file, libraries=libraries)
+            except OpbridgeError as error:
+                results.append(not_loaded(label, error, options.seed))
+                continue
+            inside = Inside(file, loader(engine, libraries))
+            with session, OnnxReference(original, engine, examples=examples) as reference:
+                results.append(verify(reference, session, engine=label, options=options, inside=inside))
     return joined(timed(results, bundle, engines, _feeds(original, options, examples)) if options.timings else results)
 
 
@@ -292,4 +292,4 @@ def _feeds(
     if options.inputs:
         return named_cases(options.inputs)[0][1]
     inputs = OnnxInputs(original, examples)
-    return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.boldnesses()[-1])
+    return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.scales()[-1])

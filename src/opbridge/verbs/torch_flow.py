@@ -27,8 +27,7 @@ from opbridge.engines.versions import Versions
 from opbridge.errors import EngineError, InputError
 from opbridge.ladder.climb_all import climb_all
 from opbridge.ladder.kernel_shapes import check_kernel_shapes
-from opbridge.proof.bisect.bisection_captured import Inside
-from opbridge.proof.bisect.crash_site import CrashSites
+from opbridge.proof.bisect.inside import Inside
 from opbridge.proof.bisect.intermediates_engine import loader
 from opbridge.proof.verify.comparability import reconsidered
 from opbridge.proof.verify.inputs import InputSpecs
@@ -36,11 +35,12 @@ from opbridge.proof.verify.joined import joined, not_run
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.modes import Given, Modes, named_cases
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.timing import timed
 from opbridge.proof.verify.torch_times import timed_calls
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.verify import not_loaded, verify
 from opbridge.report.page import render_page
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.weights import has_other_weights, hashed_weights
@@ -206,9 +206,7 @@ def _verify_session(
     try:
         session = IsolatedSession(engine, model, libraries=libraries)
     except EngineError as error:
-        crashes = CrashSites().locate("", error)
-        message = str(crashes[0]) if crashes else str(error)
-        return Verification(label, "error", (), (), {}, options.seed, error=message, crashes=crashes)
+        return not_loaded(label, error, options.seed)
     with session, without_kernels():
-        verified = verify_captured(captured, session, engine=label, options=options, inside=inside)
+        verified = verify(CapturedReference(captured), session, engine=label, options=options, inside=inside)
         return reconsidered(verified, captured, engine, libraries)

@@ -28,13 +28,13 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.ladder.climb import climb
 from opbridge.onnx_model.write import save_model
-from opbridge.proof.bisect.bisection_captured import Inside
-from opbridge.proof.bisect.bisection_onnx import ModelInside
+from opbridge.proof.bisect.inside import Inside
 from opbridge.proof.bisect.intermediates_engine import EngineModel, loader, marked_model
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.reference_onnx import OnnxReference
 from opbridge.proof.verify.verification import Verification
-from opbridge.proof.verify.verify import verify_captured
-from opbridge.proof.verify.verify_onnx import verify_model
+from opbridge.proof.verify.verify import verify
 from opbridge.report.verification import verification_view
 from opbridge.verbs.onnx_flow import load_onnx
 
@@ -135,8 +135,12 @@ def verified(
     inside = Inside(file, load or loader(engines.get(ENGINE)), exported(name).origins, most_bytes)
     session = (whole or functools.partial(IsolatedSession, ENGINE))(file)
     with session:
-        return verify_captured(
-            exported(name).captured, session, engine=ENGINE, options=VerifyOptions(**options), inside=inside
+        return verify(
+            CapturedReference(exported(name).captured),
+            session,
+            engine=ENGINE,
+            options=VerifyOptions(**options),
+            inside=inside,
         )
 
 
@@ -416,14 +420,9 @@ def test_an_onnx_model_against_itself(tmp_path: Path) -> None:
     planted = dropped_attribute(faulty)
     save_model(faulty, tmp_path)
     file, engine = tmp_path / "model.onnx", engines.get(ENGINE)
-    found = verify_model(
-        load_onnx(original).model,
-        engine,
-        lambda: IsolatedSession(ENGINE, file),
-        label=ENGINE,
-        options=VerifyOptions(trace=True),
-        inside=ModelInside(file, loader(engine)),
-    )
+    options, inside = VerifyOptions(trace=True), Inside(file, loader(engine))
+    with OnnxReference(load_onnx(original).model, engine) as reference, IsolatedSession(ENGINE, file) as session:
+        found = verify(reference, session, engine=ENGINE, options=options, inside=inside)
     assert found.verdict == "failed"
     (departure,) = found.departures
     assert departure.verdict == "departs"
@@ -454,7 +453,7 @@ def test_a_departure_in_a_function_names_its_call(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     inside = Inside(file, loader(engines.get(ENGINE)), climbed.translated.origins)
     with IsolatedSession(ENGINE, file) as session:
-        found = verify_captured(captured, session, engine=ENGINE, inside=inside)
+        found = verify(CapturedReference(captured), session, engine=ENGINE, inside=inside)
     (departure,) = found.departures
     assert departure.first is not None
     assert departure.first.operator == "bisected::scaled"

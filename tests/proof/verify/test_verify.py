@@ -23,10 +23,11 @@ from verify_models import (
 )
 
 from opbridge.errors import InputError
+from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.reference import Reference
-from opbridge.proof.verify.verification import Comparison, Verification
-from opbridge.proof.verify.verify import DEFAULT_SEED, verify_captured
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verification import DEFAULT_SEED, Comparison, Verification
+from opbridge.proof.verify.verify import verify
 
 Dim = torch.export.Dim
 torch.manual_seed(0)
@@ -88,7 +89,7 @@ def test_an_output_that_is_the_same_everywhere_is_noted() -> None:
     torch.nn.init.zeros_(layer.weight)
     torch.nn.init.zeros_(layer.bias)
     item = captured(layer, (torch.randn(2, 4),))
-    found = verify_captured(item, session(onnx_model(item)), engine="onnxruntime")
+    found = verify(CapturedReference(item), session(onnx_model(item)), engine="onnxruntime")
     assert found.passed
     assert f"{item.output_names[0]} is 0 in every element, so little is proved of it" in found.cases[0].notes
 
@@ -109,7 +110,7 @@ def test_control_flow_with_an_input_as_trip_count_passes_with_another_count() ->
             counts.append(int(feeds["n"]))
             return inner.run(feeds)
 
-    found = verify_captured(item, Counting(), engine="onnxruntime")
+    found = verify(CapturedReference(item), Counting(), engine="onnxruntime")
     assert found.passed, found.summary()
     assert [case.name for case in found.cases] == ["example sizes"]
     # The first case runs several times.
@@ -126,7 +127,7 @@ class Echo:
     def run(self, feeds: Any) -> dict[str, np.ndarray]:
         self.fed.append(dict(feeds))
         values = [torch.from_numpy(np.array(feeds[name])) for name in self.item.input_names]
-        run = Reference(self.item.program).run(values, seed=len(self.fed), wide=False)
+        run = CapturedGraph(self.item.program).run(values, seed=len(self.fed), wide=False)
         return {name: value.numpy() for name, value in zip(self.item.output_names, run.own, strict=True)}
 
 
@@ -137,19 +138,21 @@ def test_random_outputs_are_compared_by_distribution() -> None:
 
     item = captured(Function(function), (torch.randn(8, 8),))
     echo = Echo(item)
-    found = verify_captured(item, echo, engine="echo")
+    found = verify(CapturedReference(item), echo, engine="echo")
     assert [comparison.status for comparison in found.comparisons] == ["random", "random", "equal"]
     faults = {
         "out_0": lambda r: {**r, "out_0": r["out_0"] * np.float32(0.7)},
         "out_1": lambda r: {**r, "out_1": np.roll(r["out_1"], 1, axis=0)},
     }
     for output, change in faults.items():
-        found = verify_captured(item, Altered(Echo(item), change), engine="echo")
+        found = verify(CapturedReference(item), Altered(Echo(item), change), engine="echo")
         wrong = [comparison for comparison in found.comparisons if not comparison.passed]
         assert [comparison.output for comparison in wrong] == [output]
         assert "differ" in wrong[0].detail
     frozen = Echo(item).run(echo.fed[0])
-    found = verify_captured(item, Altered(Echo(item), lambda r: {**r, "out_0": frozen["out_0"]}), engine="echo")
+    found = verify(
+        CapturedReference(item), Altered(Echo(item), lambda r: {**r, "out_0": frozen["out_0"]}), engine="echo"
+    )
     assert found.comparisons[0].detail == "the engine gives the same draws in every run, where PyTorch draws anew"
 
 
@@ -158,7 +161,7 @@ def test_own_inputs_are_used_and_checked() -> None:
     echo = Echo(item)
     name = item.input_names[0]
     given = [{name: np.ones((7, 3), np.float32)}, {name: np.zeros((2, 3), np.float32)}]
-    found = verify_captured(item, echo, engine="echo", options=VerifyOptions(inputs=given))
+    found = verify(CapturedReference(item), echo, engine="echo", options=VerifyOptions(inputs=given))
     assert found.passed
     assert [list(case.sizes.values()) for case in found.cases] == [[7], [2]]
     assert np.array_equal(echo.fed[0][name], given[0][name])
@@ -169,26 +172,26 @@ def test_own_inputs_are_used_and_checked() -> None:
         ({name: np.ones((7, 4), np.float32)}, "but got [7, 4]"),
     ]:
         with pytest.raises(InputError) as error:
-            verify_captured(item, echo, engine="echo", options=VerifyOptions(inputs=[wrong]))
+            verify(CapturedReference(item), echo, engine="echo", options=VerifyOptions(inputs=[wrong]))
         assert message in error.value.message
 
 
 def test_tolerances_replace_the_budget() -> None:
     item = captured(Function(lambda x: x * 2), (torch.randn(4, 3),))
     near = Altered(Echo(item), lambda results: {"out_0": results["out_0"] * np.float32(1.001)})
-    assert verify_captured(item, near, engine="echo").verdict == "failed"
-    assert verify_captured(item, near, engine="echo", options=VerifyOptions(rtol=1e-2)).passed
-    assert verify_captured(item, near, engine="echo", options=VerifyOptions(rtol=1e-4)).verdict == "failed"
-    assert verify_captured(item, near, engine="echo", options=VerifyOptions(atol=0.1)).passed
+    assert verify(CapturedReference(item), near, engine="echo").verdict == "failed"
+    assert verify(CapturedReference(item), near, engine="echo", options=VerifyOptions(rtol=1e-2)).passed
+    assert verify(CapturedReference(item), near, engine="echo", options=VerifyOptions(rtol=1e-4)).verdict == "failed"
+    assert verify(CapturedReference(item), near, engine="echo", options=VerifyOptions(atol=0.1)).passed
     with pytest.raises(InputError, match="rtol=-1: a tolerance is a number not below 0"):
-        verify_captured(item, near, engine="echo", options=VerifyOptions(rtol=-1))
+        verify(CapturedReference(item), near, engine="echo", options=VerifyOptions(rtol=-1))
 
 
 def test_inputs_are_fresh_and_the_seed_decides_them() -> None:
     item = captured(Function(lambda x, y: x + y), (torch.randn(4, 3), torch.randn(4, 3)))
     engines = [Echo(item) for _ in range(3)]
     for echo, seed in zip(engines, (DEFAULT_SEED, DEFAULT_SEED, 7), strict=True):
-        verify_captured(item, echo, engine="echo", options=VerifyOptions(seed=seed))
+        verify(CapturedReference(item), echo, engine="echo", options=VerifyOptions(seed=seed))
     first, same, other = (list(echo.fed[0].values()) for echo in engines)
     assert np.array_equal(first[0], same[0])
     assert not np.array_equal(first[0], other[0])
@@ -212,7 +215,7 @@ def test_state_of_module_and_program_is_left_alone() -> None:
     before = {name: value.clone() for name, value in item.program.state_dict.items()}
     module.train()
     generator = torch.get_rng_state()
-    found = verify_captured(item, Echo(item), engine="echo")
+    found = verify(CapturedReference(item), Echo(item), engine="echo")
     assert found.passed, found.summary()
     assert module.training
     assert float(module.count) == 0
@@ -224,7 +227,7 @@ def test_state_of_module_and_program_is_left_alone() -> None:
 def test_result_survives_json() -> None:
     item = captured(Function(lambda x: x * 2), (torch.randn(4, 3),))
     wrong = Altered(Echo(item), lambda results: {"out_0": results["out_0"] * np.float32(np.nan)})
-    found = verify_captured(item, wrong, engine="echo")
+    found = verify(CapturedReference(item), wrong, engine="echo")
     text = json.dumps(found.to_dict(), allow_nan=False)
     assert Verification.from_dict(json.loads(text)) == found
     assert found.comparisons[0].engine_error == np.inf

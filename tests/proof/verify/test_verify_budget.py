@@ -15,8 +15,9 @@ from opbridge.proof.verify.compare import error_units
 from opbridge.proof.verify.figures import histograms, relative_error, ulps
 from opbridge.proof.verify.inputs import to_numpy, to_torch
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verification import Comparison, Verification
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.verify import verify
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
@@ -69,7 +70,9 @@ def compared(
     """``given``: on the arguments themselves, not on fresh ones."""
     item = captured(Function(model), args)
     inputs = [dict(zip(item.input_names, map(to_numpy, args), strict=True))] if given else None
-    found = verify_captured(item, Recomputed(item, engine), engine="recomputed", options=VerifyOptions(inputs=inputs))
+    found = verify(
+        CapturedReference(item), Recomputed(item, engine), engine="recomputed", options=VerifyOptions(inputs=inputs)
+    )
     assert Verification.from_dict(found.to_dict()) == found
     return found.comparisons[0]
 
@@ -169,7 +172,7 @@ def test_operators_without_float64_are_named() -> None:
         return torch.nn.functional.linear(x, weight).to(torch.bfloat16).view(torch.int16).float()
 
     item = captured(Function(quantized), (torch.randn(3, 5),))
-    found = verify_captured(item, Recomputed(item, quantized), engine="recomputed")
+    found = verify(CapturedReference(item), Recomputed(item, quantized), engine="recomputed")
     assert any("has no float64 implementation: it ran in its own dtype" in note for note in found.cases[0].notes)
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from verify_models import Function, captured
 
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verify import verify
 
 torch.manual_seed(0)
 WEIGHT = torch.randn(64, 64)
@@ -62,7 +63,7 @@ def test_near_tie_may_fall_either_way(function: Any, push: float) -> None:
     torch.manual_seed(0)
     item = captured(Function(function), (torch.randn(12, 64),))
     dtypes = tuple(result.dtype for result in function(torch.randn(12, 64)))
-    found = verify_captured(item, InDouble(function, dtypes, push), engine="double")
+    found = verify(CapturedReference(item), InDouble(function, dtypes, push), engine="double")
     assert found.passed, found.summary()
     assert "decision" in {comparison.status for comparison in found.comparisons}
 
@@ -76,8 +77,8 @@ def far_steps(x: torch.Tensor, push: float = 0.0) -> Any:
 def test_decision_beyond_the_budget_fails() -> None:
     item = captured(Function(far_steps), (torch.randn(12, 64),))
     dtypes = (torch.float32, torch.bool, torch.int64)
-    assert verify_captured(item, InDouble(far_steps, dtypes, 1e-6), engine="double").passed
-    found = verify_captured(item, InDouble(far_steps, dtypes, -1e-2), engine="double")
+    assert verify(CapturedReference(item), InDouble(far_steps, dtypes, 1e-6), engine="double").passed
+    found = verify(CapturedReference(item), InDouble(far_steps, dtypes, -1e-2), engine="double")
     assert [comparison.status for comparison in found.comparisons] == ["differs"] * 3
     assert found.comparisons[1].detail == "12 of 12 decisions are wrong and no near ties"
 
@@ -85,7 +86,7 @@ def test_decision_beyond_the_budget_fails() -> None:
 def test_wrong_index_is_explained_by_its_margin() -> None:
     item = captured(Function(lambda x: (x @ WEIGHT).argmax(-1)), (torch.randn(10, 64),))
     engine = InDouble(lambda x, push: ((x @ WEIGHT.double()).argmin(-1),), (torch.int64,))
-    found = verify_captured(item, engine, engine="double").comparisons[0]
+    found = verify(CapturedReference(item), engine, engine="double").comparisons[0]
     assert found.status == "differs"
     assert "10 of 10 indices are wrong: the numbers they select differ by up to" in found.detail
 
@@ -94,7 +95,7 @@ def test_comparison_of_exact_numbers_has_no_slack() -> None:
     """x > 0 on a ReLU's zeros is exact: an engine that computes x >= 0 is wrong."""
     item = captured(Function(lambda x: torch.relu(x) > 0), (torch.randn(50, 8),))
     engine = InDouble(lambda x, push: (torch.relu(x) >= 0,), (torch.bool,))
-    assert verify_captured(item, engine, engine="double").verdict == "failed"
+    assert verify(CapturedReference(item), engine, engine="double").verdict == "failed"
 
 
 @pytest.mark.parametrize("name", ["cummax", "kthvalue", "median", "max", "mode"])
@@ -105,13 +106,13 @@ def test_selection_with_values_and_indices_passes_and_a_wrong_one_fails(name: st
 
     item = captured(Function(lambda x: tuple(function(x))), (torch.randn(12, 64),))
     dtypes = (torch.float32, torch.int64)
-    assert verify_captured(item, InDouble(function, dtypes), engine="double").passed
+    assert verify(CapturedReference(item), InDouble(function, dtypes), engine="double").passed
 
     def wrong(x: torch.Tensor, push: float) -> Any:
         values, places = function(x)
         return values, (places + 1) % 64
 
-    assert verify_captured(item, InDouble(wrong, dtypes), engine="double").verdict == "failed"
+    assert verify(CapturedReference(item), InDouble(wrong, dtypes), engine="double").verdict == "failed"
 
 
 def test_search_in_a_computed_table_and_its_fault() -> None:
@@ -121,5 +122,5 @@ def test_search_in_a_computed_table_and_its_fault() -> None:
 
     item = captured(Function(lambda x: function(x)), (torch.randn(12, 64),))
     dtypes = (torch.int64, torch.int64)
-    assert verify_captured(item, InDouble(function, dtypes), engine="double").passed
-    assert verify_captured(item, InDouble(function, dtypes, 3.0), engine="double").verdict == "failed"
+    assert verify(CapturedReference(item), InDouble(function, dtypes), engine="double").passed
+    assert verify(CapturedReference(item), InDouble(function, dtypes, 3.0), engine="double").verdict == "failed"

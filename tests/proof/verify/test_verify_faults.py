@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from verify_models import Altered, Attention, Captured, ConvNet, Function, captured, onnx_model, session
 
 from opbridge.errors import EngineError
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verify import verify
 
 
 @functools.cache
@@ -62,7 +63,7 @@ def check(built: tuple[Captured, onnx.ModelProto], change: Any) -> Any:
     item, model = built
     model = copy.deepcopy(model)
     change(model)
-    return verify_captured(item, session(model), engine="onnxruntime")
+    return verify(CapturedReference(item), session(model), engine="onnxruntime")
 
 
 CONV_FAULTS = {
@@ -142,7 +143,7 @@ def test_fault_in_one_result_fails_for_that_output_only(name: str) -> None:
     item, model = mixed()
     output, change = RESULT_FAULTS[name]
     altered = Altered(session(model), lambda results: edit(results, change))
-    found = verify_captured(item, altered, engine="onnxruntime")
+    found = verify(CapturedReference(item), altered, engine="onnxruntime")
     assert found.verdict == "failed"
     assert [comparison.output for comparison in found.comparisons if not comparison.passed] == [output]
 
@@ -160,7 +161,7 @@ def edit(results: dict[str, np.ndarray], change: Any) -> dict[str, np.ndarray]:
 def test_renamed_output_is_missing_and_the_new_name_unexpected() -> None:
     item, model = mixed()
     altered = Altered(session(model), lambda results: {("y" if k == "out_0" else k): v for k, v in results.items()})
-    found = {c.output: c for c in verify_captured(item, altered, engine="onnxruntime").comparisons}
+    found = {c.output: c for c in verify(CapturedReference(item), altered, engine="onnxruntime").comparisons}
     assert found["out_0"].status == "missing"
     assert found["out_0"].detail == "the model has no such output; it has: y, out_1, out_2, out_3, out_4"
     assert found["y"].status == "missing"
@@ -185,7 +186,7 @@ def test_changed_dtype_fails() -> None:
 def test_changed_shape_fails(change: Any) -> None:
     item, model = mixed()
     altered = Altered(session(model), lambda results: {**results, "out_0": change(results["out_0"])})
-    found = verify_captured(item, altered, engine="onnxruntime")
+    found = verify(CapturedReference(item), altered, engine="onnxruntime")
     assert found.comparisons[0].status == "shape"
     assert found.comparisons[0].detail.endswith("PyTorch [40, 32]")
     assert found.verdict == "failed"
@@ -204,7 +205,7 @@ def test_engine_failure_is_a_case_and_the_run_goes_on() -> None:
                 raise EngineError("the engine died of signal 11", fix="report it.")
             return inner.run(feeds)
 
-    found = verify_captured(item, Breaks(), engine="onnxruntime")
+    found = verify(CapturedReference(item), Breaks(), engine="onnxruntime")
     assert found.verdict == "error"
     assert found.error == "the engine died of signal 11"
     assert [case.verdict for case in found.cases] == ["error", "passed", "passed"]
@@ -215,7 +216,7 @@ def test_size_baked_into_the_model_fails_at_other_sizes() -> None:
     item = captured(Function(lambda x: x / x.shape[0]), (torch.randn(4, 3),), ({0: torch.export.Dim("n")},))
     right = session(onnx_model(item))
     baked = Altered(right, lambda results: {"out_0": results["out_0"] * np.float32(len(results["out_0"]) / 4)})
-    found = verify_captured(item, baked, engine="onnxruntime")
+    found = verify(CapturedReference(item), baked, engine="onnxruntime")
     assert [case.verdict for case in found.cases] == ["passed", "failed", "failed"]
 
 
@@ -225,7 +226,7 @@ def test_captured_graph_that_is_not_the_module_fails() -> None:
     with torch.no_grad():
         other.body[8].bias.add_(0.5)
     wrong = Captured(item.program, other, item.args, item.kwargs, item.input_names, item.output_names)
-    found = verify_captured(wrong, session(model), engine="onnxruntime")
+    found = verify(CapturedReference(wrong), session(model), engine="onnxruntime")
     assert found.eager_matches_capture is False
     assert found.verdict == "failed"
     assert "the captured graph does not compute what the module computes" in found.summary()

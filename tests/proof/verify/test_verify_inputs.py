@@ -12,13 +12,14 @@ from verify_models import Function, captured
 from opbridge.proof.verify.fresh import BOLD, CONSERVATIVE, SHUFFLED, fresh_tensor
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verify import verify
 
 Dim = torch.export.Dim
 
 
-def fresh(example: torch.Tensor, shape: Any = None, boldness: int = BOLD, seed: int = 0) -> torch.Tensor:
-    return fresh_tensor(example, tuple(shape or example.shape), np.random.default_rng(seed), boldness)
+def fresh(example: torch.Tensor, shape: Any = None, scale: int = BOLD, seed: int = 0) -> torch.Tensor:
+    return fresh_tensor(example, tuple(shape or example.shape), np.random.default_rng(seed), scale)
 
 
 def test_floats_follow_the_distribution_and_stay_in_range() -> None:
@@ -69,12 +70,12 @@ def test_structure_is_kept() -> None:
     assert torch.isfinite(fresh(masked)).any(-1).all()
 
 
-def test_boldness_falls_back_to_the_examples_own_values() -> None:
+def test_scale_falls_back_to_the_examples_own_values() -> None:
     count = torch.tensor(5)
     assert int(fresh(count)) == 4
-    assert int(fresh(count, boldness=CONSERVATIVE)) == 5
+    assert int(fresh(count, scale=CONSERVATIVE)) == 5
     values = torch.tensor([1.5, 2.5, 7.0])
-    assert torch.isin(fresh(values, boldness=SHUFFLED), values).all()
+    assert torch.isin(fresh(values, scale=SHUFFLED), values).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.complex64, torch.uint8])
@@ -112,7 +113,7 @@ def test_related_dimensions_and_keyword_order() -> None:
         assert shapes["x"][0] == shapes["scale"][0] == shapes["bias"][0] - 1
         assert 3 <= shapes["x"][0] <= 8
     engine = Recording()
-    found = verify_captured(item, engine, engine="none")
+    found = verify(CapturedReference(item), engine, engine="none")
     assert len(engine.fed) == 3
     assert found.eager_matches_capture is True
 
@@ -120,7 +121,7 @@ def test_related_dimensions_and_keyword_order() -> None:
 def test_dynamic_integer_input_takes_other_values() -> None:
     item = captured(Function(lambda x, n: x * n), (torch.randn(3), 4), ({}, Dim.DYNAMIC))
     engine = Recording()
-    verify_captured(item, engine, engine="none")
+    verify(CapturedReference(item), engine, engine="none")
     values = [int(feeds[item.input_names[1]]) for feeds in engine.fed]
     assert values[0] == 4
     assert len(set(values)) == 3
@@ -130,7 +131,7 @@ def test_dynamic_integer_input_takes_other_values() -> None:
 def test_a_batch_of_two_gets_two_other_sizes_in_every_dimension() -> None:
     shapes = ({0: Dim("h"), 1: Dim("n")},)
     item = captured(Function(lambda x: x + 1), (torch.randn(24, 2),), shapes)
-    cases = verify_captured(item, Recording(), engine="none").cases
+    cases = verify(CapturedReference(item), Recording(), engine="none").cases
     for name in cases[0].sizes:
         assert len({case.sizes[name] for case in cases}) == 3
 
@@ -142,7 +143,7 @@ def test_sizes_that_pytorch_refuses_are_reported() -> None:
             return x + 1
 
     item = captured(Picky(), (torch.randn(8, 3),), ({0: Dim.AUTO},))
-    found = verify_captured(item, Recording(), engine="none")
+    found = verify(CapturedReference(item), Recording(), engine="none")
     assert all(size % 4 == 0 for case in found.cases for size in case.sizes.values())
     assert len(found.cases) == 3
     assert any("PyTorch refuses" in note for case in found.cases for note in case.notes)
@@ -150,7 +151,7 @@ def test_sizes_that_pytorch_refuses_are_reported() -> None:
 
 def test_dimension_without_another_size_is_noted() -> None:
     item = captured(Function(lambda x: x + 1), (torch.randn(3, 3),), ({0: Dim("n", min=3, max=4)},))
-    found = verify_captured(item, Recording(), engine="none")
+    found = verify(CapturedReference(item), Recording(), engine="none")
     assert len(found.cases) == 2
     assert "sizes of the dynamic dimensions could not all be tried" in found.cases[0].notes[0]
 
@@ -179,9 +180,9 @@ def test_a_fault_in_the_last_row_of_a_table_shows() -> None:
 
     table = torch.arange(1000.0)
     item = captured(Function(lambda tokens: table[tokens]), (torch.randint(0, 50, (16,)),))
-    assert not verify_captured(item, LastRowWrong(), engine="faulty").passed
+    assert not verify(CapturedReference(item), LastRowWrong(), engine="faulty").passed
     tame = {"args_0": np.arange(16)}
-    assert verify_captured(item, LastRowWrong(), engine="faulty", options=VerifyOptions(inputs=[tame])).passed
+    assert verify(CapturedReference(item), LastRowWrong(), engine="faulty", options=VerifyOptions(inputs=[tame])).passed
 
 
 def test_indices_that_differ_stay_different() -> None:
@@ -222,8 +223,8 @@ def test_a_mask_that_is_added_keeps_a_zero_in_every_row(low: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 4), (3, 1)])
-@pytest.mark.parametrize("boldness", [BOLD, CONSERVATIVE, SHUFFLED])
-def test_every_kind_of_example_can_be_made_empty_or_single(shape: tuple[int, int], boldness: int) -> None:
+@pytest.mark.parametrize("scale", [BOLD, CONSERVATIVE, SHUFFLED])
+def test_every_kind_of_example_can_be_made_empty_or_single(shape: tuple[int, int], scale: int) -> None:
     torch.manual_seed(0)
     examples = [
         *(torch.randn(3, 4), torch.rand(3, 4) < 0.5, torch.arange(12).reshape(3, 4), torch.randn(3, 4).bfloat16()),
@@ -232,7 +233,7 @@ def test_every_kind_of_example_can_be_made_empty_or_single(shape: tuple[int, int
         *(torch.rand(3, 4).sort(-1).values, torch.where(torch.rand(3, 4) < 0.5, 0.0, -1e9)),
     ]
     for example in examples:
-        made = fresh_tensor(example, shape, np.random.default_rng(0), boldness, 20)
+        made = fresh_tensor(example, shape, np.random.default_rng(0), scale, 20)
         assert (made.shape, made.dtype) == (shape, example.dtype)
 
 

@@ -15,10 +15,11 @@ from verify_models import Captured, ConvNet, Function, captured, onnx_model, ses
 from opbridge.errors import EngineError, InputError
 from opbridge.proof.verify.modes import Modes
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.small_input import SmallInput
 from opbridge.proof.verify.special import examined
 from opbridge.proof.verify.verification import Verification
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.verify import verify
 
 Dim = torch.export.Dim
 Feeds = dict[str, np.ndarray]
@@ -52,8 +53,8 @@ class Faulty:
 def verdicts(item: Captured, fault: Callable[[Feeds, Feeds], Any], modes: Modes) -> tuple[Verification, Verification]:
     """Without the mode, and with it."""
     engine = Faulty(item, fault)
-    plain = verify_captured(item, engine, engine="faulty", options=VerifyOptions(seed=1))
-    return plain, verify_captured(item, engine, engine="faulty", options=VerifyOptions(seed=1, modes=modes))
+    plain = verify(CapturedReference(item), engine, engine="faulty", options=VerifyOptions(seed=1))
+    return plain, verify(CapturedReference(item), engine, engine="faulty", options=VerifyOptions(seed=1, modes=modes))
 
 
 def wrong(results: Feeds) -> None:
@@ -121,14 +122,16 @@ def test_sound_models_pass_at_the_edges() -> None:
         (Function(lambda x: x.cumsum(0)), (torch.randint(0, 9, (4, 6)),), ({0: Dim.AUTO, 1: Dim.AUTO},)),
     ):
         item = captured(module, args, shapes)
-        found = verify_captured(item, loaded(item), engine="onnxruntime", options=VerifyOptions(modes=EDGES))
+        found = verify(CapturedReference(item), loaded(item), engine="onnxruntime", options=VerifyOptions(modes=EDGES))
         assert found.passed, found.summary()
         assert any(case.name.endswith("=1") for case in found.cases)
 
 
 def test_declared_ranges_are_kept_at_the_edges() -> None:
     item = captured(Function(lambda x: x + 1), (torch.randn(6, 3),), ({0: Dim("n", min=1)},))
-    cases = verify_captured(item, loaded(item), engine="onnxruntime", options=VerifyOptions(modes=EDGES)).cases
+    cases = verify(
+        CapturedReference(item), loaded(item), engine="onnxruntime", options=VerifyOptions(modes=EDGES)
+    ).cases
     assert [case.name.rpartition("=")[2] for case in cases[3:]] == ["1"]
 
 
@@ -138,7 +141,7 @@ def test_a_size_that_torch_took_for_granted_is_not_held_against_the_engine() -> 
             return x + (1 if x.shape[0] == 1 else 2)
 
     item = captured(Special(), (torch.randn(6, 3),), ({0: Dim.AUTO},))
-    found = verify_captured(item, loaded(item), engine="onnxruntime", options=VerifyOptions(modes=EDGES))
+    found = verify(CapturedReference(item), loaded(item), engine="onnxruntime", options=VerifyOptions(modes=EDGES))
     assert found.passed, found.summary()
     notes = " ".join(note for case in found.cases for note in case.notes)
     assert "=1 the captured graph does not compute what the module computes" in notes
@@ -193,8 +196,11 @@ def test_special_values_show_what_ordinary_ones_do_not(fault: Any, expected: dic
     assert set(shown) - {"infinity", "NaN"} <= set(expected)
     assert found.passed
     assert Verification.from_dict(found.to_dict()) == found
-    required = verify_captured(
-        fixed(), Faulty(fixed(), fault), engine="faulty", options=VerifyOptions(modes=Modes(special_values="require"))
+    required = verify(
+        CapturedReference(fixed()),
+        Faulty(fixed(), fault),
+        engine="faulty",
+        options=VerifyOptions(modes=Modes(special_values="require")),
     )
     assert required.verdict == "failed"
 
@@ -210,8 +216,8 @@ def operators(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def test_sound_operators_agree_on_special_values(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     item = captured(Function(operators), (torch.randn(8, 8).to(dtype),))
-    found = verify_captured(
-        item,
+    found = verify(
+        CapturedReference(item),
         session(onnx_model(item)),
         engine="onnxruntime",
         options=VerifyOptions(modes=Modes(special_values="require")),
@@ -252,8 +258,11 @@ def small_input(
 ) -> tuple[Verification, Feeds]:
     small = SmallInput(folder)
     engine = Faulty(item, fault)
-    found = verify_captured(
-        item, engine, engine="faulty", options=VerifyOptions(seed=1, modes=Modes(shrink=seconds), small=small)
+    found = verify(
+        CapturedReference(item),
+        engine,
+        engine="faulty",
+        options=VerifyOptions(seed=1, modes=Modes(shrink=seconds), small=small),
     )
     assert found.verdict != "passed"
     assert [case.failing_input for case in found.cases if case.failing_input] == ["failing_input.npz"]
@@ -272,7 +281,7 @@ def test_a_failing_input_becomes_small(tmp_path: Path) -> None:
     assert np.count_nonzero(small["args_0"]) == 1
     assert small["args_0"].max() == 2
     assert not small["args_1"].any()
-    again = verify_captured(item, Faulty(item, fault), engine="faulty", options=VerifyOptions(inputs=[small]))
+    again = verify(CapturedReference(item), Faulty(item, fault), engine="faulty", options=VerifyOptions(inputs=[small]))
     assert not again.passed
 
 

@@ -8,14 +8,14 @@ import torch
 from torch._higher_order_ops.scan import scan
 from verify_models import Function, captured
 
-from opbridge.proof.verify.reference import Reference
+from opbridge.proof.verify.captured_graph import CapturedGraph
 
 torch.manual_seed(0)
 X = torch.randn(6, 5)
 
 
 def run(function: Any, *args: Any) -> Any:
-    return Reference(captured(Function(function), args).program).run(args)
+    return CapturedGraph(captured(Function(function), args).program).run(args)
 
 
 def close(wide: torch.Tensor, expected: torch.Tensor) -> bool:
@@ -61,7 +61,7 @@ def test_parameters_buffers_and_complex_numbers_are_widened() -> None:
     layer = torch.nn.Linear(5, 4)
     module = torch.nn.Sequential(layer, torch.nn.BatchNorm1d(4))
     item = captured(module, (X,))
-    found = Reference(item.program).run([X])
+    found = CapturedGraph(item.program).run([X])
     plain = X.double() @ layer.weight.double().T + layer.bias.double()
     assert close(found.wide[0], plain / (1 + 1e-5) ** 0.5)
     spectrum = run(lambda x: torch.fft.fft(x), X)

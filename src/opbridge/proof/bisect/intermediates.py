@@ -1,7 +1,7 @@
 """Values inside a model: what is right for them, and how far an engine's are from it.
 
 A value of the ONNX model has a *counterpart* where the reference computes the same value: the captured graph
-(:class:`CapturedValues`), or the ONNX model that was given (``intermediates_onnx.py``).
+(:class:`CapturedValues`), or the ONNX model that was given (``onnx_values.py``).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
-from opbridge.proof.verify.inputs import to_numpy
+from opbridge.proof.verify.inputs import InputSpecs, to_numpy
 from opbridge.proof.verify.options import Tolerance
-from opbridge.proof.verify.reference import PairRun, Reference
+from opbridge.proof.verify.perturbed import perturbed_feeds
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.sources import source_of_node
 
@@ -69,6 +70,10 @@ class ReferenceValues(Protocol):
         """The values, by their name in the ONNX model, that the reference has."""
 
     @property
+    def run_seconds(self) -> float:
+        """The time spent in runs of the reference."""
+
+    @property
     def longest_sum(self) -> int:
         """Terms of the longest sum in the model, for the floor of the budget."""
 
@@ -95,30 +100,30 @@ class CapturedValues:
         reference: The captured graph.
         program: The program that ``reference`` was made of: it has the sources.
         origins: Which node of it each ONNX value is.
-        flat: The case's inputs, flattened.
-        run: What the reference made of them.
-        seed: Of random draws.
-        jiggled: Gives the inputs moved by a rounding error.
+        specs: The inputs of the program.
+        feeds: The case's inputs, by ONNX name.
+        longest_sum: The number of terms of the longest sum in the model.
+        seed: The seed of random draws and of perturbed inputs.
     """
 
     def __init__(
         self,
-        reference: Reference,
+        reference: CapturedGraph,
         program: torch.export.ExportedProgram,
         origins: Mapping[str, Origin],
-        flat: Sequence[Any],
-        run: PairRun,
+        specs: InputSpecs,
+        feeds: Mapping[str, np.ndarray],
+        longest_sum: int,
         *,
         seed: int,
-        jiggled: Callable[[Sequence[Any]], list[list[Any]]],
     ) -> None:
         self._reference = reference
-        self._flat = flat
+        self._specs = specs
+        self._feeds = feeds
         self._seed = seed
-        self._jiggled = jiggled
         self._nodes = {node.name: node for node in program.graph.nodes if node.op == "call_function"}
         self._origins = {name: origin for name, origin in origins.items() if origin.node in self._nodes}
-        self.longest_sum = run.longest_sum
+        self.longest_sum = longest_sum
         self.run_seconds = 0.0
 
     @property
@@ -128,7 +133,7 @@ class CapturedValues:
 
     def visit(self, names: Collection[str], see: Callable[[str, Intermediate], None]) -> None:
         """Run the captured graph in both types, and show the values of these names."""
-        self._visit(self._flat, names, see, wide=True)
+        self._visit(self._feeds, names, see, wide=True)
 
     def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
         """Run the captured graph in its own dtype, and keep the values of these names."""
@@ -138,7 +143,7 @@ class CapturedValues:
             found[name] = value.own.copy()
 
         if names:
-            self._visit(self._flat, names, keep, wide=False)
+            self._visit(self._feeds, names, keep, wide=False)
         return found
 
     def sizes(self, names: Collection[str]) -> dict[str, Size]:
@@ -148,20 +153,25 @@ class CapturedValues:
         def see(name: str, value: Intermediate) -> None:
             found[name] = Size(value.own.dtype, value.own.nbytes)
 
-        self._visit(self._flat, names, see, wide=False)
+        self._visit(self._feeds, names, see, wide=False)
         return found
 
     def nearby(self, name: str) -> list[np.ndarray]:
         """The value of the captured graph in the model's dtype, on inputs that are a rounding error away."""
         found: list[np.ndarray] = []
-        for flat in self._jiggled(self._flat):
-            # The graph may refuse inputs that have moved, at an assertion for one.
+        for feeds in perturbed_feeds(self._feeds, self._seed):
+            # The graph may refuse inputs that have moved, at an assertion for example.
             with contextlib.suppress(RuntimeError, ValueError):
-                self._visit(flat, [name], lambda _, value: found.append(value.own), wide=False)
+                self._visit(feeds, [name], lambda _, value: found.append(value.own), wide=False)
         return found
 
     def _visit(
-        self, flat: Sequence[Any], names: Collection[str], see: Callable[[str, Intermediate], None], *, wide: bool
+        self,
+        feeds: Mapping[str, np.ndarray],
+        names: Collection[str],
+        see: Callable[[str, Intermediate], None],
+        *,
+        wide: bool,
     ) -> None:
         wanted: dict[str, list[str]] = {}
         for name in names:
@@ -173,6 +183,7 @@ class CapturedValues:
                 if value is not None:
                     see(name, value)
 
+        flat, _ = self._specs.given(feeds)
         run = self._reference.run(flat, seed=self._seed, wide=wide, watch=watch)
         self.run_seconds += run.seconds
 

@@ -16,12 +16,12 @@ from opbridge.errors import OpbridgeError
 from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.proof.bisect.bisection import Bisection, bisect
 from opbridge.proof.bisect.intermediates_engine import EngineModel
-from opbridge.proof.bisect.intermediates_onnx import OriginalValues
+from opbridge.proof.bisect.onnx_values import OriginalValues
 from opbridge.proof.compare.insides import ModelValues, equal_values, opened, renamed, same_names, sources_of
 from opbridge.proof.compare.pairing import Paired, Pairing
 from opbridge.proof.compare.sides import ModelSide
-from opbridge.proof.verify.onnx_reference import EVALUATOR, Candidate, OriginalModel
 from opbridge.proof.verify.options import Tolerance
+from opbridge.proof.verify.original_runs import EVALUATOR, Candidate, OriginalModel
 from opbridge.proof.verify.trace import Departure, TracedValue
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 

@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from opbridge.proof.bisect.intermediates import Described, Intermediate, Size
 from opbridge.proof.bisect.intermediates_engine import EngineModel, loader
-from opbridge.proof.bisect.intermediates_onnx import OriginalValues
+from opbridge.proof.bisect.onnx_values import OriginalValues
 from opbridge.proof.compare.pairing import Pairing
 from opbridge.proof.compare.sides import ModelSide
 from opbridge.torch_graph.sources import source_of_stack_trace
@@ -112,6 +112,11 @@ class ModelValues:
         self._pairs = {name: known for name, known in pairs.items() if known in values.names}
         self._sources = sources
         self.longest_sum = values.longest_sum
+
+    @property
+    def run_seconds(self) -> float:
+        """The time spent in runs of the reference."""
+        return self._values.run_seconds
 
     @property
     def names(self) -> Collection[str]:

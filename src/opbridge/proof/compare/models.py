@@ -12,10 +12,11 @@ import onnx_ir as ir
 from opbridge.engines.base import Session
 from opbridge.proof.compare.pairing import Paired
 from opbridge.proof.compare.sides import ModelSide
-from opbridge.proof.verify.onnx_reference import Candidate
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.original_runs import Candidate
+from opbridge.proof.verify.reference_onnx import OnnxReference
 from opbridge.proof.verify.verification import Verification
-from opbridge.proof.verify.verify_onnx import verify_model
+from opbridge.proof.verify.verify import verify
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -57,7 +58,8 @@ def verify_against(
     graph = with_sizes(reference.graph(), fixed)
     engine: Engine = reference.engine
     candidate = _Loaded(engine.name, reference.label, session=own)
-    verified = verify_model(graph, engine, lambda: runs, label=label, options=options, own=[candidate])  # type: ignore[arg-type, return-value]
+    with OnnxReference(graph, engine, own=[candidate]) as original:
+        verified = verify(original, runs, engine=label, options=options)
     return dataclasses.replace(verified, reference=verified.reference.removeprefix("the original model in "))
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from opbridge.errors import InputError, first_line
+from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.fresh import BOLD, SHUFFLED
 from opbridge.proof.verify.inputs import InputSpecs
-from opbridge.proof.verify.reference import Reference
 from opbridge.proof.verify.verification import DEFAULT_SEED
 
 __all__ = ["inputs_at"]
@@ -31,10 +31,10 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
     expressions = {str(size): size for item in specs.inputs for size in item.shape}
     stated = [(expressions[name], size) for name, size in fixed.items()]
     sizes = {**specs.sizes.base, **specs.sizes.solve(stated)}
-    reference = Reference(captured.program)
+    reference = CapturedGraph(captured.program)
     problem: Exception | None = None
-    for boldness in range(BOLD, SHUFFLED + 1):
-        flat = specs.fresh(sizes, DEFAULT_SEED if seed is None else seed, boldness)
+    for scale in range(BOLD, SHUFFLED + 1):
+        flat = specs.fresh(sizes, DEFAULT_SEED if seed is None else seed, scale)
         try:
             reference.run(flat, wide=False)
             return specs.feeds(flat)

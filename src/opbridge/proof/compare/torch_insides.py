@@ -13,16 +13,16 @@ import torch
 
 from opbridge.capture.capture import Captured
 from opbridge.errors import OpbridgeError
-from opbridge.proof.bisect.bisection_captured import Inside
+from opbridge.proof.bisect.inside import Inside
 from opbridge.proof.bisect.intermediates_engine import EngineModel, loader
 from opbridge.proof.compare.departures import first_unmatched
 from opbridge.proof.compare.insides import equal_values, fx_nodes, opened, renamed
 from opbridge.proof.compare.pairing import Pairing
 from opbridge.proof.compare.sides import ModelSide
+from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy
-from opbridge.proof.verify.reference import Reference
+from opbridge.proof.verify.reference_captured import output_positions
 from opbridge.proof.verify.verification import Verification
-from opbridge.proof.verify.verify import output_positions
 from opbridge.torch_graph.origins import Origin
 
 __all__ = ["TorchInside", "inside_of"]
@@ -45,7 +45,7 @@ class TorchInside:
     def origins_of_outputs(self, captured: Captured) -> dict[str, Origin]:
         """The nodes of the program that are the outputs."""
         positions = output_positions(captured.program, len(captured.output_names))
-        nodes = zip(captured.output_names, Reference(captured.program, positions).output_nodes, strict=True)
+        nodes = zip(captured.output_names, CapturedGraph(captured.program, positions).output_nodes, strict=True)
         return {name: Origin(node.name) for name, node in nodes if isinstance(node, torch.fx.Node)}
 
     def named(self, verified: Verification, sources: Mapping[str, str]) -> Verification:
@@ -102,6 +102,6 @@ def _by_numbers(captured: Captured, model: ModelSide, graph: ir.Model) -> dict[s
         if isinstance(value, torch.Tensor) and not random:
             own[name] = to_numpy(value)
 
-    Reference(captured.program).run(specs.flat, wide=False, watch=watch)
+    CapturedGraph(captured.program).run(specs.flat, wide=False, watch=watch)
     with opened(model, graph) as engine_model:
         return {name: Origin(node) for name, node in equal_values(own, engine_model, feeds).items()}

@@ -14,11 +14,11 @@ from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Session, TensorSpec
 from opbridge.errors import EngineError, InputError, OpbridgeError, described_error
+from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.eager import Eager
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy
-from opbridge.proof.verify.reference import Reference
+from opbridge.proof.verify.reference_captured import output_positions
 from opbridge.proof.verify.verification import DEFAULT_SEED
-from opbridge.proof.verify.verify import output_positions
 
 __all__ = ["EAGER", "PROGRAM", "TorchSession", "TorchSide", "captured_entry", "torch_side"]
 
@@ -86,7 +86,7 @@ class TorchSession(Session):
     def __init__(self, captured: Captured) -> None:
         self._names = list(captured.output_names)
         self._specs = InputSpecs(captured)
-        self._reference = Reference(captured.program, output_positions(captured.program, len(self._names)))
+        self._reference = CapturedGraph(captured.program, output_positions(captured.program, len(self._names)))
         self._eager = None if captured.module is None else Eager(captured.module, self._reference.positions)
         self.inputs = tuple(
             TensorSpec(item.name, to_numpy(item.example).dtype.name, _shape(item)) for item in self._specs.inputs

@@ -27,7 +27,8 @@ from opbridge.proof.conformance.results import Way
 from opbridge.proof.conformance.sizes import enlarged, moves_of
 from opbridge.proof.verify.inputs import to_numpy
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verify import verify
 from opbridge.torch_graph.silence import silenced
 
 __all__ = ["Checked", "Checker"]
@@ -115,8 +116,11 @@ class Checker:
         reference = captured if name is None else dataclasses.replace(captured, module=None)
         try:
             with without_kernels(), silenced():
-                found = verify_captured(
-                    reference, session, engine=self._engine.name, options=VerifyOptions(inputs=[feeds])
+                found = verify(
+                    CapturedReference(reference),
+                    session,
+                    engine=self._engine.name,
+                    options=VerifyOptions(inputs=[feeds]),
                 )
         except InputError as error:
             raise Failure("capture", error.message) from error

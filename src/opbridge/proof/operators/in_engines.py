@@ -15,7 +15,8 @@ from opbridge.proof.operators.outcome import Said, failed, failed_with
 from opbridge.proof.operators.subjects import Case
 from opbridge.proof.operators.verdict import judged
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verify import verify
 
 __all__ = ["check_engine", "missing_engine"]
 
@@ -78,7 +79,9 @@ def _verified(case: Case, engine: str, bundle: Bundle, libraries: Sequence[Path]
     """On the sample's own values, which may be odd ones, and on fresh values."""
     try:
         with IsolatedSession(engine, bundle.model_file(engine), libraries=libraries) as session, without_kernels():
-            own = verify_captured(case.captured, session, engine=engine, options=VerifyOptions(inputs=[case.feeds]))
-            return judged([own, verify_captured(case.captured, session, engine=engine)])
+            own = verify(
+                CapturedReference(case.captured), session, engine=engine, options=VerifyOptions(inputs=[case.feeds])
+            )
+            return judged([own, verify(CapturedReference(case.captured), session, engine=engine)])
     except Exception as error:
         return failed_with(error)

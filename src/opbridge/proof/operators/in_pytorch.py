@@ -17,7 +17,8 @@ from opbridge.proof.operators.subjects import Case, describe_tensor, describe_te
 from opbridge.proof.operators.verdict import judged
 from opbridge.proof.verify.inputs import to_numpy
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verify import verify
 
 __all__ = ["check_gradients", "check_kernel", "check_opcheck", "check_shapes"]
 
@@ -94,7 +95,14 @@ def check_kernel(case: Case, operator: Operator) -> Said:
     session = _Recorded(dict(zip(case.captured.output_names, arrays, strict=True)))
     with without_kernels():
         return judged(
-            [verify_captured(case.captured, session, engine="the kernel", options=VerifyOptions(inputs=[case.feeds]))]
+            [
+                verify(
+                    CapturedReference(case.captured),
+                    session,
+                    engine="the kernel",
+                    options=VerifyOptions(inputs=[case.feeds]),
+                )
+            ]
         )
 
 

@@ -25,12 +25,11 @@ from opbridge.proof.compare.torch_sides import TorchSession, captured_entry
 from opbridge.proof.reduce.failure import failure_of_comparisons
 from opbridge.proof.reduce.problem import Feeds, Problem
 from opbridge.proof.reduce.trials import Tried
-from opbridge.proof.verify.inputs import InputSpecs
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.reference import Reference
+from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.trace import TracedValue
 from opbridge.proof.verify.verification import DEFAULT_SEED, Comparison
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.verify import verify
 
 __all__ = ["WrongSegment", "wrong_segment"]
 
@@ -80,7 +79,8 @@ def wrong_segment(
             )
         runs = Paired(session, pairing)
         options = VerifyOptions(DEFAULT_SEED if seed is None else seed, inputs)
-        verified = verify_captured(captured, runs, engine=side.label, options=options, inside=inside.inside)
+        reference = CapturedReference(captured)
+        verified = verify(reference, runs, engine=side.label, options=options, inside=inside.inside)
         if verified.passed:
             return None
         departure = next((item for item in verified.departures if item.verdict == "departs"), None)
@@ -130,12 +130,12 @@ def _told(count: int, first: TracedValue) -> str:
 
 
 def _values(captured: Captured, inside: TorchInside, feeds: Mapping[str, np.ndarray]) -> CapturedValues:
-    specs = InputSpecs(captured)
-    flat, _ = specs.given(feeds)
-    reference = Reference(captured.program)
-    run = reference.run(flat, seed=DEFAULT_SEED)
+    reference = CapturedReference(captured)
     origins = {**inside.origins_of_outputs(captured), **inside.inside.origins}
-    return CapturedValues(reference, captured.program, origins, flat, run, seed=DEFAULT_SEED, jiggled=lambda _: [])
+    longest_sum = reference.run(feeds).longest_sum
+    return CapturedValues(
+        reference.graph, captured.program, origins, reference.specs, feeds, longest_sum, seed=DEFAULT_SEED
+    )
 
 
 def _compared(name: str, result: np.ndarray, right: Intermediate, longest_sum: int) -> Comparison:

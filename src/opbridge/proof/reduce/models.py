@@ -53,15 +53,15 @@ def _cases(model: ir.Model, seed: int) -> Iterator[Feeds]:
     tried = 0
     first: Feeds | None = None
     for sizes in inputs.first_sizes():
-        for boldness in inputs.boldnesses():
-            feeds = inputs.feeds(sizes, seed, boldness)
+        for scale in inputs.scales():
+            feeds = inputs.feeds(sizes, seed, scale)
             first = first or feeds
             tried += 1
             if evaluate(model, feeds) is not None:
                 yield feeds
                 for number, direction in enumerate((1, -1), 1):
                     for other in inputs.other_sizes(sizes, direction):
-                        yield inputs.feeds(other, seed + number, boldness)
+                        yield inputs.feeds(other, seed + number, scale)
                         break
                 return
             if tried >= _MOST_TRIALS:

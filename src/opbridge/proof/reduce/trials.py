@@ -17,8 +17,9 @@ from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
 from opbridge.onnx_model.write import save_model
 from opbridge.proof.reduce.failure import Failure, failure_of_comparisons, failure_of_error
 from opbridge.proof.reduce.problem import Problem, evaluate, widened
-from opbridge.proof.verify.onnx_judgement import ModelJudgement
-from opbridge.proof.verify.onnx_reference import Feeds, OriginalRun
+from opbridge.proof.verify.judgement import Judgement
+from opbridge.proof.verify.original_runs import paired
+from opbridge.proof.verify.reference import Feeds, Run
 from opbridge.proof.verify.verification import DEFAULT_SEED, Comparison
 from opbridge.proof.verify.widened_model import longest_sum, random_outputs
 
@@ -114,23 +115,38 @@ class EngineTrials:
         return Tried(failure_of_comparisons(found), expected, tuple(found))
 
     def _judge(self, problem: Problem, expected: Feeds, results: Feeds, session: IsolatedSession) -> list[Comparison]:
-        judgement = ModelJudgement(
-            "",
-            problem.feeds,
-            _original(problem, expected),
-            lambda feeds: _original(Problem(problem.model, feeds), None),
-            random_outputs(problem.model),
-            longest_sum(problem.model),
-            None,
-            DEFAULT_SEED,
-        )
-        return judgement.compare(results, session.run)
+        reference = _Standard(problem)
+        run = reference.run(problem.feeds, own=expected)
+        judgement = Judgement(reference, "", problem.feeds, run, None, DEFAULT_SEED)
+        return judgement.compare(results, lambda: session.run(problem.feeds))
 
 
-def _original(problem: Problem, own: Feeds | None) -> OriginalRun:
-    """Both runs of the evaluator."""
-    own = evaluate(problem.model, problem.feeds) if own is None else own
-    if own is None:
-        raise EngineError("onnx's reference evaluator failed.", fix="pass other inputs.")
-    wide = widened(problem)
-    return OriginalRun({name: np.asarray(array) for name, array in own.items()}, evaluate(wide.model, wide.feeds))
+class _Standard:
+    """A model in ONNX's reference evaluator; see :class:`~opbridge.proof.verify.reference.Runs`.
+
+    Args:
+        problem: The model.
+    """
+
+    name = "the standard"
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None, own: Feeds | None = None) -> Run:
+        """Both runs of the evaluator; ``own`` if the first is known already."""
+        problem = Problem(self._problem.model, feeds)
+        own = evaluate(problem.model, feeds) if own is None else own
+        if own is None:
+            raise EngineError("onnx's reference evaluator failed.", fix="pass other inputs.")
+        wide = widened(problem)
+        arrays = {name: np.asarray(array) for name, array in own.items()}
+        model = problem.model
+        return paired(arrays, evaluate(wide.model, wide.feeds), random_outputs(model), longest_sum(model))
+
+    def draw(self, feeds: Feeds, number: int) -> Feeds:
+        """The outputs with other random draws: the evaluator draws anew in every run."""
+        return self.run(feeds).own
+
+    def near_ties(self, feeds: Feeds, failing: Feeds) -> None:
+        """None: the margins of decisions inside an ONNX model are not known."""

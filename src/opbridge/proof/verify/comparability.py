@@ -24,8 +24,9 @@ from opbridge.ladder.translate import translate
 from opbridge.legacy.function_calls import FunctionCall, function_of
 from opbridge.legacy.functions import ignored_in
 from opbridge.onnx_model.write import save_model
+from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verification import NOT_VERIFIED, Verification
-from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.verify import verify
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.signature import user_outputs
 from opbridge.torch_graph.sources import source_of_node
@@ -138,7 +139,7 @@ def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: 
         with tempfile.TemporaryDirectory() as folder:
             file = _save(model, Path(folder))
             with IsolatedSession(engine, file, libraries=libraries) as session:
-                alone = verify_captured(captured, session, engine=engine)
+                alone = verify(CapturedReference(captured), session, engine=engine)
     except OpbridgeError:
         return False
     return alone.verdict == "failed" and bool(alone.comparisons)

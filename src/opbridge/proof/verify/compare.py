@@ -160,8 +160,8 @@ def judge(engine_units: np.ndarray, torch_units: Sequence[np.ndarray], floor: fl
 
     Args:
         engine_units: The engine's errors (:func:`error_units`).
-        torch_units: PyTorch's own errors on the same input; further entries are of runs on inputs that were jiggled by
-            a rounding error, where the output has too few elements for one run to show a typical error.
+        torch_units: PyTorch's own errors on the same input; further entries are of runs on perturbed inputs, if
+            the output has too few elements for one run to show a typical error.
         floor: Units always allowed.
     """
     allowed = budgets(torch_units, floor)

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch.fx.node import map_aggregate
 
+from opbridge.proof.verify.captured_graph import Decision
 from opbridge.proof.verify.compare import ERROR_RATIO, floor_units
 from opbridge.proof.verify.inputs import to_numpy
-from opbridge.proof.verify.reference import Decision
 from opbridge.proof.verify.wide import merge_decisions, narrow_like, tensors, widen
 
 __all__ = ["VARIANTS", "Choice", "Deciding", "Exactness", "plans", "visible_choice"]
@@ -170,7 +170,7 @@ class Deciding:
         self.refused: dict[str, str] = {}
 
     def decide(self, decision: Decision) -> tuple[Any, Any]:
-        """See :class:`~opbridge.proof.verify.reference.Observer`."""
+        """See :class:`~opbridge.proof.verify.captured_graph.Observer`."""
         own, wide = decision.own, decision.wide
         if decision.target._schema.is_mutable:
             return own, wide

@@ -26,7 +26,7 @@ def fresh_tensor(
     example: torch.Tensor,
     shape: tuple[int, ...],
     random: np.random.Generator,
-    boldness: int,
+    scale: int,
     rows: int | None = None,
 ) -> Any:
     """A tensor of the example's dtype.
@@ -38,20 +38,20 @@ def fresh_tensor(
             negative numbers) keeps a zero in every row, and an image fills the range of its type.
         shape: The shape to make.
         random: Source of all randomness.
-        boldness: One of the constants of this module.
+        scale: One of the constants of this module.
         rows: The size of the table that the example is an index into, if it is one. Bold integers then come from the
             whole of it, the first row and the last among them.
     """
     source = example.detach().cpu()
     if source.is_complex():
-        parts = [fresh_tensor(part, shape, random, boldness) for part in (source.real, source.imag)]
+        parts = [fresh_tensor(part, shape, random, scale) for part in (source.real, source.imag)]
         return torch.complex(*parts).to(source.dtype)
     if source.dtype is torch.bool:
         values = _booleans(source, shape, random)
     elif source.dtype.is_floating_point:
-        values = _floats(source.double().numpy(), shape, random, boldness)
+        values = _floats(source.double().numpy(), shape, random, scale)
     else:
-        values = _integers(source.numpy(), shape, random, boldness, rows)
+        values = _integers(source.numpy(), shape, random, scale, rows)
     return torch.from_numpy(np.ascontiguousarray(values)).to(source.dtype).to(example.device).reshape(shape)
 
 
@@ -92,18 +92,18 @@ def _booleans(source: torch.Tensor, shape: tuple[int, ...], random: np.random.Ge
 
 
 def _integers(
-    source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, boldness: int, rows: int | None
+    source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, scale: int, rows: int | None
 ) -> np.ndarray:
     if source.size == 0:
         return np.zeros(shape, source.dtype)
     low, high = int(source.min()), int(source.max())
-    if boldness == SHUFFLED:
+    if scale == SHUFFLED:
         return random.choice(source.reshape(-1), shape)
-    if boldness == BOLD and rows is not None and low >= 0 and high < rows:
+    if scale == BOLD and rows is not None and low >= 0 and high < rows:
         return _indices(source, shape, random, rows)
-    if boldness == BOLD and _is_image(source) and source.dtype == np.uint8 and high > 1:
+    if scale == BOLD and _is_image(source) and source.dtype == np.uint8 and high > 1:
         return _with_ends(random.integers(0, 255, shape, endpoint=True), (0, 255), random).astype(np.uint8)
-    if low == high and boldness == BOLD:
+    if low == high and scale == BOLD:
         if source.size == 1:
             other = low - 1 if low >= 2 else low + 1
             return np.full(shape, other, source.dtype)
@@ -161,11 +161,11 @@ def _constant(value: float, size: int, shape: tuple[int, ...], random: np.random
     return value * (0.75 + 0.5 * random.random(shape))
 
 
-def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, boldness: int) -> np.ndarray:
+def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, scale: int) -> np.ndarray:
     finite = source[np.isfinite(source)]
     if source.size == 0:
         return random.standard_normal(shape)
-    if boldness == SHUFFLED or finite.size == 0:
+    if scale == SHUFFLED or finite.size == 0:
         return random.choice(source.reshape(-1), shape)
     low, high = float(finite.min()), float(finite.max())
     whole = bool((finite == np.round(finite)).all()) and high - low < 1 << 24
@@ -184,7 +184,7 @@ def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Genera
         values = np.asarray(values, np.float64)
     else:
         values = _quantile_sample(finite, shape, random)
-    if boldness == BOLD and _is_image(source) and 0.0 <= low <= 0.1 and 0.5 < high <= 1.0:
+    if scale == BOLD and _is_image(source) and 0.0 <= low <= 0.1 and 0.5 < high <= 1.0:
         values = _with_ends(np.minimum(values / high, 1.0), (0.0, 1.0), random)
     return _structured(source, _with_nonfinite(source, values, random), random)
 

@@ -11,6 +11,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgument
 
+from opbridge.capture.capture import Captured
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.verify.fresh import fresh_tensor
@@ -88,7 +89,7 @@ class InputSpecs:
     """The inputs of a captured program.
 
     Args:
-        captured: Has ``program``, ``args``, ``kwargs`` and ``input_names``.
+        captured: The model.
 
     Attributes:
         inputs: Those that the ONNX model has, in order.
@@ -96,7 +97,7 @@ class InputSpecs:
         sizes: The dynamic dimensions and the sizes that they may have.
     """
 
-    def __init__(self, captured: Any) -> None:
+    def __init__(self, captured: Captured) -> None:
         program = captured.program
         self._tree = program.call_spec.in_spec
         self.flat = self._flatten(captured.args, captured.kwargs)
@@ -139,14 +140,14 @@ class InputSpecs:
                 pairs += zip(item.shape, item.example.shape, strict=True)
         return pairs
 
-    def fresh(self, sizes: Mapping[str, int], seed: int, boldness: int) -> list[Any]:
+    def fresh(self, sizes: Mapping[str, int], seed: int, scale: int) -> list[Any]:
         """Fresh inputs, flattened, constants as in the example.
 
         Args:
             sizes: The size of every dynamic dimension, by symbol.
             seed: The same seed gives the same inputs.
-            boldness: How far they may go from the example's values (see ``fresh``); a model that refuses the bolder
-                ones, an index out of range say, gets the tamer.
+            scale: How far the values may go from the example's values (see ``fresh``); a model that refuses the wider
+                ones, an index out of range say, gets the narrower.
         """
         flat = list(self.flat)
         for number, item in enumerate(self.inputs):
@@ -155,7 +156,7 @@ class InputSpecs:
                 flat[item.position] = self.sizes.value(item.symbol, sizes)
             else:
                 shape = tuple(self.sizes.value(size, sizes) for size in item.shape)
-                flat[item.position] = fresh_tensor(item.example, shape, random, boldness, item.rows)
+                flat[item.position] = fresh_tensor(item.example, shape, random, scale, item.rows)
         return flat
 
     def resized(self, feeds: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:

@@ -1,281 +1,290 @@
-"""One case judged: every output of the engine against both reference runs, near ties and random draws included."""
+"""One case judged: every output of the engine against both runs of the reference, near ties and random draws included.
+
+An output passes if its error is within the budget that the reference's own error sets. If it does not:
+
+1. *Near ties.* Equally right runs of the reference, with near ties decided differently, are taken into account: an
+   element is right if any of them has it. A reference that knows the float64 margins of its decisions searches them
+   (:meth:`~opbridge.proof.verify.reference.Runs.near_ties`); for any other, runs on perturbed inputs decide.
+2. *Lucky runs.* If one run can't show the reference's typical error, because the output has few elements or there is no
+   wider reference, the error is also measured on perturbed inputs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from opbridge.proof.verify.compare import Verdict, allclose, error_units, floor_units, is_floating, judge
-from opbridge.proof.verify.decisions import Deciding, Exactness, plans, visible_choice
 from opbridge.proof.verify.distribution import compare_runs
 from opbridge.proof.verify.figures import condition_text, differences, figures, relative_error
-from opbridge.proof.verify.inputs import to_numpy
 from opbridge.proof.verify.options import Tolerance
-from opbridge.proof.verify.reference import PairRun, Reference
+from opbridge.proof.verify.perturbed import PERTURBED_RUNS, perturbed_feeds
+from opbridge.proof.verify.reference import Feeds, Run, Runs
 from opbridge.proof.verify.verification import Comparison
 
-__all__ = ["Judgement", "jiggled"]
+__all__ = ["Judgement"]
 
-_MOST_REPLAYS = 12
+_MOST_REPLAYS = 13
 _FEW_ELEMENTS = 1024
-_JIGGLES = 5
-_SURVEYS = 4
 _MOST_LUCK = 1e4
-_MOST_LUCK_IN_DOUBLE = 1e12
+_MOST_LUCK_WITHOUT_FLOAT64 = 1e12
 _RANDOM_SECONDS = 2.0
 _FEWEST_DRAWS, _MOST_DRAWS = 6, 24
 
 
 @dataclasses.dataclass
 class _Output:
-    """An output while it is being judged: the smallest error of each element over all replays so far.
+    """An output while it is being judged.
 
-    ``own_error`` is PyTorch's largest relative error on inputs moved by one rounding, if there were such runs.
+    Attributes:
+        name: The output's name.
+        result: The engine's result.
+        own: The reference's result in the model's types.
+        units: The smallest error of each element over all runs so far.
+        own_units: The reference's own errors, one array per run.
+        verdict: The verdict so far.
+        by_decision: Whether the output passes only because near ties were decided differently.
+        own_error: The reference's largest relative error on perturbed inputs, if there were such runs.
     """
 
-    index: int
     name: str
     result: np.ndarray
     own: np.ndarray
     units: np.ndarray | None = None
-    torch_units: list[np.ndarray] = dataclasses.field(default_factory=list)
+    own_units: list[np.ndarray] = dataclasses.field(default_factory=list)
     verdict: Verdict = dataclasses.field(default_factory=lambda: Verdict(False, np.inf, 0.0, 0.0, np.inf))
     by_decision: bool = False
     own_error: float = 0.0
-
-    @property
-    def is_double(self) -> bool:
-        """Whether it is float64, so that the reference is no wider than PyTorch's own run."""
-        return self.own.dtype == np.float64
 
 
 class Judgement:
     """Judges the outputs of one case.
 
     Args:
-        reference: For replays.
+        reference: Runs the reference again.
         case: The case's name.
-        flat: Its inputs, flattened.
-        run: Both reference runs on them.
-        tolerance: Instead of the error budget.
-        seed: Of random draws and jiggled inputs.
+        feeds: The inputs.
+        run: What the reference computes from them.
+        tolerance: The tolerance that replaces the error budget.
+        seed: The seed of perturbed inputs.
 
     Attributes:
-        run_seconds: Time spent inside PyTorch.
-        thorough: Whether near ties and lucky runs are considered before an output is called wrong, which takes some
-            twenty runs of PyTorch.
+        thorough: Whether near ties and lucky runs are considered before an output fails, which takes some twenty runs
+            of the reference.
     """
 
     def __init__(
-        self, reference: Reference, case: str, flat: list[Any], run: PairRun, tolerance: Tolerance | None, seed: int
+        self, reference: Runs, case: str, feeds: Feeds, run: Run, tolerance: Tolerance | None, seed: int
     ) -> None:
         self.reference = reference
         self.case = case
-        self.flat = flat
+        self.feeds = feeds
         self.base = run
         self.tolerance = tolerance
         self.seed = seed
-        self.run_seconds = 0.0
         self.thorough = True
+        self._nearby: list[Run] | None = None
 
-    def compare(
-        self, names: Sequence[str], results: Mapping[str, np.ndarray], again: Callable[[], Mapping[str, np.ndarray]]
-    ) -> list[Comparison]:
-        """One comparison per expected output, and one per output that nobody expects.
+    def compare(self, results: Feeds, again: Callable[[], Feeds]) -> list[Comparison]:
+        """One comparison per expected output, and one per output that is not expected.
 
         Args:
-            names: The outputs in order.
-            results: What the engine gave.
+            results: The engine's results.
             again: Runs the engine once more on the same inputs, for random outputs.
         """
         found: dict[str, Comparison] = {}
         outputs: list[_Output] = []
         random: list[_Output] = []
-        for index, name in enumerate(names):
-            own = to_numpy(self.base.own[index])
+        for name, own in self.base.own.items():
             problem = self._form(name, own, results)
             if problem is not None:
                 found[name] = problem
             else:
-                output = _Output(index, name, np.asarray(results[name]), own)
-                (random if self.base.random[index] else outputs).append(output)
+                output = _Output(name, np.asarray(results[name]), own)
+                (random if name in self.base.random else outputs).append(output)
         for output in outputs:
             self._measure(output, self.base)
         if self.thorough:
-            self._consider_decisions([output for output in outputs if not output.verdict.passed])
+            self._consider_near_ties([output for output in outputs if not output.verdict.passed])
             self._consider_luck([output for output in outputs if not output.verdict.passed])
         found |= {output.name: self._comparison(output) for output in outputs}
         found |= self._random(random, results, again)
-        listed = [found[name] for name in names]
-        unexpected = [name for name in results if name not in names]
-        text = "the model has an output of this name, the captured program has not"
+        text = f"{self.reference.name} has no output of this name"
+        unexpected = [name for name in results if name not in self.base.own]
+        listed = [found[name] for name in self.base.own]
         return listed + [Comparison(name, self.case, "missing", detail=text) for name in unexpected]
 
-    def eager_matches(self, eager: Sequence[Any]) -> bool | None:
-        """Whether the module's outputs are those of the captured graph; random outputs tell nothing."""
+    def eager_matches(self, eager: Sequence[np.ndarray]) -> bool | None:
+        """Whether the module's outputs are those of the reference; None if all of them are random."""
         if len(eager) != len(self.base.own):
             return False
-        outputs = [i for i, random in enumerate(self.base.random) if not random]
-        for index in outputs:
-            mine, theirs = to_numpy(self.base.own[index]), to_numpy(eager[index])
-            if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
+        compared = False
+        for (name, own), theirs in zip(self.base.own.items(), eager, strict=True):
+            if name in self.base.random:
+                continue
+            compared = True
+            if own.dtype != theirs.dtype or own.shape != theirs.shape:
                 return False
-            output = _Output(index, "", theirs, mine)
+            output = _Output(name, theirs, own)
             self._measure(output, self.base)
             if not output.verdict.passed:
                 return False
-        return True if outputs or not eager else None
+        return True if compared or not eager else None
 
-    def _form(self, name: str, own: np.ndarray, results: Mapping[str, np.ndarray]) -> Comparison | None:
-        """What is wrong with an output before any number is looked at."""
+    def _form(self, name: str, own: np.ndarray, results: Feeds) -> Comparison | None:
+        """What is wrong with an output before any number is compared."""
         if name not in results:
             known = ", ".join(results) or "none"
             return Comparison(name, self.case, "missing", detail=f"the model has no such output; it has: {known}")
         result = np.asarray(results[name])
         if result.dtype != own.dtype:
-            detail = f"the engine gives {result.dtype.name}, PyTorch {own.dtype.name}"
+            detail = f"the engine gives {result.dtype.name}, {self.reference.name} {own.dtype.name}"
             return Comparison(name, self.case, "dtype", detail=detail)
         if result.ndim != own.ndim:
-            return Comparison(name, self.case, "shape", detail=_shapes(result, own))
+            return self._other_shape(name, result, own)
         return None
 
-    def _measure(self, output: _Output, run: PairRun) -> None:
-        """Let one run speak: an element counts as right if any run has it."""
-        own = to_numpy(run.own[output.index])
+    def _other_shape(self, name: str, result: np.ndarray, own: np.ndarray) -> Comparison:
+        detail = f"the engine gives shape {list(result.shape)}, {self.reference.name} {list(own.shape)}"
+        return Comparison(name, self.case, "shape", detail=detail)
+
+    def _measure(self, output: _Output, run: Run) -> None:
+        """Fold one run of the reference into the verdict: an element is right if any run has it."""
+        own = run.own[output.name]
         if own.shape != output.result.shape:
             return
-        units, torch_units = self._units(output, own, run)
+        units, own_units = self._units(output, own, run)
         if output.units is None or output.units.shape != units.shape:
             output.units = units
         else:
             output.units = np.minimum(output.units, units)
-        output.torch_units.append(torch_units)
+        output.own_units.append(own_units)
         self._judge(output)
 
-    def _units(self, output: _Output, own: np.ndarray, run: PairRun) -> tuple[np.ndarray, np.ndarray]:
+    def _units(self, output: _Output, own: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
         if not is_floating(own.dtype):
             return np.where(output.result == own, 0.0, np.inf), np.zeros(own.shape)
         result64, own64 = output.result.astype(np.float64), own.astype(np.float64)
         if self.tolerance is not None:
             return allclose(result64, own64, self.tolerance.rtol, self.tolerance.atol), np.zeros(own.shape)
-        wide = np.asarray(to_numpy(run.wide[output.index]), np.float64)
-        torch_units = error_units(own64, own64, wide, own.dtype)
-        return error_units(result64, own64, wide, own.dtype), torch_units
+        wide = run.wide[output.name]
+        return error_units(result64, own64, wide, own.dtype), error_units(own64, own64, wide, own.dtype)
 
     def _judge(self, output: _Output) -> None:
         if output.units is None:
             return
+        wrong = int((output.units > 1).sum())
         if not is_floating(output.own.dtype):
-            wrong = int(np.count_nonzero(output.units))
             detail = f"{wrong} of {output.units.size} elements differ" if wrong else ""
             output.verdict = Verdict(wrong == 0, 0.0, 0.0, 0.0, np.inf if wrong else 0.0, detail)
         elif self.tolerance is not None:
             worst = float(output.units.max(initial=0.0))
-            wrong = int((output.units > 1).sum())
             detail = f"{wrong} of {output.units.size} elements are beyond the tolerance" if wrong else ""
             output.verdict = Verdict(wrong == 0, worst, 0.0, 1.0, worst, detail)
         else:
             floor = floor_units(output.own.dtype, self.base.longest_sum)
-            output.verdict = judge(output.units, output.torch_units, floor)
+            output.verdict = judge(output.units, output.own_units, floor)
 
-    def _replay(
-        self,
-        observer: Deciding | None = None,
-        flat: list[Any] | None = None,
-        moved: Callable[[torch.Tensor], torch.Tensor] | None = None,
-    ) -> PairRun:
-        run = self.reference.run(self.flat if flat is None else flat, seed=self.seed, observer=observer, moved=moved)
-        self.run_seconds += run.seconds
-        return run
-
-    def _consider_decisions(self, failing: Sequence[_Output]) -> None:
-        """Accept what follows from near ties decided otherwise."""
+    def _consider_near_ties(self, failing: Sequence[_Output]) -> None:
+        """Accept what follows from near ties that were decided differently."""
         if not failing:
             return
-        choices = [
-            choice
-            for output in failing
-            if not is_floating(output.own.dtype)
-            if (choice := visible_choice(self.reference.output_nodes[output.index], output.result)) is not None
-        ]
-        seen: dict[tuple[str, int], Exactness] = {}
-        random = torch.Generator().manual_seed(self.seed)
-        for _ in range(_SURVEYS):
-            self._replay(Deciding(seen=seen), [jiggled(value, random) for value in self.flat])
-            if not seen:
-                return
-        search = Deciding(choices=choices, search=True, seen=seen)
-        self._measure_decided(failing, self._replay(search))
-        upstream = frozenset().union(*(self.reference.upstream(output.index) for output in failing))
-        near = {k: v for k, v in search.near_ties.items() if k.split("/")[0].split("#")[0] in upstream}
-        for count, variants in enumerate(plans(near)):
-            if count >= _MOST_REPLAYS or all(output.verdict.passed for output in failing):
+        search = self.reference.near_ties(self.feeds, {output.name: output.result for output in failing})
+        runs = self._nearby_decisions(failing) if search is None else search.runs()
+        for count, run in enumerate(runs):
+            for output in failing:
+                if not output.verdict.passed:
+                    self._measure(output, run)
+                    output.by_decision = output.verdict.passed
+            if count + 1 >= _MOST_REPLAYS or all(output.verdict.passed for output in failing):
                 break
-            self._measure_decided(failing, self._replay(Deciding(variants, choices, seen=seen)))
         for output in failing:
-            reasons = [search.refused[choice.key] for choice in choices if choice.key in search.refused]
-            if reasons and not output.verdict.passed and not is_floating(output.own.dtype):
-                output.verdict = dataclasses.replace(output.verdict, detail=reasons[0])
+            reason = "" if search is None else search.objections.get(output.name, "")
+            if reason and not output.verdict.passed:
+                output.verdict = dataclasses.replace(output.verdict, detail=reason)
 
-    def _measure_decided(self, failing: Sequence[_Output], run: PairRun) -> None:
-        for output in failing:
-            if not output.verdict.passed:
-                self._measure(output, run)
-                output.by_decision = output.verdict.passed
+    def _nearby_decisions(self, failing: Sequence[_Output]) -> Iterator[Run]:
+        """What stands in for the search of near ties: the decisions of the float64 run, and perturbed runs."""
+        discrete = {output.name for output in failing if not is_floating(output.own.dtype)}
+        if discrete:
+            decided = {name: self.base.wide[name] if name in discrete else own for name, own in self.base.own.items()}
+            yield dataclasses.replace(self.base, own=decided)
+        yield from self._runs_nearby()
+
+    def _runs_nearby(self) -> list[Run]:
+        """The reference on inputs that differ by a rounding error; inputs that it does not accept are left out."""
+        if self._nearby is None:
+            self._nearby = []
+            for feeds in perturbed_feeds(self.feeds, self.seed):
+                run = self._attempt(feeds)
+                if run is not None:
+                    self._nearby.append(run)
+        return self._nearby
+
+    def _attempt(self, feeds: Feeds, weights: np.random.Generator | None = None) -> Run | None:
+        try:
+            return self.reference.run(feeds, weights=weights)
+        except Exception:
+            return None
 
     def _consider_luck(self, failing: Sequence[_Output]) -> None:
-        """See PyTorch's error on more inputs, where an output is too small for one run to show a typical one.
+        """Measure the reference's error on perturbed inputs, if one run can't show a typical error.
 
-        In float64, where there is no wider reference, this is all that shows how far a rounding error may carry.
+        Without a wider reference, this alone shows how far a rounding error may carry; weights are then perturbed too,
+        because a solve with a constant matrix would otherwise seem well-conditioned.
         """
-        lucky = [
-            output
-            for output in failing
-            if is_floating(output.own.dtype)
-            and self.tolerance is None
-            and output.units is not None
-            and output.verdict.ratio < (_MOST_LUCK_IN_DOUBLE if output.is_double else _MOST_LUCK)
-            and (output.is_double or output.own.size <= _FEW_ELEMENTS)
-        ]
-        random = torch.Generator().manual_seed(self.seed)
-        # Of inputs alone, a solve with a constant matrix would seem well-conditioned.
-        moved = (lambda value: jiggled(value, random)) if any(output.is_double for output in lucky) else None
-        for _ in range(_JIGGLES if lucky else 0):
-            run = self._replay(flat=[jiggled(value, random) for value in self.flat], moved=moved)
+        lucky = [output for output in failing if self._may_be_luck(output)]
+        if not lucky:
+            return
+        runs: Sequence[Run] = self._runs_nearby()
+        if any(output.own.dtype == np.float64 for output in lucky):
+            random = np.random.default_rng(self.seed)
+            tried = [self._attempt(feeds, random) for feeds in perturbed_feeds(self.feeds, self.seed, PERTURBED_RUNS)]
+            runs = [run for run in tried if run is not None]
+        for run in runs:
             for output in lucky:
-                own = to_numpy(run.own[output.index])
-                if own.shape == output.result.shape:
-                    exact = self.base if output.is_double else run
-                    own64, wide = own.astype(np.float64), np.asarray(to_numpy(exact.wide[output.index]), np.float64)
-                    output.torch_units.append(self._as_base_units(output, own64, wide))
+                own = run.own[output.name]
+                if own.shape == output.own.shape == output.result.shape:
+                    own64, wide = own.astype(np.float64), self._comparable(output.name, run)
+                    output.own_units.append(self._as_base_units(output, own64, wide))
                     output.own_error = max(output.own_error, relative_error(own64, wide))
                     self._judge(output)
 
+    def _may_be_luck(self, output: _Output) -> bool:
+        if not is_floating(output.own.dtype) or self.tolerance is not None or output.units is None:
+            return False
+        if bool(self.base.trusted[output.name].all()):
+            return output.verdict.ratio < _MOST_LUCK and output.own.size <= _FEW_ELEMENTS
+        return output.verdict.ratio < _MOST_LUCK_WITHOUT_FLOAT64
+
+    def _comparable(self, name: str, run: Run) -> np.ndarray:
+        """What a perturbed run's own result is compared with: its float64 result, or the base run's if untrusted."""
+        trusted = self.base.trusted[name]
+        return run.wide[name] if trusted.all() else np.where(trusted, run.wide[name], self.base.wide[name])
+
     def _as_base_units(self, output: _Output, own: np.ndarray, wide: np.ndarray) -> np.ndarray:
-        """The error of a jiggled run, in the units of the base run."""
-        base_own = output.own.astype(np.float64)
-        base_wide = np.asarray(to_numpy(self.base.wide[output.index]), np.float64)
+        """The error of a perturbed run, in the units of the base run."""
+        base_own, base_wide = output.own.astype(np.float64), self.base.wide[output.name]
         with np.errstate(invalid="ignore"):
             moved = base_wide + (own - wide)
         return error_units(np.where(np.isfinite(moved), moved, base_own), base_own, base_wide, output.own.dtype)
 
     def _comparison(self, output: _Output) -> Comparison:
         if output.result.shape != output.own.shape and not output.verdict.passed:
-            return Comparison(output.name, self.case, "shape", detail=_shapes(output.result, output.own))
+            return self._other_shape(output.name, output.result, output.own)
         max_abs, max_rel = differences(output.result, output.own)
         verdict = output.verdict
         equal = output.result.shape == output.own.shape and output.result.tobytes() == output.own.tobytes()
         status = "equal" if equal else "decision" if output.by_decision else "within budget"
         tie = "differs only by near ties decided otherwise" if verdict.passed and output.by_decision else ""
-        measured = self._figures(output)
+        measured = self._statistics(output)
         condition = ""
         if measured.get("ill_conditioned"):
-            condition = condition_text(output.own.dtype, measured["torch_relative_error"])
+            condition = condition_text(output.own.dtype, measured["torch_relative_error"], self.reference.name)
         return Comparison(
             output=output.name,
             case=self.case,
@@ -290,59 +299,36 @@ class Judgement:
             **measured,
         )
 
-    def _figures(self, output: _Output) -> Mapping[str, Any]:
-        """What is told of a floating-point output besides; with a tolerance nothing, because its units are others."""
+    def _statistics(self, output: _Output) -> Mapping[str, Any]:
+        """Extra error statistics of a floating-point output; empty if a tolerance is given."""
         comparable = output.units is not None and output.units.shape == output.own.shape == output.result.shape
         if not is_floating(output.own.dtype) or not comparable or self.tolerance is not None:
             return {}
         assert output.units is not None
-        wide = np.asarray(to_numpy(self.base.wide[output.index]), np.float64)
+        wide = self.base.wide[output.name]
         own_error = max(output.own_error, relative_error(output.own, wide))
-        return figures(output.result, output.own, wide, (output.units, output.torch_units[0]), own_error)
+        return figures(output.result, output.own, wide, (output.units, output.own_units[0]), own_error)
 
-    def _random(
-        self,
-        outputs: Sequence[_Output],
-        results: Mapping[str, np.ndarray],
-        again: Callable[[], Mapping[str, np.ndarray]],
-    ) -> dict[str, Comparison]:
-        """Compare random outputs by distribution, on as many runs as a few seconds hold."""
+    def _random(self, outputs: Sequence[_Output], results: Feeds, again: Callable[[], Feeds]) -> dict[str, Comparison]:
+        """Compare random outputs by distribution, on as many runs as fit in a few seconds."""
         if not outputs:
             return {}
-        runs: list[Mapping[str, np.ndarray]] = [results]
-        owns = [self.base]
+        engine, own = [results], [self.base.own]
         start = time.perf_counter()
-        while len(runs) < _MOST_DRAWS:
-            if len(runs) >= _FEWEST_DRAWS and time.perf_counter() - start > _RANDOM_SECONDS:
+        while len(engine) < _MOST_DRAWS:
+            if len(engine) >= _FEWEST_DRAWS and time.perf_counter() - start > _RANDOM_SECONDS:
                 break
-            runs.append(again())
-            owns.append(self.reference.run(self.flat, seed=self.seed + len(owns), wide=False))
-            self.run_seconds += owns[-1].seconds
-        return {output.name: self._random_comparison(output, runs, owns) for output in outputs}
+            engine.append(again())
+            own.append(self.reference.draw(self.feeds, len(own)))
+        return {output.name: self._random_comparison(output.name, engine, own) for output in outputs}
 
-    def _random_comparison(
-        self, output: _Output, runs: Sequence[Mapping[str, np.ndarray]], owns: Sequence[PairRun]
-    ) -> Comparison:
-        engine = [np.asarray(run[output.name]) for run in runs]
-        torch_runs = [to_numpy(run.own[output.index]) for run in owns]
-        shapes = {array.shape for array in torch_runs}
-        if len(shapes) == 1 and {array.shape for array in engine} != shapes:
-            return Comparison(output.name, self.case, "shape", detail=_shapes(engine[0], torch_runs[0]))
-        size = min(array.size for array in (*engine, *torch_runs))
-        reason = compare_runs(
-            [array.reshape(-1)[:size] for array in engine], [a.reshape(-1)[:size] for a in torch_runs], self.seed
-        )
-        detail = reason or f"same distribution in {len(runs)} runs of each"
-        return Comparison(output.name, self.case, "differs" if reason else "random", detail=detail)
-
-
-def _shapes(result: np.ndarray, own: np.ndarray) -> str:
-    return f"the engine gives shape {list(result.shape)}, PyTorch {list(own.shape)}"
-
-
-def jiggled(value: Any, random: torch.Generator) -> Any:
-    """A floating-point input moved by one rounding error."""
-    if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
-        return value
-    noise = torch.randn(value.shape, generator=random, dtype=torch.float64)
-    return (value.double() * (1 + torch.finfo(value.dtype).eps * noise)).to(value.dtype)
+    def _random_comparison(self, name: str, engine: Sequence[Feeds], own: Sequence[Feeds]) -> Comparison:
+        theirs = [np.asarray(run[name]) for run in engine]
+        mine = [np.asarray(run[name]) for run in own]
+        shapes = {array.shape for array in mine}
+        if len(shapes) == 1 and {array.shape for array in theirs} != shapes:
+            return self._other_shape(name, theirs[0], mine[0])
+        size = min(array.size for array in (*theirs, *mine))
+        reason = compare_runs([a.reshape(-1)[:size] for a in theirs], [a.reshape(-1)[:size] for a in mine], self.seed)
+        detail = reason or f"same distribution in {len(theirs)} runs of each"
+        return Comparison(name, self.case, "differs" if reason else "random", detail=detail)

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
+import torch
 
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
+from opbridge.proof.verify.fresh import SHUFFLED, fresh_tensor
+from opbridge.proof.verify.inputs import to_numpy, to_torch
 
 __all__ = ["BOLDEST", "OnnxInputs"]
 
@@ -103,23 +106,26 @@ class OnnxInputs:
             found[name] = np.ascontiguousarray(array[tuple(map(slice, shape))]).reshape(shape)
         return found
 
-    def feeds(self, sizes: Mapping[str, int], seed: int, boldness: int = BOLDEST) -> dict[str, np.ndarray]:
-        """Fresh arrays at these sizes; with less boldness the integers get smaller.
+    def feeds(self, sizes: Mapping[str, int], seed: int, scale: int = BOLDEST) -> dict[str, np.ndarray]:
+        """Fresh arrays at these sizes, with the character of the examples if there are some.
 
         Raises:
             InputError: An input is of a type for which nothing can be drawn.
         """
         random = np.random.default_rng(seed)
-        return {name: self._array(name, sizes, random, boldness) for name in self.names}
+        return {name: self._array(name, sizes, random, scale) for name in self.names}
 
-    def boldnesses(self) -> range:
-        """How bold values may be, the boldest first."""
+    def scales(self) -> range:
+        """The scales of values to try, the widest first."""
         integers = any(np.dtype(numpy_dtype(dtype)).kind in "iu" for dtype in self._dtypes.values())
         return range(BOLDEST, _SHYEST + 1) if integers else range(BOLDEST, BOLDEST + 2)
 
-    def _array(self, name: str, sizes: Mapping[str, int], random: np.random.Generator, boldness: int) -> np.ndarray:
+    def _array(self, name: str, sizes: Mapping[str, int], random: np.random.Generator, scale: int) -> np.ndarray:
         shape = [sizes[size] if isinstance(size, str) else size for size in self._shapes[name]]
         dtype = self._dtypes[name]
+        example = self._examples.get(name)
+        if example is not None and dtype != "str":
+            return _like_example(example, tuple(shape), random, min(scale, SHUFFLED), self._bounds[name])
         if dtype == "str":
             return np.array([f"s{number}" for number in range(int(np.prod(shape)))], object).reshape(shape)
         kind = numpy_dtype(dtype)
@@ -127,20 +133,26 @@ class OnnxInputs:
             return random.random(shape) < 0.5
         if kind.kind in "iu":
             bound = self._bounds[name]
-            upper = (bound or 10, bound or 2, 2, 1)[boldness]
-            example = self._examples.get(name)
-            if example is not None and example.size and bound is None:
-                return random.permutation(np.resize(example.reshape(-1), int(np.prod(shape)))).reshape(shape)
+            upper = (bound or 10, bound or 2, 2, 1)[scale]
             low = 1 if len(shape) < 2 and bound is None else 0
             drawn = random.integers(low, low + upper, shape)
-            if bound is not None and boldness == BOLDEST and drawn.size:
+            if bound is not None and scale == BOLDEST and drawn.size:
                 # A faulty bound of an engine shows at the last row.
                 drawn.reshape(-1)[random.integers(drawn.size)] = bound - 1
             return drawn.astype(kind)
         if kind.kind == "c":
             return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(kind)
-        values = random.standard_normal(shape) if boldness == BOLDEST else random.random(shape)
+        values = random.standard_normal(shape) if scale == BOLDEST else random.random(shape)
         return np.asarray(values).astype(kind)
+
+
+def _like_example(
+    example: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, scale: int, rows: int | None
+) -> np.ndarray:
+    """A fresh array as :func:`~opbridge.proof.verify.fresh.fresh_tensor` draws it for a captured program."""
+    name = example.dtype.name
+    like = torch.empty(0, dtype=getattr(torch, name))
+    return to_numpy(fresh_tensor(to_torch(example, like), shape, random, scale, rows), complex_pairs=False)
 
 
 def _shape(value: ir.Value) -> Sequence[int | str]:

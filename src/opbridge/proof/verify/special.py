@@ -11,6 +11,7 @@ import numpy as np
 
 from opbridge.errors import OpbridgeError, described_error
 from opbridge.proof.verify.compare import Verdict, is_floating
+from opbridge.proof.verify.perturbed import perturbed_feeds
 from opbridge.proof.verify.special_values import SpecialDifference, SpecialValues
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _KINDS = ("a number", "NaN", "infinity", "-infinity", "0", "-0", "a subnormal nu
 _NUMBER, _NAN, _INFINITY, _LOWEST, _ZERO, _NEGATIVE_ZERO, _SUBNORMAL = range(len(_KINDS))
 _FLUSHED = 8
 _FAR = 0.1
-_JIGGLES = 3
+_PERTURBED_RUNS = 3
 
 
 def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *, seed: int) -> list[SpecialValues]:
@@ -70,25 +71,11 @@ def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *,
 def _nearby(feeds: Feeds, reference: Runs, seed: int) -> list[Feeds]:
     """What PyTorch makes of inputs whose ordinary numbers are a rounding error away."""
     found = []
-    for number in range(_JIGGLES):
-        random = np.random.default_rng([seed, number])
-        # It may refuse inputs that have moved, at an assertion for one.
+    for moved in perturbed_feeds(feeds, seed, _PERTURBED_RUNS):
+        # PyTorch may refuse inputs that have moved, at an assertion for example.
         with contextlib.suppress(Exception):
-            found.append(reference({name: _moved(array, random) for name, array in feeds.items()})[0])
+            found.append(reference(moved)[0])
     return found
-
-
-def _moved(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    array = np.asarray(array)
-    if not is_floating(array.dtype):
-        return array
-    info = ml_dtypes.finfo(array.dtype)
-    numbers = array.astype(np.float64)
-    with np.errstate(all="ignore"):
-        moved = numbers * (1 + float(info.eps) * random.standard_normal(array.shape))
-    # The largest number must not become infinite, nor a subnormal one zero.
-    kept = ~np.isfinite(numbers) | (np.abs(numbers) < float(info.smallest_normal))
-    return np.where(kept, numbers, np.clip(moved, float(info.min), float(info.max))).astype(array.dtype)
 
 
 def judged_by_kind(values: str) -> Callable[[np.ndarray, Intermediate], tuple[str, Verdict]]:

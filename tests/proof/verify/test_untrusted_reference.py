@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opbridge.proof.verify.onnx_judgement import ModelJudgement
-from opbridge.proof.verify.onnx_reference import OriginalRun
+from opbridge.proof.verify.judgement import Judgement
+from opbridge.proof.verify.original_runs import paired
+from opbridge.proof.verify.reference import Run
 
 RANDOM = np.random.default_rng(0)
 OWN = RANDOM.standard_normal((50, 40)).astype(np.float32)
@@ -17,13 +18,28 @@ ELSEWHERE = EXACT * (1 + 0.3 * RANDOM.standard_normal(OWN.shape))
 ELSEWHERE_IN_PART = np.concatenate([EXACT[:3] * 1.5, EXACT[3:]])
 
 
-def status(wide: np.ndarray, result: np.ndarray) -> str:
-    def nearby(feeds: Any) -> OriginalRun:
-        moved = OWN * (1 + 1e-7 * RANDOM.standard_normal(OWN.shape))
-        return OriginalRun({"y": moved.astype(np.float32)}, {"y": wide})
+class Stub:
+    """A model whose result moves by a rounding error when its inputs do."""
 
-    run = OriginalRun({"y": OWN}, {"y": wide})
-    judgement = ModelJudgement("case", {"x": OWN}, run, nearby, frozenset(), 1, None, 0)
+    name = "the original"
+
+    def __init__(self, wide: np.ndarray) -> None:
+        self.wide = wide
+
+    def run(self, feeds: Any, *, weights: Any = None) -> Run:
+        moved = OWN if feeds["x"] is OWN else OWN * (1 + 1e-7 * RANDOM.standard_normal(OWN.shape))
+        return paired({"y": moved.astype(np.float32)}, {"y": self.wide}, frozenset(), 1)
+
+    def draw(self, feeds: Any, number: int) -> Any:
+        raise NotImplementedError
+
+    def near_ties(self, feeds: Any, failing: Any) -> None:
+        return None
+
+
+def status(wide: np.ndarray, result: np.ndarray) -> str:
+    stub, feeds = Stub(wide), {"x": OWN}
+    judgement = Judgement(stub, "case", feeds, stub.run(feeds), None, 0)
     return judgement.compare({"y": result.astype(np.float32)}, dict)[0].status
 
 

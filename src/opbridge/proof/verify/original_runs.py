@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
@@ -21,26 +22,14 @@ from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.process.limits import current_limits
 from opbridge.errors import OpbridgeError
 from opbridge.onnx_model.write import save_model
+from opbridge.proof.verify.compare import is_floating
+from opbridge.proof.verify.reference import Feeds, Run
 from opbridge.proof.verify.widened_model import widened_model
 
-__all__ = ["Candidate", "OriginalModel", "OriginalRun", "OriginalRuns", "candidates", "widened"]
+__all__ = ["Candidate", "OriginalModel", "OriginalRuns", "believed", "candidates", "paired", "widened"]
 
 EVALUATOR = "reference"
 _EVALUATOR_SECONDS = 120.0
-Feeds = Mapping[str, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class OriginalRun:
-    """What the original makes of some inputs.
-
-    Attributes:
-        own: Its outputs in its own types.
-        wide: Its outputs in float64; None where nothing runs the widened model.
-    """
-
-    own: Feeds
-    wide: Feeds | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,9 +148,9 @@ class OriginalRuns:
         assert self._own is not None
         return self._own.run(feeds)
 
-    def run(self, feeds: Feeds) -> OriginalRun:
-        """Both runs on the same inputs."""
-        return OriginalRun(self.own(feeds), self._run_wide(feeds))
+    def run(self, feeds: Feeds) -> tuple[Feeds, Feeds | None]:
+        """The outputs in the original's types and in float64; None if nothing runs the float64 model."""
+        return self.own(feeds), self._run_wide(feeds)
 
     def _run_wide(self, feeds: Feeds) -> Feeds | None:
         wide_feeds = {name: widened(array) for name, array in feeds.items()}
@@ -210,3 +199,52 @@ def widened(array: np.ndarray) -> np.ndarray:
     """A floating-point array as float64; others as they are."""
     floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
     return array.astype(np.float64) if floating else array
+
+
+def paired(own: Feeds, wide: Feeds | None, random: frozenset[str], longest_sum: int) -> Run:
+    """Both runs of a model as a reference's run; float64 results that are not believed are left out.
+
+    Args:
+        own: The outputs in the model's types.
+        wide: The outputs in float64; None if nothing runs the float64 model.
+        random: The outputs that depend on random draws.
+        longest_sum: The number of terms of the longest sum in the model.
+    """
+    found: dict[str, np.ndarray] = {}
+    trusted: dict[str, np.ndarray] = {}
+    for name, array in own.items():
+        other = None if wide is None else np.asarray(wide[name])
+        other = None if other is None or other.shape != array.shape else other
+        if not is_floating(array.dtype):
+            found[name] = array if other is None else other
+            continue
+        own64 = array.astype(np.float64)
+        wide64 = own64 if other is None else other.astype(np.float64)
+        right = believed(own64, wide64, array.dtype)
+        found[name] = np.where(right, wide64, own64)
+        trusted[name] = right & (other is not None) & (array.dtype != np.float64)
+    return Run(own, found, trusted, random, longest_sum)
+
+
+def believed(own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Where the float64 result is the original's, and not that of another computation.
+
+    Another engine may have computed the float64 result. A fault of that engine would look like an error of the
+    original, and would allow the engine under test the same error.
+
+    Args:
+        own: The original's result, converted to float64.
+        wide: The result in float64.
+        dtype: The type that the value has in the model.
+    """
+    finite = np.isfinite(own) & np.isfinite(wide)
+    typical = float(np.median(np.abs(own[finite & (own != 0)]))) if (finite & (own != 0)).any() else 0.0
+    with np.errstate(all="ignore"):
+        close = np.abs(own - wide) <= _most_error(dtype) * np.maximum(np.abs(own), typical)
+    found: np.ndarray = close | ~finite
+    return found
+
+
+def _most_error(dtype: np.dtype) -> float:
+    """The largest error, relative to the typical magnitude: half of the type's digits are lost."""
+    return float(np.sqrt(float(ml_dtypes.finfo(dtype).eps)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -12,14 +12,14 @@ from opbridge.onnx_model.names import describe_operator
 from opbridge.proof.bisect.intermediates import Described, Intermediate, Size, portions
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.verify.compare import is_floating
-from opbridge.proof.verify.onnx_judgement import believed, jiggled
-from opbridge.proof.verify.onnx_reference import Feeds, OriginalModel, widened
+from opbridge.proof.verify.original_runs import OriginalModel, believed, widened
+from opbridge.proof.verify.perturbed import perturbed_feeds
 from opbridge.proof.verify.widened_model import longest_sum, random_values, widened_model
 from opbridge.torch_graph.sources import source_of_stack_trace
 
 __all__ = ["OriginalValues"]
 
-_JIGGLES = 5
+Feeds = Mapping[str, np.ndarray]
 
 
 class OriginalValues:
@@ -30,7 +30,7 @@ class OriginalValues:
     Args:
         original: The model, and who runs it.
         feeds: The case's inputs.
-        seed: Of jiggled inputs.
+        seed: The seed of perturbed inputs.
         most_bytes: Bytes of values to hold at a time, as far as :meth:`sizes` was asked for them.
     """
 
@@ -101,10 +101,8 @@ class OriginalValues:
 
     def nearby(self, name: str) -> list[np.ndarray]:
         """The original's value on inputs that are a rounding error away."""
-        random = np.random.default_rng(self._seed)
-        moved = [{key: jiggled(array, random) for key, array in self._feeds.items()} for _ in range(_JIGGLES)]
         found = []
-        for feeds in moved:
+        for feeds in perturbed_feeds(self._feeds, self._seed):
             with contextlib.suppress(OpbridgeError):
                 found.append(self._own.run([name], feeds)[name])
         return found

@@ -1,0 +1,326 @@
+"""What verification compares with: the captured graph run in its own dtype and in float64, node by node side by side.
+
+The float64 run takes its discrete decisions (argmax, comparisons, floor, random draws) from the run in the model's own
+dtype: the two may differ on a near tie, and from there on they would not be the same computation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import operator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch.fx.node import map_aggregate, map_arg
+
+from opbridge.proof.verify.captured_graph_inner import HIGHER_ORDER, Pair, joined
+from opbridge.proof.verify.wide import has_jump, low_precision, merge_decisions, tensors, widen, widen_call
+
+__all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
+
+
+@dataclasses.dataclass
+class Decision:
+    """A node that turns floating-point numbers into something discrete, while it runs.
+
+    Attributes:
+        key: The node's name, after those of the nodes whose graphs it is in; "#2" marks a repetition in a loop.
+        target: Its operator.
+        own_args: Arguments of the run in the model's dtype.
+        own_kwargs: Keyword arguments of it.
+        wide_args: Arguments of the float64 run.
+        wide_kwargs: Keyword arguments of it.
+        own: Result in the model's dtype.
+        wide: Result of the float64 run, with the decisions of ``own``.
+    """
+
+    key: str
+    target: Any
+    own_args: tuple[Any, ...]
+    own_kwargs: dict[str, Any]
+    wide_args: tuple[Any, ...]
+    wide_kwargs: dict[str, Any]
+    own: Any
+    wide: Any
+
+
+Watch = Callable[[str, Any, Any, bool], None]
+
+
+class Observer(Protocol):
+    """Sees every decision as it is taken, and may replace its two results."""
+
+    def decide(self, decision: Decision) -> tuple[Any, Any]:
+        """Returns the results to go on with: in the model's dtype, and in float64."""
+
+
+@dataclasses.dataclass
+class PairRun:
+    """Both results of one run.
+
+    Attributes:
+        own: Outputs in the model's dtype.
+        wide: The same from float64.
+        random: For each output, whether it depends on random draws.
+        narrow: Operators that have no float64 implementation and ran in their own dtype in both.
+        longest_sum: Terms of the longest sum that a node may have taken.
+        seconds: Time it took.
+    """
+
+    own: list[Any]
+    wide: list[Any]
+    random: list[bool]
+    narrow: tuple[str, ...]
+    longest_sum: int
+    seconds: float
+
+
+class CapturedGraph:
+    """The captured graph, ready to run. Neither the program nor its tensors are changed by a run.
+
+    Args:
+        program: As captured.
+        positions: Which of the flattened outputs count; by default all.
+    """
+
+    def __init__(self, program: torch.export.ExportedProgram, positions: Sequence[int] | None = None) -> None:
+        self._root = program.module()
+        output = next(node for node in self._root.graph.nodes if node.op == "output")
+        flat = output.args[0] if isinstance(output.args[0], tuple | list) else (output.args[0],)
+        self.positions = tuple(range(len(flat)) if positions is None else positions)
+        self.output_nodes = [flat[position] for position in self.positions]
+        self._mutates = any(
+            _is_mutable(node.target)
+            for part in self._root.modules()
+            if isinstance(part, torch.fx.GraphModule)
+            for node in part.graph.nodes
+        )
+
+    def run(
+        self,
+        inputs: Sequence[Any],
+        *,
+        seed: int = 0,
+        observer: Observer | None = None,
+        wide: bool = True,
+        watch: Watch | None = None,
+        moved: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> PairRun:
+        """Run both.
+
+        Args:
+            inputs: The flattened user inputs, constants included, in the program's order.
+            seed: Of torch's random numbers.
+            observer: Is shown every decision.
+            wide: Whether to run float64 too; without it, the wide results are those in the model's dtype.
+            watch: Is shown the value of every node as it is computed: the node's name, its value in the model's dtype
+                and in float64, and whether it depends on random draws. A later node may change a value in place.
+            moved: Gives what is taken for each weight and constant, instead of the program's own.
+
+        Raises:
+            Exception: Whatever the graph raises for inputs that it does not take.
+        """
+        start = time.perf_counter()
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(seed)
+            walk = _Walk(self._mutates, observer, wide, watch, moved)
+            copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
+            results = walk.graph(self._root, [Pair(value, walk.widened(value)) for value in copied], "")
+        chosen = [results[position] for position in self.positions]
+        return PairRun(
+            own=[pair.own for pair in chosen],
+            wide=[pair.wide_value for pair in chosen],
+            random=[pair.random for pair in chosen],
+            narrow=tuple(sorted(walk.narrow)),
+            longest_sum=walk.longest_sum,
+            seconds=time.perf_counter() - start,
+        )
+
+    def upstream(self, index: int) -> frozenset[str]:
+        """Names of the nodes that output number ``index`` depends on."""
+        seen: set[torch.fx.Node] = set()
+        pending = [self.output_nodes[index]]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, torch.fx.Node) and node not in seen:
+                seen.add(node)
+                pending += node.all_input_nodes
+        return frozenset(node.name for node in seen)
+
+
+def _is_mutable(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and "detach_" not in target.name()
+
+
+def _attribute(module: torch.nn.Module, path: str) -> Any:
+    return operator.attrgetter(path)(module)
+
+
+class _Walk:
+    """One run over the graph and the graphs inside it."""
+
+    def __init__(
+        self,
+        mutates: bool,
+        observer: Observer | None,
+        wide: bool,
+        watch: Watch | None = None,
+        moved: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
+        self.mutates = mutates
+        self.moved = moved
+        self.observer = observer
+        self.wide = wide
+        self.watch = watch
+        self.narrow: set[str] = set()
+        self.longest_sum = 1
+        self.seen: dict[str, int] = {}
+        self.state: dict[int, Pair] = {}
+
+    def widened(self, value: Any) -> Any:
+        """``value`` for the float64 run: never the same object where a node could change it in place."""
+        if not self.wide:
+            return value
+        wide = widen(value)
+        return wide.clone() if self.mutates and wide is value and isinstance(value, torch.Tensor) else wide
+
+    def graph(self, module: torch.fx.GraphModule, inputs: Sequence[Pair], path: str) -> list[Pair]:
+        """The results of one graph module, flattened by one level."""
+        values: dict[torch.fx.Node, Pair] = {}
+        last_use: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in module.graph.nodes:
+            for used in node.all_input_nodes:
+                last_use[used] = node
+        remaining = iter(inputs)
+        for node in module.graph.nodes:
+            if node.op == "output":
+                flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
+                return [values[item] if isinstance(item, torch.fx.Node) else Pair(item, item) for item in flat]
+            pair = next(remaining) if node.op == "placeholder" else self.node(module, node, values, path)
+            values[node] = pair
+            if self.watch is not None and not path and node.op == "call_function":
+                self.watch(node.name, pair.own, pair.wide_value, pair.random)
+            for used in node.all_input_nodes:
+                if last_use[used] is node:
+                    del values[used]
+            if node not in last_use:
+                values[node] = Pair(None)
+        return []
+
+    def node(
+        self, module: torch.fx.GraphModule, node: torch.fx.Node, values: dict[torch.fx.Node, Pair], path: str
+    ) -> Pair:
+        """The value of one node."""
+        if node.op == "get_attr":
+            return self.attribute(_attribute(module, str(node.target)))
+        args, kwargs = _resolve(node, lambda used: values[used].own)
+        target: Any = node.target
+        if node.op == "call_module":
+            return Pair(_attribute(module, str(target))(*args, **kwargs))
+        random = any(values[used].random for used in node.all_input_nodes)
+        higher_order = HIGHER_ORDER.get(getattr(target, "_name", None) or "")
+        if higher_order is not None:
+            pairs, _ = _resolve(node, lambda used: values[used])
+            return joined(higher_order(self, f"{path}{node.name}/", *pairs), random)
+        wide_args, wide_kwargs = _resolve(node, lambda used: values[used].wide_value) if self.wide else (args, kwargs)
+        pair = self.call(target, path + node.name, args, kwargs, wide_args, wide_kwargs)
+        pair.random |= random
+        return pair
+
+    def attribute(self, value: Any) -> Pair:
+        """A parameter, buffer, constant or inner graph."""
+        if isinstance(value, torch.nn.Parameter) and self.moved is None:
+            return Pair(value, lazy=self.wide, wide=value)
+        if not isinstance(value, torch.Tensor):
+            return Pair(value, value)
+        if id(value) not in self.state:
+            own = value if self.moved is None else self.moved(value)
+            own = own.clone() if self.mutates and own is value else own
+            self.state[id(value)] = Pair(own, self.widened(own))
+        return self.state[id(value)]
+
+    def call(self, target: Any, key: str, args: Any, kwargs: Any, wide_args: Any, wide_kwargs: Any) -> Pair:
+        """Call an operator in both runs."""
+        with _draws(target) as drew:
+            own = target(*args, **kwargs)
+        if not self.wide:
+            return Pair(own, own, random=drew())
+        if drew():
+            return Pair(own, self.widened_all(own), random=True)
+        if not isinstance(target, torch._ops.OpOverload):
+            return Pair(own, self.plain(target, own, wide_args, wide_kwargs))
+        inputs = tensors((args, kwargs))
+        floating_in = any(low_precision(t.dtype) or t.dtype.is_floating_point for t in inputs)
+        if not floating_in and not any(low_precision(t.dtype) for t in tensors(own)):
+            mutates = _is_mutable(target)
+            return Pair(own, target(*wide_args, **wide_kwargs) if mutates else self.widened_all(own))
+        if own is None and not _is_mutable(target):
+            return Pair(None)
+        self.longest_sum = max(self.longest_sum, _longest_sum(inputs, tensors(own)))
+        wide, narrow = widen_call(target, (args, kwargs), (wide_args, wide_kwargs), own)
+        if narrow:
+            self.narrow.add(target.name().split(".")[0])
+        discrete = any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in tensors(own))
+        scalar = isinstance(own, bool | int)
+        if (floating_in and (discrete or scalar)) or has_jump(target):
+            return self.decided(Decision(self.occurrence(key), target, args, kwargs, wide_args, wide_kwargs, own, wide))
+        return Pair(own, wide)
+
+    def decided(self, decision: Decision) -> Pair:
+        """The result of a decision: that of the run in the model's dtype, unless the observer has another."""
+        natural = decision.wide
+        decision.wide = merge_decisions(
+            decision.target, decision.own, natural, decision.wide_args, decision.wide_kwargs
+        )
+        if _is_mutable(decision.target) and isinstance(natural, torch.Tensor):
+            return Pair(decision.own, natural.copy_(decision.wide))
+        if self.mutates:
+            decision.wide = map_aggregate(decision.wide, lambda v: v.clone() if isinstance(v, torch.Tensor) else v)
+        if self.observer is not None:
+            return Pair(*self.observer.decide(decision))
+        return Pair(decision.own, decision.wide)
+
+    def occurrence(self, key: str) -> str:
+        """``key``, numbered from its second time on."""
+        count = self.seen.get(key, 0)
+        self.seen[key] = count + 1
+        return f"{key}#{count}" if count else key
+
+    def widened_all(self, value: Any) -> Any:
+        """Every tensor of a nested result widened."""
+        return map_aggregate(value, self.widened)
+
+    def plain(self, target: Callable[..., Any], own: Any, wide_args: Any, wide_kwargs: Any) -> Any:
+        """A Python function (getitem, sizes, math) or a higher-order operator without a rule here, in float64."""
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            self.narrow.add(target._name)
+            return self.widened_all(own)
+        if isinstance(own, torch.Tensor | tuple | list | float):
+            return target(*wide_args, **wide_kwargs)
+        return own
+
+
+def _resolve(node: torch.fx.Node, value: Callable[[torch.fx.Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args: Any = map_arg(node.args, value)
+    kwargs: Any = map_arg(node.kwargs, value)
+    return tuple(args), dict(kwargs)
+
+
+@contextlib.contextmanager
+def _draws(target: Any) -> Iterator[Callable[[], bool]]:
+    """Tells whether a call drew random numbers: dropout in evaluation mode is marked as random, but does not."""
+    known = isinstance(target, torch._ops.OpOverload) and target.namespace in ("aten", "prims")
+    if target is operator.getitem or (known and torch.Tag.nondeterministic_seeded not in target.tags):
+        yield lambda: False
+        return
+    before = torch.get_rng_state()
+    yield lambda: not torch.equal(before, torch.get_rng_state())
+
+
+def _longest_sum(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
+    """At most so many terms can a node have added up: a whole axis, or all that it reduced."""
+    smallest = max(1, max((t.numel() for t in outputs), default=1))
+    return max((max(t.numel() // smallest, *t.shape, 1) for t in inputs if t.ndim), default=1)

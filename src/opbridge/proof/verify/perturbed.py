@@ -1,0 +1,39 @@
+"""Inputs moved by one rounding error, which show how far rounding errors carry and which decisions are near ties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import ml_dtypes
+import numpy as np
+
+from opbridge.proof.verify.compare import is_floating
+
+__all__ = ["PERTURBED_RUNS", "perturbed", "perturbed_feeds"]
+
+PERTURBED_RUNS = 5
+"""The number of runs on perturbed inputs."""
+
+
+def perturbed(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A floating-point array whose numbers have moved by about one machine epsilon; any other array as it is.
+
+    NaN, infinities and subnormal numbers stay as they are, and the largest number does not become infinite.
+    """
+    if not is_floating(array.dtype):
+        return array
+    info = ml_dtypes.finfo(array.dtype)
+    numbers = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        moved = numbers * (1 + float(info.eps) * random.standard_normal(array.shape))
+    kept = ~np.isfinite(numbers) | (np.abs(numbers) < float(info.smallest_normal))
+    return np.asarray(np.where(kept, numbers, np.clip(moved, float(info.min), float(info.max))).astype(array.dtype))
+
+
+def perturbed_feeds(
+    feeds: Mapping[str, np.ndarray], seed: int, count: int = PERTURBED_RUNS
+) -> Iterator[dict[str, np.ndarray]]:
+    """The inputs perturbed ``count`` times; the same seed gives the same numbers."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        yield {name: perturbed(np.asarray(array), random) for name, array in feeds.items()}
