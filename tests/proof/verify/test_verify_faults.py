@@ -165,7 +165,7 @@ def test_renamed_output_is_missing_and_the_new_name_unexpected() -> None:
     assert found["out_0"].status == "missing"
     assert found["out_0"].detail == "the model has no such output; it has: y, out_1, out_2, out_3, out_4"
     assert found["y"].status == "missing"
-    assert found["y"].detail == "the model has an output of this name, the captured program has not"
+    assert found["y"].detail == "PyTorch has no output of this name"
 
 
 def test_changed_dtype_fails() -> None:

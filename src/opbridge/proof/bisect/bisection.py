@@ -1,9 +1,9 @@
-"""Where an engine departs from the reference: the first node whose result is wrong when its inputs are right.
+"""The first mismatching node: the first whose result is wrong when its inputs are right.
 
-Where memory allows, every segment between two values that the reference has is run at once, each fed with the
-reference's own values: an earlier harmless rounding can then neither hide a departure nor fake one. Where it does not,
-the departure is searched for in the whole model, as many values at a time as fit, and the segment that is found is
-then run alone, fed likewise.
+If memory allows, all segments between two values that the reference has are run at once, each with the reference's own
+values as inputs: an earlier harmless rounding can then neither hide a mismatch nor cause one. Otherwise the whole model
+is searched, with as many values at a time as fit, and the segment that is found is then run alone on the reference's
+values.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["FAILURES", "FEWEST_BYTES", "MOST_BISECTED", "Bisection", "bisect", "
 
 Judge = Callable[[np.ndarray, Intermediate], tuple[str, Verdict]]
 FEWEST_BYTES = 1 << 25
-"""Of intermediate values that are held at a time, however small a model's weights are."""
+"""The bytes of intermediate values that are held at a time at least, however small a model's weights are."""
 
 MOST_BISECTED = 3
-"""Cases of a verification: a fault that shows at every size is found again at the next."""
+"""The number of cases of a verification that are bisected: a fault that shows at every size is found in each."""
 
 FAILURES = (OpbridgeError, OSError, ValueError, RuntimeError)
-"""What an engine, PyTorch or a full disk may raise: the verification that asked goes on without a bisection."""
+"""The exceptions of an engine, of PyTorch or of a full disk; the verification then continues without a bisection."""
 
 _REPEATS = 3
 _MOST_RESTARTS = 8
@@ -40,20 +40,19 @@ _MOST_RESTARTS = 8
 
 @dataclasses.dataclass
 class Bisection:
-    """What is needed to look for a departure on one case.
+    """What is needed to search for the first mismatching node on one case.
 
     Attributes:
         case: The case's name.
         model: The engine's model.
-        reference: The values that it ought to have.
+        reference: The reference's values.
         feeds: The case's inputs.
-        results: What the engine made of them.
+        results: The engine's results.
         failing: The outputs that do not fit.
-        outputs: Whether outputs of these values fit, by the judgement that found ``failing`` (near ties included).
         again: Runs the engine once more, in the session that gave ``results``.
-        most_bytes: Bytes of intermediate values to hold at a time.
+        most_bytes: The number of bytes of intermediate values to hold at a time.
         tolerance: The tolerance that replaces the error budget.
-        judge: Says whether a value fits, instead of the budget: the engine's, then the reference's.
+        judge: Decides whether a value fits, instead of the budget: given the engine's value and the reference's.
     """
 
     case: str
@@ -69,10 +68,10 @@ class Bisection:
 
 
 def bisect(given: Bisection) -> Departure:
-    """Find the first node at which the engine departs.
+    """Find the first mismatching node.
 
     Returns:
-        What was found; see :class:`~opbridge.proof.verify.trace.Departure`. If the engine fails on a part of its
+        The result; see :class:`~opbridge.proof.verify.trace.Departure`. If the engine fails on a part of its
         model, the status is "not found", with the engine's message.
     """
     search = _Search(given)
@@ -85,7 +84,7 @@ def bisect(given: Bisection) -> Departure:
 
 
 class _Search:
-    """One bisection at work."""
+    """The state of one bisection."""
 
     def __init__(self, given: Bisection) -> None:
         self.given = given
@@ -100,7 +99,7 @@ class _Search:
         self.refused = ""
 
     def find(self) -> Departure:
-        """The departure, without the number of runs."""
+        """The result, without the number of runs."""
         changed = self._repeated()
         if changed:
             return self._not_deterministic(changed)
@@ -109,12 +108,12 @@ class _Search:
         if not self.known:
             return self._nothing("no value between the inputs and the outputs has a counterpart in the reference")
         portions = list(self._portions(self.known, both=True))
-        # A search takes about so many runs; fewer are needed where much fits at a time.
+        # A search takes about log2 of the number of values in runs, or fewer if many values fit at a time.
         searches = len(portions) > 2 + math.log2(len(self.known) or 1)
         try:
             found = self._by_halves() if searches else self._in_segments(portions)
         except EngineError as error:
-            # Some engines refuse a model with inputs in its middle. It can still be observed as a whole.
+            # Some engines refuse a model whose inputs are values inside it. The whole model can still be observed.
             found, self.refused = None, error.message
         return found or self._when_observed()
 
@@ -141,7 +140,7 @@ class _Search:
     def _portions(self, names: Sequence[str], *, both: bool) -> Iterator[list[str]]:
         """Names in order, cut where their values would take too much memory; ``both``: what they read counts too."""
         reads = {name: self.model.segment(name, self.known)[1] if both else set() for name in names}
-        # What several of them read counts several times: a portion is rather too small than too large.
+        # A value that several of them read counts several times: a portion may be too small but never too large.
         sizes = {name: sum(self.nbytes.get(item, 0) for item in (name, *reads[name])) for name in names}
         return portions(names, sizes, self.given.most_bytes)
 
@@ -165,7 +164,7 @@ class _Search:
         return None
 
     def _departed(self, results: Mapping[str, np.ndarray]) -> dict[str, tuple[str, Verdict]]:
-        """Those of the results that are not the reference's."""
+        """The results that do not fit the reference's values."""
         found: dict[str, tuple[str, Verdict]] = {}
 
         def see(name: str, value: Intermediate) -> None:
@@ -197,7 +196,7 @@ class _Search:
                 alone = self._departed(self.model.run([suspect], self.given.feeds, self._values(ends)))
                 if suspect in alone:
                     return self._departs(suspect, *alone[suspect])
-                # It is right where its inputs are right: one of these is not, or it was only an unlucky rounding.
+                # The value is right if its inputs are right: one of these is not, or it was only an unlucky rounding.
                 wrong = self._departed(self.model.run(sorted(ends), self.given.feeds, given)) if ends else {}
                 if not wrong:
                     break
@@ -209,7 +208,7 @@ class _Search:
         return None
 
     def _suspected(self, wrong: Sequence[str], known: Sequence[str], given: Mapping[str, np.ndarray]) -> str | None:
-        """The first value that departs on the way to ``wrong``, taking what a sound value is made of for sound."""
+        """The first mismatching value before ``wrong``; what a right value is computed from counts as right."""
         suspect = next((name for name in wrong if name in known), None)
         if given and suspect is not None and not self._departed(self.model.run([suspect], self.given.feeds, given)):
             return None
@@ -240,7 +239,7 @@ class _Search:
         return [names[len(names) // 2]]
 
     def _when_observed(self) -> Departure:
-        """What to say where every segment is right by itself."""
+        """The result if every segment is right when it runs alone."""
         marked = [*self._spread(self.known), *self.failing]
         results = self.model.run(list(dict.fromkeys(marked)), self.given.feeds)
         departed = self._departed({name: results[name] for name in marked if name in self.nbytes})

@@ -1,7 +1,8 @@
 """Finds the node at which an engine crashes, hangs or runs out of memory: by running prefixes of the model.
 
-It knows no engine. A prefix is the model up to one of its nodes, with all values that nothing in it reads as outputs.
-Each is run in a fresh child process. The shortest one that ends like the whole model ends with the node in question.
+It works for any engine. A prefix is the model up to one of its nodes; the values that none of its nodes reads are its
+outputs. Each prefix is run in a new child process. The shortest one that ends like the whole model ends with the node
+in question.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Cut:
     """A place where the model can be cut: behind its first ``count`` nodes.
 
     Attributes:
-        count: So many nodes are in the prefix.
+        count: The number of nodes in the prefix.
         ends: The values that nothing in the prefix reads.
     """
 
@@ -42,10 +43,10 @@ class _Cut:
 
 
 class CrashSites:
-    """Looks for the nodes at which a session crashes, and remembers them: the next case mostly crashes there too.
+    """Finds the nodes at which a session crashes, and remembers them: the next case often crashes there too.
 
     Args:
-        line_of: The user's line that a value of the model comes from, by its name; empty text where that is not known.
+        line_of: Returns the user's line of a value of the model, by its name; empty if that is not known.
     """
 
     def __init__(self, line_of: Callable[[str], str] = lambda value: "") -> None:
@@ -56,12 +57,12 @@ class CrashSites:
     def locate(
         self, case: str, error: OpbridgeError, feeds: Mapping[str, np.ndarray] | None = None
     ) -> tuple[Crash, ...]:
-        """The crash as data, with its node if that can be found; nothing for an error that is no crash.
+        """The crash as data, with its node if that can be found; empty for an error that is not a crash.
 
         Args:
-            case: The case on which it happened; empty while loading.
-            error: What the session raised.
-            feeds: What the model was run on; None if it was being loaded.
+            case: The case on which the engine crashed; empty while loading.
+            error: The exception that the session raised.
+            feeds: The inputs of the run; None if the model was being loaded.
         """
         if not isinstance(error, EngineCrashError):
             return ()
@@ -138,7 +139,7 @@ class CrashSites:
 
 
 def _quicker(settings: SessionSettings, crash: Crash) -> SessionSettings:
-    """The settings with less time, where the trouble is that it takes too long."""
+    """The settings with a shorter time limit, if the time ran out."""
     seconds = settings.limits.seconds
     if crash.cause != "out of time" or seconds is None:
         return settings
@@ -162,7 +163,7 @@ def _cuts(graph: ir.Graph, nodes: Sequence[ir.Node]) -> list[_Cut]:
 
 
 def _read_by(node: ir.Node) -> list[ir.Value]:
-    """What a node reads, and the nodes inside it."""
+    """The values that a node and the nodes inside it read."""
     read = [value for value in node.inputs if value is not None]
     for attribute in node.attributes.values():
         graphs = [attribute.as_graph()] if attribute.type is ir.AttributeType.GRAPH else []

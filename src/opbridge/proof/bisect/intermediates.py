@@ -1,4 +1,4 @@
-"""Values inside a model: what is right for them, and how far an engine's are from it.
+"""Values inside a model: the reference's, and the errors of an engine's.
 
 A value of the ONNX model has a *counterpart* where the reference computes the same value: the captured graph
 (:class:`CapturedValues`), or the ONNX model that was given (``onnx_values.py``).
@@ -30,9 +30,9 @@ class Intermediate:
     """A value as the reference has it on one case.
 
     Attributes:
-        own: In the model's own dtype.
-        wide: In float64; None for what is no floating-point number, or where nothing computes it.
-        random: Whether it depends on random draws.
+        own: The value in the model's own dtype.
+        wide: The value in float64; None if it is not a floating-point value, or if nothing computes it.
+        random: Whether the value depends on random draws.
     """
 
     own: np.ndarray
@@ -42,11 +42,11 @@ class Intermediate:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What is known of a value before it is looked at.
+    """The type and the size of a value.
 
     Attributes:
-        dtype: Its type in the model.
-        nbytes: Its bytes in that type.
+        dtype: The value's type in the model.
+        nbytes: The number of bytes in that type.
     """
 
     dtype: np.dtype
@@ -63,7 +63,7 @@ class Described:
 
 
 class ReferenceValues(Protocol):
-    """What the values of the engine's model ought to be, on one case."""
+    """The reference's values on one case, by their names in the engine's model."""
 
     @property
     def names(self) -> Collection[str]:
@@ -87,7 +87,7 @@ class ReferenceValues(Protocol):
         """How large the values of these names are; those that are none of ONNX's are left out."""
 
     def nearby(self, name: str) -> list[np.ndarray]:
-        """The value in the model's dtype, on inputs that are a rounding error away."""
+        """The value in the model's dtype, on perturbed inputs."""
 
     def describe(self, name: str) -> Described:
         """Where a value comes from."""
@@ -99,7 +99,7 @@ class CapturedValues:
     Args:
         reference: The captured graph.
         program: The program that ``reference`` was made of: it has the sources.
-        origins: Which node of it each ONNX value is.
+        origins: The node of the program that each ONNX value is.
         specs: The inputs of the program.
         feeds: The case's inputs, by ONNX name.
         longest_sum: The number of terms of the longest sum in the model.
@@ -157,7 +157,7 @@ class CapturedValues:
         return found
 
     def nearby(self, name: str) -> list[np.ndarray]:
-        """The value of the captured graph in the model's dtype, on inputs that are a rounding error away."""
+        """The value of the captured graph in the model's dtype, on perturbed inputs."""
         found: list[np.ndarray] = []
         for feeds in perturbed_feeds(self._feeds, self._seed):
             # The graph may refuse inputs that have moved, at an assertion for example.
@@ -217,14 +217,14 @@ def judged(
     tolerance: Tolerance | None = None,
     nearby: Callable[[], Sequence[np.ndarray]] = tuple,
 ) -> tuple[str, Verdict]:
-    """Hold a value of the engine against the reference's, by the rules that outputs are judged by.
+    """Compare a value of the engine with the reference's, by the rules for outputs.
 
     Args:
-        result: The engine's.
-        value: The reference's.
-        longest_sum: Terms of the longest sum in the model.
+        result: The engine's value.
+        value: The reference's value.
+        longest_sum: The number of terms of the longest sum in the model.
         tolerance: The tolerance that replaces the error budget.
-        nearby: The reference's value on inputs that are a rounding error away, for discrete values that differ.
+        nearby: The reference's value on perturbed inputs, for discrete values that differ.
 
     Returns:
         The status, as in :class:`~opbridge.verification.Comparison`, and the verdict.

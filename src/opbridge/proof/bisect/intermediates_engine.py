@@ -31,7 +31,7 @@ Loader = Callable[[Path], Session]
 
 
 def loader(engine: Engine, libraries: Sequence[Path] = ()) -> Loader:
-    """What loads a model file in a child process, after the engine has made what it makes ahead of time."""
+    """A function that loads a model file in a child process, after the engine has compiled it ahead of time."""
 
     def load(file: Path) -> Session:
         compile_isolated(engine, file, libraries)
@@ -46,9 +46,9 @@ def marked_model(
     """The part of a model that computes some of its values.
 
     Args:
-        model: Not changed; its weights are shared with the result.
+        model: The model, which is not changed; its weights are shared with the result.
         marked: The values that become the outputs, by name. They are values of the main graph, and no inputs of it.
-        given: Values that what comes after them shall read from an input instead; of the arrays the types count.
+        given: Values that the nodes after them read from an input instead; only the types of the arrays are used.
 
     Returns:
         The part, and the names of the inputs that stand for the values in ``given``. A value may be both: it is then
@@ -93,12 +93,12 @@ class EngineModel:
     """An engine's model, to be run in parts. A context manager.
 
     Args:
-        model: Its file.
+        model: The model, or its file.
         load: Loads a model file in the engine; see :func:`loader`.
 
     Attributes:
-        runs: How often the engine ran.
-        run_seconds: The time spent in it, loading included.
+        runs: The number of runs of the engine.
+        run_seconds: The time spent in the engine, loading included.
     """
 
     def __init__(self, model: Path | ir.Model, load: Loader) -> None:
@@ -184,7 +184,7 @@ class EngineModel:
         Args:
             marked: The values, by name.
             feeds: The model's inputs.
-            given: Values that what comes after them reads, instead of what the engine makes of them.
+            given: Values that the nodes after them read, instead of the engine's own results.
 
         Raises:
             EngineError: The engine refuses the part, or fails.
@@ -205,7 +205,7 @@ class EngineModel:
             return [self._run(session, marked, everything) for _ in range(times)]
 
     def count_elements(self, marked: Sequence[str], feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
-        """How many elements some values of the model have: one run, that gives only these numbers out.
+        """The number of elements of some values of the model, by one run that returns only these numbers.
 
         Raises:
             EngineError: The engine refuses the part, or fails.
@@ -253,7 +253,7 @@ def _is_tensor(value: ir.Value) -> bool:
 
 
 def _read_by(node: ir.Node) -> Iterable[ir.Value]:
-    """What a node reads, and the nodes of its subgraphs."""
+    """The values that a node and the nodes of its subgraphs read."""
     yield from (value for value in node.inputs if value is not None)
     for attribute in node.attributes.values():
         if not attribute.is_ref() and attribute.type is ir.AttributeType.GRAPH:

@@ -18,7 +18,7 @@ from opbridge.proof.verify.trace import Trace, TracedValue
 __all__ = ["MOST_VALUES", "trace"]
 
 MOST_VALUES = 256
-"""As many as a plot of the error against the depth can show."""
+"""The number of values that a plot of the error against the depth can show."""
 
 
 def trace(
@@ -36,10 +36,10 @@ def trace(
     Args:
         case: The case's name.
         model: The engine's model.
-        reference: The values that it ought to have.
+        reference: The reference's values.
         feeds: The case's inputs.
-        most_bytes: Bytes of intermediate values to hold at a time.
-        most_values: At most so many values, spread evenly over the depth.
+        most_bytes: The number of bytes of intermediate values to hold at a time.
+        most_values: The largest number of values, which are spread evenly over the depth.
         tolerance: The tolerance that replaces the error budget.
 
     Raises:
@@ -50,7 +50,7 @@ def trace(
     chosen = _spread([name for name in known if name in sizes], most_values)
     found: dict[str, TracedValue] = {}
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
-        # The reference costs more than the engine: it runs once, and what the engine gave waits on the disk.
+        # The reference costs more than the engine: it runs once, and the engine's results are kept on disk.
         results: dict[str, _Kept] = {}
         for portion in portions(chosen, sizes, most_bytes):
             for name, array in model.run(portion, feeds).items():

@@ -1,4 +1,4 @@
-"""What the values inside an engine's model ought to be, by the ONNX model that it was made from."""
+"""The values inside an original ONNX model, which those of an engine's model are compared with."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Feeds = Mapping[str, np.ndarray]
 class OriginalValues:
     """The values of an original model on one case. A context manager.
 
-    A value of the engine's model is the original's of the same name: what adapts a model keeps the names.
+    A value of the engine's model is the original's value of the same name: passes that adapt a model keep the names.
 
     Args:
-        original: The model, and who runs it.
+        original: The model, and the engines that run it.
         feeds: The case's inputs.
         seed: The seed of perturbed inputs.
-        most_bytes: Bytes of values to hold at a time, as far as :meth:`sizes` was asked for them.
+        most_bytes: The number of bytes of values to hold at a time, for values whose size :meth:`sizes` determined.
     """
 
     def __init__(self, original: OriginalModel, feeds: Feeds, *, seed: int, most_bytes: int) -> None:
@@ -80,7 +80,7 @@ class OriginalValues:
         try:
             return self._wide.run(names, {name: widened(array) for name, array in self._feeds.items()})
         except OpbridgeError:
-            # It ran as a whole. A part that it refuses is judged by the original in its own types alone.
+            # The whole model ran. A refused part is compared with the original in its own types alone.
             return {}
 
     def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
@@ -100,7 +100,7 @@ class OriginalValues:
         return found
 
     def nearby(self, name: str) -> list[np.ndarray]:
-        """The original's value on inputs that are a rounding error away."""
+        """The original's value on perturbed inputs."""
         found = []
         for feeds in perturbed_feeds(self._feeds, self._seed):
             with contextlib.suppress(OpbridgeError):

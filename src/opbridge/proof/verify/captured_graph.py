@@ -1,4 +1,4 @@
-"""What verification compares with: the captured graph run in its own dtype and in float64, node by node side by side.
+"""The captured graph, run in its own dtype and in float64, node by node side by side.
 
 The float64 run takes its discrete decisions (argmax, comparisons, floor, random draws) from the run in the model's own
 dtype: the two may differ on a near tie, and from there on they would not be the same computation.
@@ -28,7 +28,7 @@ class Decision:
 
     Attributes:
         key: The node's name, after those of the nodes whose graphs it is in; "#2" marks a repetition in a loop.
-        target: Its operator.
+        target: The node's operator.
         own_args: Arguments of the run in the model's dtype.
         own_kwargs: Keyword arguments of it.
         wide_args: Arguments of the float64 run.
@@ -62,12 +62,12 @@ class PairRun:
     """Both results of one run.
 
     Attributes:
-        own: Outputs in the model's dtype.
-        wide: The same from float64.
+        own: The outputs in the model's dtype.
+        wide: The outputs of the float64 run.
         random: For each output, whether it depends on random draws.
-        narrow: Operators that have no float64 implementation and ran in their own dtype in both.
-        longest_sum: Terms of the longest sum that a node may have taken.
-        seconds: Time it took.
+        narrow: Operators without a float64 implementation, which ran in their own dtype in both runs.
+        longest_sum: The largest number of terms that one node may have added.
+        seconds: The time of the run.
     """
 
     own: list[Any]
@@ -82,8 +82,8 @@ class CapturedGraph:
     """The captured graph, ready to run. Neither the program nor its tensors are changed by a run.
 
     Args:
-        program: As captured.
-        positions: Which of the flattened outputs count; by default all.
+        program: The captured program.
+        positions: The positions of the flattened outputs that are compared; by default all.
     """
 
     def __init__(self, program: torch.export.ExportedProgram, positions: Sequence[int] | None = None) -> None:
@@ -113,15 +113,15 @@ class CapturedGraph:
 
         Args:
             inputs: The flattened user inputs, constants included, in the program's order.
-            seed: Of torch's random numbers.
-            observer: Is shown every decision.
+            seed: The seed of torch's random numbers.
+            observer: Receives every decision.
             wide: Whether to run float64 too; without it, the wide results are those in the model's dtype.
-            watch: Is shown the value of every node as it is computed: the node's name, its value in the model's dtype
+            watch: Receives the value of every node as it is computed: the node's name, its value in the model's dtype
                 and in float64, and whether it depends on random draws. A later node may change a value in place.
-            moved: Gives what is taken for each weight and constant, instead of the program's own.
+            moved: Returns the tensor that replaces each weight and constant.
 
         Raises:
-            Exception: Whatever the graph raises for inputs that it does not take.
+            Exception: Any exception that the graph raises for inputs that it does not accept.
         """
         start = time.perf_counter()
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -311,7 +311,7 @@ def _resolve(node: torch.fx.Node, value: Callable[[torch.fx.Node], Any]) -> tupl
 
 @contextlib.contextmanager
 def _draws(target: Any) -> Iterator[Callable[[], bool]]:
-    """Tells whether a call drew random numbers: dropout in evaluation mode is marked as random, but does not."""
+    """Yields a function that returns whether the call drew random numbers; dropout in evaluation mode does not."""
     known = isinstance(target, torch._ops.OpOverload) and target.namespace in ("aten", "prims")
     if target is operator.getitem or (known and torch.Tag.nondeterministic_seeded not in target.tags):
         yield lambda: False
@@ -321,6 +321,6 @@ def _draws(target: Any) -> Iterator[Callable[[], bool]]:
 
 
 def _longest_sum(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
-    """At most so many terms can a node have added up: a whole axis, or all that it reduced."""
+    """The largest number of terms that a node may have added: a whole axis, or all elements that it reduced."""
     smallest = max(1, max((t.numel() for t in outputs), default=1))
     return max((max(t.numel() // smallest, *t.shape, 1) for t in inputs if t.ndim), default=1)

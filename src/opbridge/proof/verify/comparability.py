@@ -44,9 +44,9 @@ def reconsidered(
     """A verification that failed, without blame where only a Function's ``forward`` is another thing than ``symbolic``.
 
     Args:
-        verification: Of the whole model.
+        verification: The verification of the whole model.
         captured: The model.
-        engine: The engine that it ran in.
+        engine: The engine that the model ran in.
         libraries: The kernels that were loaded.
 
     Returns:

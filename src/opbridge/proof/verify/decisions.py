@@ -1,4 +1,4 @@
-"""Discrete decisions that an engine may take otherwise: only those that are near ties.
+"""Discrete decisions that an engine may make differently: only near ties.
 
 An argmax, a comparison or a rounding of a computed number may fall to the other side when the number moves by a
 rounding error, and everything after it is then another, equally right, result. An engine shows its decisions only where
@@ -46,8 +46,8 @@ class Choice:
 
     Attributes:
         key: The deciding node.
-        leaf: Which of its results.
-        value: What the engine decided.
+        leaf: The position of the node's result that shows the decision.
+        value: The engine's decision.
     """
 
     key: str
@@ -93,8 +93,8 @@ class Exactness:
     """What several runs show of one tensor: a difference of two numbers may cancel by luck in any one of them.
 
     Attributes:
-        level: PyTorch's typical error: the median of those that are not zero.
-        exact: Where there was none in any run.
+        level: PyTorch's typical error: the median of the errors that are not zero.
+        exact: The elements without an error in any run.
     """
 
     level: float
@@ -125,8 +125,8 @@ def _slack(own: torch.Tensor, wide: torch.Tensor, seen: Exactness) -> torch.Tens
 
     Args:
         own: The numbers in the model's dtype.
-        wide: The same in float64.
-        seen: What all runs so far show of them.
+        wide: The same numbers in float64.
+        seen: The errors of these numbers in all runs so far.
     """
     error = (own.double() - wide).abs()
     info = torch.finfo(own.dtype)
@@ -140,13 +140,13 @@ def _slack(own: torch.Tensor, wide: torch.Tensor, seen: Exactness) -> torch.Tens
 
 
 class Deciding:
-    """An observer of the reference runs that decides near ties as told.
+    """An observer of the reference runs that decides near ties by the given variants.
 
     Args:
-        variants: Which variant to take, by node.
-        choices: The engine's own decisions; taken where every one of them is right or a near tie.
-        search: Also find out which nodes have near ties.
-        seen: What the runs so far show of every argument of every deciding node; kept up.
+        variants: The variant of each node.
+        choices: The engine's own decisions; a node's are taken if each is right or a near tie.
+        search: Whether to find the nodes with near ties too.
+        seen: The errors of every argument of every deciding node in the runs so far; updated in each run.
 
     Attributes:
         near_ties: Nodes with near ties, with the variants that change something.

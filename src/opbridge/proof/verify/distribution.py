@@ -43,9 +43,9 @@ def compare_runs(engine: Sequence[np.ndarray], torch: Sequence[np.ndarray], seed
     pooled elements, and the distance of the elements' means.
 
     Args:
-        engine: One array per run, all of one shape.
-        torch: The same of PyTorch's.
-        seed: Of the permutations.
+        engine: The engine's results, one array per run, all of one shape.
+        torch: PyTorch's results, one array per run.
+        seed: The seed of the permutations.
 
     Returns:
         Why the distributions differ; empty if they don't.
@@ -66,9 +66,9 @@ def compare_runs(engine: Sequence[np.ndarray], torch: Sequence[np.ndarray], seed
 
 
 def _chance_of_equal(runs: np.ndarray, count: int) -> float:
-    """At most so likely is it that ``count`` draws of every element are equal, going by how often those of each were.
+    """An upper bound of the probability that ``count`` draws of every element are equal, estimated from ``runs``.
 
-    A coin that nearly always falls on one side gives the same for long, where it is the only one.
+    Bernoulli samples with a probability near 0 or 1 are often all equal.
     """
     ordered = np.sort(runs, axis=0)
     longest, streak = np.ones(runs.shape[1]), np.ones(runs.shape[1])

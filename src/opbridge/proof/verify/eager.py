@@ -18,8 +18,8 @@ class Eager:
     """A module in evaluation mode that keeps its state over a run.
 
     Args:
-        module: The user's.
-        positions: Which of the flattened outputs count.
+        module: The user's module.
+        positions: The positions of the flattened outputs that are compared.
     """
 
     def __init__(self, module: torch.nn.Module, positions: Sequence[int]) -> None:
@@ -27,19 +27,19 @@ class Eager:
         self._positions = positions
 
     def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, seed: int) -> list[Any]:
-        """The outputs that count, flattened.
+        """The flattened outputs that are compared.
 
         Args:
             args: The arguments.
             kwargs: The keyword arguments.
-            seed: Of torch's random numbers.
+            seed: The seed of torch's random numbers.
 
         Raises:
-            Exception: Whatever the module raises.
+            Exception: Any exception that the module raises.
         """
         with keeping_state(self._module), frozen(self._module), torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
             results = torch.utils._pytree.tree_leaves(opened(self._module(*args, **kwargs)))
-            # What a model returns may be its own state, which is put back.
+            # A returned tensor may be part of the model's state, which is restored.
             results = [value.clone() if isinstance(value, torch.Tensor) else value for value in results]
         return [results[position] for position in self._positions if position < len(results)]

@@ -1,4 +1,4 @@
-"""What is told of an output beside the verdict: distances, histograms, and whether the input is ill-conditioned."""
+"""Extra error statistics of an output: distances, histograms, and whether the input is ill-conditioned."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def figures(
 
     Args:
         result: The engine's output, of a floating-point type.
-        own: PyTorch's, of the same type and shape.
+        own: PyTorch's output, of the same type and shape.
         wide: The float64 reference.
         units: The engine's errors in units, and PyTorch's.
-        own_error: PyTorch's, as :func:`relative_error` has it.
+        own_error: PyTorch's error, as :func:`relative_error` computes it.
     """
     counted, own_counted = histograms(*units)
     return {

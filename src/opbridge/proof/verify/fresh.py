@@ -32,13 +32,13 @@ def fresh_tensor(
     """A tensor of the example's dtype.
 
     Args:
-        example: Whose statistics are kept: floats follow its distribution and never leave its range, integers stay
-            between its smallest and largest, booleans have both values; rows that are sorted, sum to one or are boxes
-            (x1, y1, x2, y2) stay so, symmetric and positive definite matrices too. A mask to be added (zeros and large
+        example: The tensor whose statistics are kept: floats follow its distribution and stay in its range, integers
+            stay between its smallest and largest, booleans have both values; rows that are sorted, sum to one or are
+            boxes (x1, y1, x2, y2) stay so, symmetric and positive definite matrices too. A mask to be added (zeros and large
             negative numbers) keeps a zero in every row, and an image fills the range of its type.
         shape: The shape to make.
         random: Source of all randomness.
-        scale: One of the constants of this module.
+        scale: How far the values may go: one of the constants of this module.
         rows: The size of the table that the example is an index into, if it is one. Bold integers then come from the
             whole of it, the first row and the last among them.
     """

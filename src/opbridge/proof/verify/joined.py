@@ -1,4 +1,4 @@
-"""The verifications of several engines as one, those included that did not run."""
+"""The verifications of several engines as one, including engines that did not run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["joined", "not_run"]
 
 
 def joined(results: Sequence[Verification]) -> Verification:
-    """Failed if one failed; the error is that of the first that did not pass, and of one that ran if there is such."""
+    """One verification, which fails if one of them fails; its error is that of the first that did not pass.
+
+    An engine that ran and failed comes before one that did not run.
+    """
     if len(results) == 1:
         return results[0]
     not_passed = sorted((result for result in results if not result.passed), key=lambda item: item.verdict in NOT_RUN)
@@ -44,6 +47,6 @@ def _of_all(results: Sequence[Verification], field: str) -> tuple[Any, ...]:
 
 
 def not_run(label: str, why: NotRun, seed: int | None) -> Verification:
-    """The verification of an engine that runs no model on this machine: it is never passed."""
+    """The verification of an engine that runs no model on this machine; it never passes."""
     error = f"{why.reason} {why.fix}"
     return Verification(label, why.verdict, (), (), {}, DEFAULT_SEED if seed is None else seed, error=error)

@@ -1,8 +1,8 @@
-"""What a verification of many cases has done, so that it can be interrupted, and says how far it is.
+"""The record of a verification of many cases, so that it can be resumed after an interruption and report its progress.
 
-The cases that passed are noted in a file of the user's cache, whose name is made of all that the result depends on. A
-verification that finds such a file takes them from there. It is deleted once the result is recorded. A case that did
-not pass is run again, because more is found out about it than its numbers.
+The cases that passed are recorded in a file of the user's cache, whose name is a hash of everything that the result
+depends on. A verification that finds such a file does not run these cases again. The file is deleted once the result is
+recorded. A case that did not pass is run again, because its failure is examined.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Passed:
 
     Attributes:
         result: The case.
-        comparisons: Its outputs.
+        comparisons: The comparisons of the case's outputs.
     """
 
     result: CaseResult
@@ -45,12 +45,12 @@ class Passed:
 
 
 class Journal:
-    """The journal of one verification, of all its engines.
+    """The journal of one verification, for all its engines.
 
     Args:
-        key: What the results depend on, as JSON data; None where nothing is to be noted.
-        total: How many cases there are for each engine; None where that is not known.
-        report: Told how far it is.
+        key: Everything that the results depend on, as JSON data; None if nothing is to be recorded.
+        total: The number of cases of each engine; None if that is not known.
+        report: A callback that receives the progress.
     """
 
     def __init__(
@@ -98,32 +98,32 @@ class Journal:
         return cls(key, len(inputs), report)
 
     def of_engine(self, label: str, reference: str = "") -> EngineJournal:
-        """The part of one engine.
+        """The part of the journal for one engine.
 
         Args:
             label: The engine's label.
-            reference: What else its results depend on: what it is compared with.
+            reference: The identity of the reference, on which the results depend too.
         """
         self._report(f"verifying on {label}")
         return EngineJournal(self, label, reference)
 
     @property
     def is_kept(self) -> bool:
-        """Whether cases are noted."""
+        """Whether cases are recorded."""
         return self._file is not None
 
     def finish(self) -> None:
-        """Forget it: the result is recorded."""
+        """Delete the file, because the result is recorded."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.unlink(missing_ok=True)
 
     def find(self, key: str) -> Passed | None:
-        """What was noted under this key."""
+        """The case that was recorded under this key."""
         return self._known.get(key)
 
     def note(self, key: str, passed: Passed) -> None:
-        """Note a case. Where that can't be written, the verification can't be resumed, and goes on."""
+        """Record a case. If the file can't be written, the verification continues, and can't be resumed."""
         assert self._file is not None
         line = {"key": key, "result": passed.result.to_dict(), "comparisons": [c.to_dict() for c in passed.comparisons]}
         with contextlib.suppress(OSError):
@@ -140,10 +140,10 @@ class Journal:
 
 
 class EngineJournal:
-    """The cases of one engine. The first is always run: what is asked of one case only is asked of it.
+    """The cases of one engine. The first is always run, because traces and repeated runs need it.
 
     Attributes:
-        reference: See :meth:`Journal.of_engine`; it may become known while the first case is run.
+        reference: The identity of the reference; it may become known only while the first case is run.
     """
 
     def __init__(self, journal: Journal, label: str, reference: str) -> None:
@@ -157,7 +157,7 @@ class EngineJournal:
         self._begun = 0
 
     def begin(self, name: str, feeds: Mapping[str, np.ndarray]) -> Passed | None:
-        """Say that a case begins; gives what is known of it from an interrupted verification."""
+        """Report that a case begins, and return its result if it passed in an interrupted verification."""
         self._journal.say(self._label, self._begun, name)
         self._begun += 1
         if self._begun == 1 or not self._journal.is_kept:
@@ -165,7 +165,7 @@ class EngineJournal:
         return self._journal.find(self._key(name, feeds))
 
     def end(self, feeds: Mapping[str, np.ndarray], result: CaseResult, comparisons: Sequence[Comparison]) -> None:
-        """Note a case that was run, if it passed."""
+        """Record a case that was run, if it passed."""
         if result.verdict == "passed" and self._journal.is_kept:
             self._journal.note(self._key(result.name, feeds), Passed(result, tuple(comparisons)))
 
@@ -186,7 +186,7 @@ def _version(package: str) -> str | None:
 
 
 def _read(file: Path) -> dict[str, Passed]:
-    """What the file has; a line that was half written when its process ended is left out."""
+    """The content of the file, without a line that was only partly written when the process ended."""
     known = {}
     with contextlib.suppress(OSError):
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -198,7 +198,7 @@ def _read(file: Path) -> dict[str, Passed]:
 
 
 def _delete_old(folder: Path) -> None:
-    """Delete the journals of verifications that nobody has gone on with for a month."""
+    """Delete the journals of verifications that were not resumed for a month."""
     with contextlib.suppress(OSError):
         for file in folder.glob("*.jsonl"):
             if time.time() - file.stat().st_mtime > _KEPT_SECONDS:

@@ -1,4 +1,4 @@
-"""What a verification tries beside fresh inputs at a few sizes; nothing here imports torch."""
+"""What a verification tries in addition to fresh inputs at a few sizes; nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Given = Sequence[Arrays] | Mapping[str, Arrays]
 
 @dataclasses.dataclass(frozen=True)
 class Modes:
-    """What else is tried.
+    """The additional checks.
 
     Attributes:
         edge_sizes: Every dynamic dimension at 0 and at 1, and both odd and even.
-        special_values: "report" to compare special values too, "require" if they must come out as in PyTorch; empty
-            for neither.
-        shrink: Seconds for making the first input that fails a small one; 0 for not doing so.
+        special_values: "report" to compare special values too, "require" if they must give the same as in PyTorch;
+            empty for neither.
+        shrink: The seconds for the search of a small failing input; 0 for no search.
     """
 
     edge_sizes: bool = False
@@ -57,11 +57,11 @@ class Modes:
 
 
 MODES = Modes()
-"""Nothing besides."""
+"""No additional checks."""
 
 
 def named_cases(inputs: Given) -> list[tuple[str, Arrays]]:
-    """The user's inputs with the names of their cases: his own, or "given 1", "given 2", ..."""
+    """The user's inputs with the names of the cases: the user's, or "given 1", "given 2", ..."""
     if isinstance(inputs, Mapping):
         cases: dict[str, Any] = dict(inputs)
         if any(not isinstance(arrays, Mapping) for arrays in cases.values()):

@@ -1,6 +1,6 @@
-"""What an engine's model is compared with when it was made from an ONNX model: the original, run somewhere else.
+"""Runs of an original ONNX model, in another engine if possible.
 
-Two runs, as with PyTorch: one in the model's own types, one in float64. Both are in child processes.
+There are two runs, one in the model's own types and one in float64. Both are in child processes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Candidate:
     """An engine that may run the original.
 
     Attributes:
-        engine: Its name, for :func:`opbridge.engines.get`.
-        label: What it is called in a verification.
-        seconds: What a run may take at most, within the limits in force.
+        engine: The engine's name, for :func:`opbridge.engines.get`.
+        label: The engine's name in a verification.
+        seconds: The longest time of a run, within the limits in force.
     """
 
     engine: str
@@ -47,14 +47,14 @@ class Candidate:
     seconds: float | None = None
 
     def load(self, file: Path) -> Session:
-        """A session of it. Raises EngineError where it refuses the model."""
+        """Load a model. Raises EngineError if the engine refuses it."""
         limits = current_limits()
         limits = limits if self.seconds is None else limits.at_most(self.seconds)
         return IsolatedSession(self.engine, file, limits=limits)
 
 
 def candidates(engine: Engine) -> Iterator[Candidate]:
-    """Who may run the original for a verification of ``engine``: other engines, the evaluator, at last the same one."""
+    """The engines that may run the original when ``engine`` is verified: others, the evaluator, last the same one."""
     for name in engines.names():
         other = engines.get(name)
         if other.is_reference and other.name != engine.name and other.is_installed():
@@ -67,12 +67,12 @@ def candidates(engine: Engine) -> Iterator[Candidate]:
 
 @dataclasses.dataclass(frozen=True)
 class OriginalModel:
-    """The original without functions, and who runs it.
+    """The original without functions, and the engines that run it.
 
     Attributes:
         model: The model.
-        own: Who runs it in its own types.
-        wide: Who runs it in float64; None where nobody does.
+        own: The engine that runs the model in its own types.
+        wide: The engine that runs the model in float64; None if none does.
     """
 
     model: ir.Model
@@ -81,17 +81,16 @@ class OriginalModel:
 
 
 class OriginalRuns:
-    """The original loaded wherever it runs. A context manager; the first run decides where.
+    """The original, loaded in the first engine that runs it. A context manager.
 
     Args:
         original: The model.
         engine: The engine that is verified.
-        folder: Where the model is written for them.
-        own: Who may run it in its own types; by default all candidates.
+        folder: The folder that the model is written to.
+        own: The engines that may run the model in its own types; by default all candidates.
 
     Attributes:
-        label: What the results are compared with, once something has run.
-        problems: Why candidates do not run it.
+        problems: Why candidates do not run the model.
     """
 
     def __init__(
@@ -119,20 +118,20 @@ class OriginalRuns:
 
     @property
     def label(self) -> str:
-        """What the results are compared with, in words."""
+        """What results are compared with, in words; known after the first run."""
         wide = "the same in float64" if self._wide_label == self._own_label else f"in float64 in {self._wide_label}"
         second = f", and {wide}" if self._wide_label else ", without a float64 reference"
         return f"the original model in {self._own_label}{second}"
 
     @property
     def opened(self) -> OriginalModel:
-        """The model with those that run it, to look inside it."""
+        """The model and the engines that run it, to read the values inside it."""
         return OriginalModel(
             self._model, self._running["original.onnx"], self._running["widened.onnx"] if self._wide else None
         )
 
     def load_next(self) -> bool:
-        """Take the next candidate that loads the model; whether there is one."""
+        """Switch to the next candidate that loads the model; False if there is none."""
         if self._own is not None:
             self._own = None
         while self._waiting:
@@ -144,7 +143,7 @@ class OriginalRuns:
         return False
 
     def own(self, feeds: Feeds) -> Feeds:
-        """The original's outputs. Raises EngineError where it does not take the inputs."""
+        """The original's outputs. Raises EngineError if the engine does not accept the inputs."""
         assert self._own is not None
         return self._own.run(feeds)
 
@@ -163,7 +162,7 @@ class OriginalRuns:
             try:
                 return self._wide.run(wide_feeds)
             except OpbridgeError:
-                # The original ran on these inputs, so it is the type that this one does not take.
+                # The original ran on these inputs, so this engine does not accept the type.
                 self._wide, self._wide_label = None, ""
         self._wide_label = ""
         return None
@@ -182,7 +181,7 @@ class OriginalRuns:
 
 
 def _inlined(model: ir.Model) -> ir.Model:
-    """The model without functions: the evaluator does not tell the overloads of one apart."""
+    """The model without functions: the evaluator does not distinguish the overloads of a function."""
     if not model.functions:
         return model
     copy = model.clone()
@@ -191,12 +190,12 @@ def _inlined(model: ir.Model) -> ir.Model:
 
 
 def _wide_first(waiting: list[Candidate]) -> list[Candidate]:
-    """The evaluator first: it has every operator in float64, which engines have not."""
+    """The evaluator first: unlike engines, it has every operator in float64."""
     return sorted(waiting, key=lambda candidate: candidate.engine != EVALUATOR)
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """A floating-point array as float64; others as they are."""
+    """A floating-point array as float64; any other array as it is."""
     floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
     return array.astype(np.float64) if floating else array
 

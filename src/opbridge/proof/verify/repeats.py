@@ -25,14 +25,14 @@ def repeated(
     """Run an engine again on a case that passed.
 
     Args:
-        run: Runs it.
-        compare: Compares results with what is right.
-        results: Those of the first run.
-        found: What was found of them.
-        run_seconds: How long the first run took: all others together may take half a second.
+        run: Runs the engine.
+        compare: Compares results with the reference's.
+        results: The results of the first run.
+        found: The comparisons of the first run.
+        run_seconds: The time of the first run; all others together may take half a second.
 
     Returns:
-        The first results that do not fit, and what was found of them; the given ones if there are none.
+        The first results that do not fit and their comparisons; ``results`` and ``found`` if all fit.
     """
     for _ in range(min(_MOST, int(_SECONDS / max(run_seconds, 1e-9)))):
         others = run()

@@ -30,9 +30,9 @@ class Shrinkable:
     """A failing input.
 
     Attributes:
-        feeds: Its arrays by name.
-        sizes: The dynamic dimensions that may get smaller, with their sizes in it.
-        lowest: The smallest size of each.
+        feeds: The arrays by name.
+        sizes: The dynamic dimensions that may get smaller, with their sizes in ``feeds``.
+        lowest: The smallest size of each dimension.
         resized: Cuts arrays to other sizes.
         fails: Whether the engine fails on some inputs in the same way.
     """
@@ -70,7 +70,7 @@ class _Search:
         best: list[tuple[Any, Any, Feeds]] = []
 
         def fails(drawn: Any) -> bool:
-            # After the deadline nothing fails any more, and the search ends by itself.
+            # After the deadline no input counts as failing, so the search ends.
             if time.monotonic() > self.deadline:
                 return False
             feeds = make(drawn)

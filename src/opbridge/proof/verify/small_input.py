@@ -1,4 +1,4 @@
-"""Where a verification keeps a small failing input."""
+"""The file in which a verification keeps a small failing input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SmallInput:
     """The file of the first small input that one verification of some engines finds.
 
     Args:
-        folder: Where it is written: a bundle.
+        folder: The bundle that the file is written to.
 
     Attributes:
         name: The file's name once there is one; empty before.

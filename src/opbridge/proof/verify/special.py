@@ -32,13 +32,13 @@ _PERTURBED_RUNS = 3
 
 
 def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *, seed: int) -> list[SpecialValues]:
-    """Put each kind of special values into ``feeds``, and compare what both sides make of it.
+    """Put each kind of special values into ``feeds``, and compare the results of both sides.
 
     Args:
-        feeds: Inputs that the model takes.
-        reference: Runs PyTorch: the outputs to compare in their own types, and in float64.
+        feeds: Inputs that the model accepts.
+        reference: Runs the reference: the outputs to compare in their own types, and in float64.
         engine: Runs the engine.
-        seed: Of the places where special values stand.
+        seed: The seed of the places of special values.
     """
     found = []
     for values, changed in special_feeds(feeds, seed):
@@ -69,7 +69,7 @@ def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *,
 
 
 def _nearby(feeds: Feeds, reference: Runs, seed: int) -> list[Feeds]:
-    """What PyTorch makes of inputs whose ordinary numbers are a rounding error away."""
+    """The reference's results on perturbed inputs."""
     found = []
     for moved in perturbed_feeds(feeds, seed, _PERTURBED_RUNS):
         # PyTorch may refuse inputs that have moved, at an assertion for example.
@@ -79,10 +79,10 @@ def _nearby(feeds: Feeds, reference: Runs, seed: int) -> list[Feeds]:
 
 
 def judged_by_kind(values: str) -> Callable[[np.ndarray, Intermediate], tuple[str, Verdict]]:
-    """What judges values inside a model as :func:`examined` judges outputs, for bisection.
+    """A function that judges values inside a model as :func:`examined` judges outputs, for bisection.
 
     Args:
-        values: The kind of special values that went in.
+        values: The kind of the special values in the inputs.
     """
 
     def judge(result: np.ndarray, value: Intermediate) -> tuple[str, Verdict]:
@@ -148,11 +148,11 @@ def special_differences(
 
     Args:
         output: The output's name.
-        result: The engine's; None where it has no such output.
-        own: PyTorch's.
-        wide: That of the float64 reference.
+        result: The engine's result; None if there is no such output.
+        own: PyTorch's result.
+        wide: The result of the float64 reference.
         signs_of_zeros: Whether the sign of a zero matters.
-        nearby: PyTorch's on inputs a rounding error away: what changes there is nothing to be held to.
+        nearby: PyTorch's results on perturbed inputs; elements that change there are not compared.
     """
     if result is not None and any(other.shape != own.shape for other in nearby):
         return []

@@ -17,11 +17,12 @@ class SpecialDifference:
 
     Attributes:
         output: The output's ONNX name.
-        torch: What PyTorch has there: "NaN", "infinity", "-infinity", "0", "-0", "a subnormal number", "a number".
-        engine: What the engine has there; "another number" for one that is far from PyTorch's.
-        count: How many elements differ so.
-        elements: How many the output has.
-        index: The first of them.
+        torch: The kind of PyTorch's numbers: "NaN", "infinity", "-infinity", "0", "-0", "a subnormal number" or
+            "a number".
+        engine: The kind of the engine's numbers; "another number" for one that is far from PyTorch's.
+        count: The number of elements that differ in this way.
+        elements: The number of elements of the output.
+        index: The index of the first element that differs.
     """
 
     output: str
@@ -50,15 +51,15 @@ class SpecialDifference:
 
 @dataclasses.dataclass(frozen=True)
 class SpecialValues:
-    """What became of one kind of special values in the inputs.
+    """The result of one kind of special values in the inputs.
 
     Attributes:
         values: The kind: "NaN", "infinity", "-0", "subnormal", "large", "extremes".
-        verdict: "as PyTorch", "differs", "error" when the engine did not run, "refused" when PyTorch takes no such
-            values.
-        differences: What came out different.
+        verdict: "as PyTorch", "differs", "error" if the engine did not run, "refused" if PyTorch does not
+            accept such values.
+        differences: The elements that differ.
         error: Why there is no result.
-        engine: The engine, where several were verified.
+        engine: The engine, if several were verified.
     """
 
     values: str

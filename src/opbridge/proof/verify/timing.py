@@ -1,4 +1,4 @@
-"""What each node of a model costs in an engine, with the operator that it was made for."""
+"""The time of each node of a model in an engine, with the torch operator that the node comes from."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class CapturedCall:
     """A call in the captured graph.
 
     Attributes:
-        name: Its node's name.
+        name: The name of the call's node.
         target: The torch operator, as users read it.
-        seconds: PyTorch's time for it.
-        users: The nodes that use its result, by name.
-        computes: Whether it makes new numbers, and not another view of those it is given.
+        seconds: PyTorch's time for the call.
+        users: The names of the nodes that use the result.
+        computes: Whether the call computes new numbers, and does not return a view of its input.
     """
 
     name: str
@@ -55,7 +55,7 @@ def timed(
         bundle: The bundle.
         engines: The engines.
         feeds: Inputs by name.
-        calls: Those of the captured graph, in its order; none for a bundle that was made of an ONNX model.
+        calls: The calls of the captured graph, in its order; empty for a bundle that was made of an ONNX model.
     """
     runs = [(engine, libraries) for engine in engines for _, libraries in bundle.runs(engine.name)]
     found = []
@@ -81,7 +81,7 @@ def with_targets(
     A call that no node is left of is therefore counted to the node that has what its result went into.
 
     Args:
-        times: As the engine tells them.
+        times: The times that the engine measured.
         sources: The content of ``sources.json``: ``captured`` and ``values`` lead to nodes of the captured graph.
         calls: The calls of that graph, in its order.
     """

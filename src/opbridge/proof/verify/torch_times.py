@@ -21,9 +21,9 @@ def timed_calls(program: torch.export.ExportedProgram, flat: Sequence[Any], runs
     """The calls of a captured graph, each with the median of its times in several runs.
 
     Args:
-        program: As captured.
+        program: The captured program.
         flat: The flattened inputs.
-        runs: How often it is run; one run more goes before.
+        runs: The number of timed runs, which follow one run that is not timed.
     """
     module = program.module()
     seconds: dict[str, list[float]] = collections.defaultdict(list)

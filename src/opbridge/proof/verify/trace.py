@@ -1,7 +1,7 @@
-"""Where inside a model an engine departs from PyTorch: data only, like ``verification.py``.
+"""Where the values inside a model differ from PyTorch's: data only, like ``verification.py``.
 
-A trace holds values of the ONNX graph against those of the captured graph, in the order of the graph. A departure is
-the first of them that is not what PyTorch computes, with the node that made it.
+A trace compares values of the ONNX graph with those of the captured graph, in the order of the graph. A departure is
+the first mismatching node: the first value that is not what PyTorch computes, with the node that computes it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["Departure", "Timing", "Trace", "TracedValue"]
 
 @dataclasses.dataclass(frozen=True)
 class TracedValue:
-    """One value of the ONNX graph, held against the same value of the captured graph.
+    """One value of the ONNX graph, compared with the same value of the captured graph.
 
     Attributes:
-        value: Its name in the ONNX model.
-        node: The name of the ONNX node that makes it.
-        operator: That node's operator, ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
+        value: The value's name in the ONNX model.
+        node: The name of the ONNX node that computes the value.
+        operator: The node's operator, ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
         depth: The node's position in the order of the graph, from 0.
-        target: The torch operator that it comes from; empty where that is not known.
+        target: The torch operator that the value comes from; empty if that is not known.
         fx_node: The node of the captured graph that has this value.
-        source: The user's line, ``"file.py:12"``; empty where that is not known.
-        status: As in :class:`~opbridge.verification.Comparison`.
+        source: The user's line, ``"file.py:12"``; empty if that is not known.
+        status: The status, as in :class:`~opbridge.proof.verify.verification.Comparison`.
         engine_error: The engine's largest error against the float64 reference, in units.
-        torch_error: PyTorch's own, in the same units.
+        torch_error: The largest error of PyTorch's own result, in the same units.
         budget: The units allowed to ``engine_error``.
-        ratio: ``engine_error`` over ``budget`` where it is largest; more than 1 is too much.
-        detail: Why, in one line.
+        ratio: ``engine_error`` divided by ``budget`` where it is largest; more than 1 fails.
+        detail: The reason, in one line.
     """
 
     value: str
@@ -74,8 +74,8 @@ class Trace:
         case: The case's name.
         depth: The number of nodes of the graph.
         values: Those that were compared, by depth; all of them, or as many as memory allowed, spread evenly.
-        runs: How often the engine ran for it.
-        engine: The engine, where several were verified.
+        runs: The number of runs of the engine that the search took.
+        engine: The engine, if several were verified.
     """
 
     case: str
@@ -104,7 +104,7 @@ class Trace:
 
 @dataclasses.dataclass(frozen=True)
 class Departure:
-    """The first node at which an engine departs from PyTorch beyond the budget.
+    """The first mismatching node: the first whose error exceeds the budget.
 
     Attributes:
         case: The case on which the outputs did not fit.
@@ -115,9 +115,9 @@ class Departure:
         first: The value; for "not found" and "vanishes when observed" the output that differs.
         between: The nodes among which the fault must lie, by name: those without a counterpart in the captured graph
             between the last sound values and ``first``.
-        runs: How often the engine ran for it.
-        detail: What a reader should know, in one line.
-        engine: The engine, where several were verified.
+        runs: The number of runs of the engine that the search took.
+        detail: A note for the reader, in one line.
+        engine: The engine, if several were verified.
     """
 
     case: str
@@ -166,13 +166,13 @@ class Timing:
 
     Attributes:
         node: The ONNX node's name, as far as the engine kept it; fused nodes have the engine's name.
-        operator: Its operator.
+        operator: The node's operator.
         seconds: The engine's time for it, the median of several runs.
         target: The torch operator that it comes from, or several, joined by " + ", where the engine fused them; empty
             where that is not known.
         torch_seconds: PyTorch's time for all calls of that operator, or of these where they are so fused, likewise;
             None where that is not known.
-        engine: The engine, where several were verified.
+        engine: The engine, if several were verified.
     """
 
     node: str

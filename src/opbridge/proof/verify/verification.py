@@ -1,4 +1,4 @@
-"""What a verification found: data only, so that it can be read back where torch is not installed."""
+"""The result of a verification: data only, so that it can be read where torch is not installed."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ DEFAULT_SEED = 20_260_101
 """Fixed, so that two verifications of one model see the same inputs."""
 
 NOT_VERIFIED = "not verified"
-"""The verdict where there is nothing to compare with."""
+"""The verdict if there is nothing to compare with."""
 
 NOT_RUN = ("built, not run", "exported, not run")
-"""The verdicts where the engine runs no model on this machine, but takes it, or may: see ``Engine.not_run``."""
+"""The verdicts if the engine runs no model on this machine but accepts it, or may accept it: ``Engine.not_run``."""
 
 PYTORCH = "PyTorch"
 
 PASSING = frozenset({"equal", "within budget", "decision", "random"})
-"""The statuses of outputs that are sound."""
+"""The statuses of outputs that pass."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One output of the engine against PyTorch's, on one case.
+    """One output of the engine compared with the reference's, on one case.
 
     Attributes:
         output: The output's ONNX name.
-        case: Name of the case (see :class:`CaseResult`).
+        case: The name of the case (see :class:`CaseResult`).
         status: "equal" (bit for bit), "within budget", "decision" (differs only where a discrete decision is a near
-            tie) and "random" (same distribution) are sound; "differs", "shape", "dtype" and "missing" are not.
-        max_abs: Largest absolute difference from PyTorch's result in its own dtype.
-        max_rel: Largest relative difference from it, over the elements that are not zero.
+            tie) and "random" (same distribution) pass; "differs", "shape", "dtype" and "missing" fail.
+        max_abs: The largest absolute difference from PyTorch's result in its own dtype.
+        max_rel: The largest relative difference from that result, over the elements that are not zero.
         engine_error: The engine's largest error against the float64 reference, in units (see ``compare``).
-        torch_error: PyTorch's own, in the same units.
-        ratio: ``engine_error`` over ``budget``, at the point of the error distribution where it is largest;
-            more than 1 is too much.
-        budget: The units allowed to ``engine_error``.
-        detail: Why, in one line.
+        torch_error: The largest error of PyTorch's own result, in the same units.
+        ratio: ``engine_error`` divided by ``budget``, at the point of the error distribution where it is largest;
+            more than 1 fails.
+        budget: The largest ``engine_error`` allowed, in units.
+        detail: The reason, in one line.
         max_ulp: The largest distance between the two results in steps of their dtype (units in the last place).
-        histogram: Of the engine's errors in units, over all elements: pairs (upper bound, elements), the bounds powers
-            of 2, the last one infinity; empty for what is compared exactly.
-        torch_histogram: Of PyTorch's own, with the same bounds.
-        engine: The engine, where several were verified.
-        relative_error: The engine's error that 90% of the elements stay below, over the output's typical magnitude.
-        torch_relative_error: PyTorch's own.
+        histogram: The engine's errors in units, over all elements: pairs (upper bound, elements), the bounds powers of
+            2, the last one infinity; empty for outputs that are compared exactly.
+        torch_histogram: The errors of PyTorch's own result, with the same bounds.
+        engine: The engine, if several were verified.
+        relative_error: The engine's error that 90% of the elements stay below, divided by the typical magnitude.
+        torch_relative_error: The same error of PyTorch's own result.
         ill_conditioned: Whether PyTorch's own result has lost half of its digits or more on this input.
     """
 
@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether this output is sound."""
+        """Whether this output passes."""
         return self.status in PASSING
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,14 +114,14 @@ class CaseResult:
 
     Attributes:
         name: "example sizes", "sizes 2", "sizes 3", at the edge "size n=0", ...; for the user's own inputs the name
-            that he gave the case, the file's, or "given 1", ...
-        sizes: The size of every dynamic dimension, by the user's name of it, else by torch's symbol.
+            of the case or of the file, or "given 1", ...
+        sizes: The size of every dynamic dimension, by the user's name, or by torch's symbol.
         verdict: "passed", "failed", or "error" when the engine did not run.
         eager_matches: Whether the user's module gave what the captured graph gave; None if there is no module.
         error: The engine's message.
-        notes: What a reader should know: sizes that were refused, operators without a float64 implementation.
-        engine: The engine, where several were verified.
-        failing_input: The file in the bundle that holds a small input on which it fails too, if one was looked for.
+        notes: Notes for the reader: sizes that were refused, operators without a float64 implementation.
+        engine: The engine, if several were verified.
+        failing_input: The file in the bundle with a small input on which the engine fails too, if one was searched for.
     """
 
     name: str
@@ -146,12 +146,12 @@ class CaseResult:
 
 @dataclasses.dataclass(frozen=True)
 class EngineVerdict:
-    """What came of one engine of several.
+    """The result of one engine of several.
 
     Attributes:
-        engine: Its label, with the way its operators ran: "onnxruntime with kernels".
-        verdict: As in :class:`Verification`.
-        error: Its first error, or why it did not run.
+        engine: The engine's label, with the way its operators ran: "onnxruntime with kernels".
+        verdict: The verdict, as in :class:`Verification`.
+        error: The engine's first error, or why the engine did not run.
     """
 
     engine: str
@@ -178,19 +178,19 @@ class Verification:
             nothing to compare with, or one of :data:`NOT_RUN`; ``error`` then says why.
         cases: The sets of inputs that were tried.
         comparisons: One per case and output.
-        seconds: ``{"runs": ..., "overhead": ...}``: the time inside PyTorch and the engine, and all the rest.
-        seed: What the inputs were made from.
+        seconds: ``{"runs": ..., "overhead": ...}``: the time inside the reference and the engine, and all the rest.
+        seed: The seed of the inputs.
         error: The first error.
         eager_matches_capture: Whether the user's module and the captured graph agree on every case; None if there is
             no module.
-        reference: What it was compared with, in words.
-        departures: For each case that failed, where the engine departs from PyTorch.
-        traces: The error against the depth of the model, where it was asked for.
-        timings: What each node costs, where it was asked for and the engine tells.
-        special_values: What became of special values in the inputs, where it was asked for.
+        reference: What the engine was compared with, in words.
+        departures: The first mismatching node of each case that failed.
+        traces: The error against the depth of the model, if requested.
+        timings: The time of each node, if requested and if the engine measures it.
+        special_values: The results of special values in the inputs, if requested.
         crashes: How the engine's process ended, for each case on which it crashed, hung or ran out of memory.
-        engines: What came of each engine, where several were verified.
-        tolerance: ``{"rtol": ..., "atol": ...}`` where these were given, and stood in for the error budget.
+        engines: The result of each engine, if several were verified.
+        tolerance: ``{"rtol": ..., "atol": ...}`` if these were given, and replaced the error budget.
         resumed: Cases that had passed before the verification was interrupted, and were not run again.
     """
 

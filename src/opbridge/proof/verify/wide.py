@@ -20,7 +20,7 @@ __all__ = [
     "widened_dtype",
 ]
 
-# Their results jump where their inputs move by a rounding error, but have a floating-point type themselves.
+# The floating-point results of these operators jump when the inputs move by a rounding error.
 _JUMPS = frozenset(
     {
         "ceil",
@@ -42,7 +42,7 @@ _JUMPS = frozenset(
 )
 _COMPARED_IN_PLACE = frozenset({"eq_", "ne_", "gt_", "ge_", "lt_", "le_"})
 _MODULI = frozenset({"fmod", "remainder"})
-# They look at the bits or the type of a number, which float64 would change.
+# These operators read the bits or the type of a number, which float64 would change.
 _BITWISE = frozenset({"aten::view.dtype", "aten::nextafter", "aten::frexp.Tensor"})
 
 
