@@ -68,7 +68,7 @@ class CrashSites:
             return ()
         crash = Crash(case, error.cause, error.message, error.signal, error.details or "")
         settings = error.settings
-        if settings is None or error.cause == "not started":
+        if not isinstance(settings, SessionSettings) or error.cause == "not started":
             return (crash,)
         if settings.path.suffix != ".onnx":
             return (dataclasses.replace(crash, detail="the engine's model is no ONNX graph, and can't be cut"),)

@@ -33,9 +33,9 @@ def fresh_tensor(
 
     Args:
         example: The tensor whose statistics are kept: floats follow its distribution and stay in its range, integers
-            stay between its smallest and largest, booleans have both values; rows that are sorted, sum to one or are
-            boxes (x1, y1, x2, y2) stay so, symmetric and positive definite matrices too. A mask to be added (zeros and large
-            negative numbers) keeps a zero in every row, and an image fills the range of its type.
+            stay between its smallest and largest, booleans have both values. Rows that are sorted, sum to one or are
+            boxes (x1, y1, x2, y2) stay so, and so do symmetric and positive definite matrices. An additive mask (zeros
+            and large negative numbers) keeps a zero in every row, and an image fills the range of its type.
         shape: The shape to make.
         random: Source of all randomness.
         scale: How far the values may go: one of the constants of this module.
