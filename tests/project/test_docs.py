@@ -78,7 +78,7 @@ def test_every_link_leads_to_a_file(document: str) -> None:
     for link in links:
         if not link.startswith("https://"):
             file, _, heading = link.partition("#")
-            target = (ROOT / document).parent / file
+            target = (ROOT / document).parent / file if file else ROOT / document
             assert target.exists(), f"{document} links to {link}"
             headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if heading else []
             anchors = ["", *(words.lower().replace(" ", "-") for words in headings)]
