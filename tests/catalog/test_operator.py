@@ -476,7 +476,7 @@ def test_a_fake_that_disagrees_in_the_type_and_inside_a_branch() -> None:
             return torch.cond(x.sum() > 0, lambda x: half_liar(x), lambda x: x.clone(), (x,))
 
     program = torch.export.export(Model(), (torch.randn(3, 4),))
-    with pytest.raises(CaptureError, match=r"output 0 is float64 of shape \(3, 4\), but its fake says float32"):
+    with pytest.raises(CaptureError, match=r"output 0 is float64 of shape \(3, 4\), but its fake returns float32"):
         check_fakes(program)
 
 

@@ -107,7 +107,7 @@ def test_the_line_that_fixes_a_dynamic_size_is_named(name: str) -> None:
 def test_without_dynamic_shapes_the_dimension_is_named_as_torch_names_it() -> None:
     case = next(case for case in CASES if case.name == "constant size")
     found = capture_finding(export_error(case), case.model, case.args)
-    assert found.message == "Declared dynamic, but the model works with size 3 only: the dimension 'n'."
+    assert found.message == "Declared dynamic, but the model supports only size 3: the dimension 'n'."
 
 
 def test_torchvision_ssd_is_explained_in_one_line() -> None:
@@ -232,14 +232,14 @@ def test_messages_about_a_captured_program() -> None:
     assert all("test_findings.py:" in source for source in training.sources)
     steps = next(f for f in findings.in_program(program_of(_Stateful().eval(), X.clone(), X)) if f.target == "steps")
     assert steps.message.startswith("The model changes its buffer 'steps' at ")
-    assert steps.message.endswith("; an ONNX model has no state, so each run forgets the change.")
+    assert steps.message.endswith("; an ONNX model has no state, so each run loses the change.")
 
 
 def test_a_narrowed_dimension_is_reported() -> None:
     program = program_of(models.BranchOnSize(), X, dynamic_shapes={"x": {0: torch.export.Dim.DYNAMIC}})
     (found,) = findings.in_program(program)
     assert found.code == "narrowed-dimension"
-    assert found.message == "Dimension 0 of the input 'x' may vary from 2 to 5 only."
+    assert found.message == "Dimension 0 of the input 'x' can vary only from 2 to 5."
     free = program_of(models.AddsOne(), X, dynamic_shapes={"x": {0: torch.export.Dim.DYNAMIC}})
     assert list(findings.in_program(free)) == []
 
@@ -249,7 +249,7 @@ MADE = {
     "unmapped-operator": (
         {"target": "m::op", "count": 3, "sources": AT},
         "torch.onnx has no mapping of m::op to ONNX (used 3 times, first at model.py:7).",
-        "write it in torch operators under @opbridge.decomposition('m::op')",
+        "define it in torch operators with @opbridge.decomposition('m::op')",
     ),
     "no-kernel": (
         {
@@ -273,7 +273,7 @@ MADE = {
         },
         "Opset 11, for onnxruntime 1.31, can't express ai.onnx::Bernoulli, which aten::bernoulli at model.py:7 "
         "becomes: it has no such operator",
-        "ask for a newer --opset or a newer version of the engine",
+        "use a newer --opset or a newer version of the engine",
     ),
     "refused-node": (
         {
@@ -283,7 +283,7 @@ MADE = {
             "sources": ("scale_1", "scale_2"),
         },
         "onnxruntime 1.31 refuses acme::Scale (node scale_1 and 1 more): no kernel",
-        "say what acme::Scale computes with @opbridge.body_for('acme::Scale') in torch operators",
+        "define acme::Scale in torch operators with @opbridge.body_for('acme::Scale')",
     ),
     "no-compiler": (
         {"target": "mylib::add", "reason": "There is no g++.", "fix": "install g++.", "has_body": True, "sources": AT},
@@ -305,18 +305,19 @@ MADE = {
     "opset-raised": (
         {"target": "torchvision::deform_conv2d", "opset": 19, "instead_of": 18},
         "torchvision::deform_conv2d needs opset 19; the rest of the model needs 18.",
-        "nothing to do; for an engine that stops at opset 18",
+        "nothing to do; for an engine that supports only opset 18",
     ),
     "fake-disagrees": (
         {"target": "m::op", "output": 0, "says": "float32 of shape (3,)", "returns": "float32 of shape (4,)"},
-        "The fake of m::op disagrees with the operator: output 0 is float32 of shape (4,), but its fake says float32 "
-        "of shape (3,).",
+        "The fake of m::op disagrees with the operator: output 0 is float32 of shape (4,), but its fake returns "
+        "float32 of shape (3,).",
         "correct the shape function of m::op",
     ),
     "wrong-mapping": (
         {"target": "aten::avg_pool2d", "why": "it ignores divisor_override.", "rung": "decompose", "sources": AT},
-        "opbridge maps aten::avg_pool2d itself, for torch.onnx is not always right: it ignores divisor_override.",
-        "nothing to do; a model exported by torch.onnx alone is wrong where that matters",
+        "opbridge's mapping of aten::avg_pool2d replaces torch.onnx's, which is not always correct: "
+        "it ignores divisor_override.",
+        "nothing to do; a model exported with torch.onnx alone is wrong in these cases",
     ),
     "registration-without-operator": (
         {"target": "prim::ConstantChunk", "declared": "old.py:3"},
@@ -326,7 +327,7 @@ MADE = {
     ),
     "training-mode": (
         {"targets": ()},
-        "The model came in training mode; it is captured in evaluation mode.",
+        "The model was passed in training mode; it is captured in evaluation mode.",
         "call model.eval() before the export",
     ),
 }

@@ -1,1 +1,1 @@
-"""The mappings of operators to ONNX: how they are declared, and those that opbridge brings."""
+"""The mappings of operators to ONNX: the decorators that declare them, and opbridge's own mappings."""

@@ -1,4 +1,4 @@
-"""The findings: one file each. :func:`modules` finds them, so a new file is enough to add one."""
+"""The findings, one file each; a new file in this folder is found by :func:`modules`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Failure", "Finding", "by_code", "explain", "in_program", "modules"]
 
 
 PACKAGES = [__name__]
-"""The packages whose modules are findings. ``legacy`` adds its own."""
+"""The packages whose modules are findings; ``legacy`` adds its own."""
 
 
 @functools.cache
 def modules() -> tuple[ModuleType, ...]:
-    """The module of every finding, ordered by ``ORDER``, then by name."""
+    """The modules of all findings, sorted by ``ORDER`` and then by name."""
     packages = [importlib.import_module(name) for name in PACKAGES]
     found = [
         importlib.import_module(f"{package.__name__}.{info.name}")
@@ -38,13 +38,13 @@ def by_code(code: str) -> ModuleType:
     """The module of the finding with this code.
 
     Raises:
-        KeyError: There is none.
+        KeyError: No finding has this code.
     """
     return {module.CODE: module for module in modules()}[code]
 
 
 def explain(failure: Failure) -> Finding:
-    """The first finding that recognises a failed capture; the last one asked fits every failure."""
+    """The first finding that recognizes a failed capture; the last one tried matches every failure."""
     for module in modules():
         finding = module.explain(failure) if hasattr(module, "explain") else None
         if finding is not None:
@@ -53,7 +53,7 @@ def explain(failure: Failure) -> Finding:
 
 
 def in_program(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Everything worth saying about a captured program before it is translated."""
+    """All findings about a captured program before its translation."""
     for module in modules():
         if hasattr(module, "detect"):
             yield from module.detect(program)

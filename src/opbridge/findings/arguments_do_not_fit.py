@@ -1,8 +1,8 @@
-"""The example inputs do not fit forward's parameters.
+"""The example inputs do not match the parameters of forward.
 
-What it means: there are too few or too many of them, or a keyword that ``forward`` does not have.
+What it means: there are too few or too many example inputs, or ``forward`` does not have a parameter of a given name.
 
-Why it is a problem: the model can't be called, so it can't be captured.
+Why it is a problem: the model cannot be called, so it cannot be captured.
 
 Example::
 
@@ -27,7 +27,7 @@ ERROR = InputError
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by binding the inputs to the signature, as a call would."""
+    """Recognized by binding the inputs to the signature, as a call would."""
     function = failure.callee
     if function is None:
         return None
@@ -57,12 +57,12 @@ def _misfit(failure: Failure, function: Any, signature: inspect.Signature, error
     ]
     given = [f"{len(failure.args)} positional", *(f"{key}=" for key in failure.kwargs)]
     where = f" at {source}" if source else ""
-    message = f"The example inputs ({', '.join(given)}) do not fit {name}{signature}{where}: {error}."
+    message = f"The example inputs ({', '.join(given)}) do not match {name}{signature}{where}: {error}."
     names = ", ".join(f"{n!r}" for n in signature.parameters)
-    keyword_only = "; those after * by keyword" if "*, " in str(signature) else ""
+    keyword_only = "; those after * are keyword-only" if "*, " in str(signature) else ""
     fix = (
         f"pass an example input for each of {', '.join(needed)}"
         if needed
-        else "pass no more inputs than it has parameters"
+        else "do not pass more inputs than the function has parameters"
     )
     return failure.finding(CODE, name, message, f"{fix} (its parameters are {names}{keyword_only}).")

@@ -1,14 +1,14 @@
-"""The common form of every finding, and the facts that a failed capture is judged by.
+"""The dataclass of a finding, and the facts from which a failed capture is explained.
 
-A finding is one file of this folder. It has a docstring (what it means, why it is a problem, an example, the fix), from
-which the documentation is made, a ``CODE``, and a function that makes a :class:`Finding` from facts. Its name says what
-the facts are, so that no list has to be edited:
+A finding is one file of this folder. The file has a docstring (what it means, why it is a problem, an example, the fix)
+that is its documentation, a ``CODE``, and a function that makes a :class:`Finding`. The name of the function states
+what it is made from:
 
-* ``explain(failure: Failure) -> Finding | None`` recognises a failed capture. An optional ``ORDER`` (0 if absent) says
-  when it is asked: those that need to run the model, or that fit any failure, come later. An optional ``ERROR`` is the
-  class of the error raised for it (:class:`~opbridge.errors.CaptureError` if absent).
-* ``detect(program) -> Iterable[Finding]`` looks for it in a captured program.
-* ``finding(...) -> Finding`` makes it from the facts that a later stage knows.
+* ``explain(failure: Failure) -> Finding | None`` recognizes a failed capture. An optional ``ORDER`` (default 0)
+  determines when it is tried: functions that run the model or match any failure come later. An optional ``ERROR`` is
+  the class of the error to raise (default :class:`~opbridge.errors.CaptureError`).
+* ``detect(program) -> Iterable[Finding]`` inspects a captured program.
+* ``finding(...) -> Finding`` is called by a later stage with the facts that it knows.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that stands between a model and an engine, or that the user should know.
+    """A problem between a model and an engine, or a fact that the user should know.
 
     Attributes:
-        code: Which finding, in kebab case: ``"missing-fake"``.
-        target: What it is about: a torch operator, an input, a function, a condition.
-        message: One line that names the culprit and its place.
-        fix: What to do about it, as an instruction.
-        severity: An ``error`` stops the export unless it is mended; a ``warning`` may change
-            results; an ``info`` does not.
-        rung: The rung of the ladder that mends it, or None.
-        mended: Whether opbridge mends it without the user's help.
+        code: The kind of finding, in kebab case: ``"missing-fake"``.
+        target: The subject: a torch operator, an input, a function or a condition.
+        message: One line that names the cause and its place.
+        fix: What the user can do, as an instruction.
+        severity: An ``error`` stops the export unless it is fixed; a ``warning`` may change results; an ``info`` does
+            not.
+        rung: The rung of the ladder that fixes the problem, or None.
+        mended: Whether opbridge fixes the problem automatically.
         sources: ``file:line`` of each place in the user's source.
     """
 
@@ -58,15 +58,15 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What is known of a capture that failed.
+    """The known facts about a failed capture.
 
     Attributes:
-        error: What ``torch.export.export`` raised.
+        error: The exception raised by ``torch.export.export``.
         model: The model that was passed.
-        args: Its positional example inputs.
-        kwargs: Its keyword example inputs.
-        dynamic_shapes: As passed to ``torch.export.export``.
-        fixed_sizes: The dynamic sizes that became numbers on the way.
+        args: The positional example inputs.
+        kwargs: The keyword example inputs.
+        dynamic_shapes: The argument of ``torch.export.export``.
+        fixed_sizes: The dynamic sizes that were specialized to constants during the capture.
     """
 
     error: BaseException
@@ -78,7 +78,7 @@ class Failure:
 
     @functools.cached_property
     def chain(self) -> tuple[BaseException, ...]:
-        """The error, then what caused it."""
+        """The error, followed by its causes."""
         found: list[BaseException] = []
         current: BaseException | None = self.error
         while current is not None and current not in found:
@@ -88,34 +88,34 @@ class Failure:
 
     @functools.cached_property
     def text(self) -> str:
-        """What the error says."""
+        """The message of the error."""
         return str(self.error)
 
     def caught(self, name: str) -> BaseException | None:
-        """The error of the chain whose class, or a base of it, has this name.
+        """The first error in the chain with a class or base class of this name.
 
-        The classes live in private modules of torch that move between releases, their names don't.
+        The classes live in private modules of torch that move between releases; their names are stable.
         """
         return next((e for e in self.chain if any(base.__name__ == name for base in type(e).__mro__)), None)
 
     @functools.cached_property
     def source(self) -> SourceLine | None:
-        """The user's own line."""
+        """The innermost line in the user's code."""
         return source_of_error(self.error)
 
     @functools.cached_property
     def place(self) -> SourceLine | None:
-        """The line outside torch that called what failed: the user's, or that of a library that he uses."""
+        """The innermost line outside torch: in the user's code or in a library."""
         return innermost(frames_of_error(self.error), libraries=True) or self.source
 
     @property
     def at(self) -> str:
-        """``" at model.py:12"``, with the user's line added where the place is a library's; empty if unknown."""
+        """``" at model.py:12"``, plus the user's line if the place is in a library; empty if unknown."""
         return described_place(self.place, self.source)
 
     @functools.cached_property
     def in_fake(self) -> bool:
-        """Whether the error comes from a shape function written by the user or a library."""
+        """Whether the error was raised in a shape function of the user or of a library."""
         if self.place is None:
             return False
         frames = frames_of_error(self.error)
@@ -124,7 +124,7 @@ class Failure:
 
     @functools.cached_property
     def callee(self) -> Any:
-        """The function whose parameters the inputs are: ``forward``, or the plain function that was passed as model."""
+        """The function that receives the inputs: ``forward``, or the plain function that was passed as the model."""
         if isinstance(self.model, type):
             return None
         if type(self.model).__module__.startswith("opbridge.") and hasattr(self.model, "function"):
@@ -133,26 +133,26 @@ class Failure:
 
     @property
     def name(self) -> str:
-        """The model's class, or the function that was passed as model."""
+        """The name of the model's class, or of the function that was passed as the model."""
         forward = getattr(self.callee, "__name__", "forward")
         return type(self.model).__name__ if forward == "forward" else forward
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The user's line as a finding carries it."""
+        """The user's line in the form of :attr:`Finding.sources`."""
         return source_names(self.source)
 
     def inputs(self) -> Iterator[tuple[str, Any]]:
-        """The example inputs by the names of ``forward``'s parameters."""
+        """The example inputs with the names of the parameters of ``forward``."""
         yield from inspect.signature(self.callee).bind(*self.args, **self.kwargs).arguments.items()
 
     def finding(self, code: str, target: str, message: str, fix: str) -> Finding:
-        """A finding of severity ``error`` at the user's line, its message in one line."""
+        """A finding of severity ``error`` at the user's line, with the message on one line."""
         return Finding(code, target, " ".join(message.split()), fix, sources=self.sources)
 
 
 def described_place(place: SourceLine | None, source: SourceLine | None) -> str:
-    """``" at model.py:12"``, with the user's line added where the place is a library's; empty if unknown."""
+    """``" at model.py:12"``, plus the user's line if the place is in a library; empty if unknown."""
     if place is None:
         return ""
     if source is None or str(source) == str(place):
@@ -161,7 +161,7 @@ def described_place(place: SourceLine | None, source: SourceLine | None) -> str:
 
 
 def source_names(*sources: SourceLine | None) -> tuple[str, ...]:
-    """Each line as ``file:line``, without those that are None and without repetition."""
+    """The lines as ``file:line``, without None and without duplicates."""
     return tuple(dict.fromkeys(str(source) for source in sources if source is not None))
 
 

@@ -1,14 +1,14 @@
-"""The model changes a buffer, and ONNX forgets it.
+"""The model changes a buffer, and an ONNX model does not keep the change.
 
-What it means: ``forward`` writes into a buffer (a cache, a counter, running statistics) that the next call reads.
+What it means: ``forward`` modifies a buffer (a cache, a counter, running statistics) that the next call reads.
 
-Why it is a problem: an ONNX model has no state. Every run starts from the buffer's value at the time of the export.
+Why it is a problem: an ONNX model is stateless. Every run starts from the buffer's value at the time of the export.
 
 Example::
 
     self.steps.add_(1)
 
-Fix: make the state an input and an output of ``forward``; nothing if the next call does not read it.
+Fix: make the state an input and an output of ``forward``. Nothing needs to be done if the next call does not read it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CODE = "buffer-mutation"
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Recognised by the program's signature once decomposed, before that by operators that write into a buffer."""
+    """Recognized by the signature of a decomposed program, and otherwise by operators that write into a buffer."""
     signature = program.graph_signature
     nodes: dict[str, list[torch.fx.Node]] = {name: [] for name in signature.buffers_to_mutate.values()}
     for node, written in writes(program):
@@ -39,12 +39,12 @@ def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
 
 
 def finding(name: str, sources: tuple[str, ...] = ()) -> Finding:
-    """Made of the buffer's name and the lines that write into it."""
+    """Make the finding from the buffer's name and the lines that write into it."""
     where = f" at {', '.join(sources[:3])}" if sources else ""
     return Finding(
         CODE,
         name,
-        f"The model changes its buffer {name!r}{where}; an ONNX model has no state, so each run forgets the change.",
+        f"The model changes its buffer {name!r}{where}; an ONNX model has no state, so each run loses the change.",
         f"pass {name!r} as an input of forward and return its new value, if the next call needs it.",
         severity="warning",
         sources=sources,

@@ -1,4 +1,4 @@
-"""torch.export can't capture the model, for a reason that opbridge has no finding for.
+"""torch.export cannot capture the model, for a reason that no other finding describes.
 
 What it means: the model runs in PyTorch, but ``torch.export.export`` raises.
 
@@ -6,8 +6,9 @@ Why it is a problem: without a graph there is nothing to translate.
 
 Example: Python features or torch functions that ``torch.export`` does not support.
 
-Fix: the message has torch's reason, the log file the whole story. Rewrite the line with torch operators, or keep it out
-of the graph: ``@opbridge.operator`` around the function, or ``@opbridge.rewrite`` for a library's.
+Fix: the message states torch's reason, and the log file has all details. Rewrite the line with torch operators, or keep
+it out of the graph: decorate the function with ``@opbridge.operator``, or replace a library's function with
+``@opbridge.rewrite``.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ ORDER = 3
 
 
 def explain(failure: Failure) -> Finding:
-    """Fits every failure."""
+    """Matches every failure."""
     place = failure.place
     text = f" at `{shortened(place.text)}`" if place is not None and place.text else ""
     target = module_path(place) if place is not None and place.is_installed else None
     if target is not None:
-        fix = f"replace {target} while capturing by a function made of torch operators: @opbridge.rewrite({target!r})."
+        fix = f"replace {target} during the capture by a function of torch operators: @opbridge.rewrite({target!r})."
     else:
         fix = (
-            "write that line with torch operators, or put it into a function decorated with "
+            "write that line with torch operators, or move it into a function decorated with "
             "@opbridge.operator('mylib::name'), which stays one node of the graph."
         )
     name = failure.name

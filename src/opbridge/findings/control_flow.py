@@ -1,15 +1,15 @@
-"""A branch or body function of torch.cond, torch.while_loop or the like can't be captured.
+"""A branch or body function of torch.cond, torch.while_loop or a similar operator cannot be captured.
 
-What it means: torch traces these functions apart from the rest and more strictly: both branches return the same
-structure, shapes and dtypes; no output is an input or another output itself; nothing outside is changed.
+What it means: torch traces these functions separately and more strictly. Both branches must return the same structure,
+shapes and dtypes; an output must not be an input or another output; nothing outside the function may be modified.
 
-Why it is a problem: each of them becomes a subgraph of an ONNX ``If`` or ``Loop`` of its own.
+Why it is a problem: each of these functions becomes a subgraph of an ONNX ``If`` or ``Loop``.
 
 Example::
 
     torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,))     # the second branch returns its input
 
-Fix: what torch suggests, which is in the message: often ``return x.clone()``.
+Fix: follow torch's suggestion in the message, often ``return x.clone()``.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _NAMES = ("UncapturedHigherOrderOpError", "CondOpArgsMismatchError")
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the error's class; the operator, reason and hint are labelled lines of its text."""
+    """Recognized by the error's class; the operator, reason and hint are labelled lines of its message."""
     error = next((found for found in map(failure.caught, _NAMES) if found is not None), None)
     if error is None:
         return None
     operator = _labelled(str(error), "Higher Order Operator") or _named_in_source(failure) or "a control flow operator"
     reason = _labelled(str(error), "Explanation") or described_error(error, 200)
     hint = _labelled(str(error), "Hint") or (
-        "make every branch return tensors of the same number, shape and dtype, and no input as it is"
+        "make every branch return the same number of tensors with the same shapes and dtypes, and no unmodified input"
     )
     if "data-dependent branching" in reason:
-        hint = "write the branch inside that function as a torch.cond of its own, or with torch.where"
+        hint = "write the branch inside that function as another torch.cond, or with torch.where"
     return failure.finding(
         CODE,
         operator,
-        f"A function given to {operator}{failure.at} can't be captured: {_first_sentence(reason)}.",
+        f"A function passed to {operator}{failure.at} can't be captured: {_first_sentence(reason)}.",
         f"{hint[:1].lower()}{_first_sentence(hint)[1:]}.",
     )
 

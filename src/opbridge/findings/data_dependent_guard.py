@@ -1,9 +1,9 @@
-"""A size that is known only when the model runs decides what the model does.
+"""The model's control flow depends on a size that is known only at run time.
 
-What it means: a condition, a loop or an operator needs the number of selected boxes, of non-zero elements or the like
-while the model is captured. Then it has no value yet.
+What it means: a condition, a loop or an operator needs a size such as the number of selected boxes or of non-zero
+elements. During the capture, such a size has no value yet.
 
-Why it is a problem: a graph has to serve every value, and torch can't tell which way the code goes.
+Why it is a problem: the graph must be valid for every value, so torch cannot choose one branch.
 
 Example::
 
@@ -11,9 +11,10 @@ Example::
     if boxes.numel() > 4000:            # depends on the scores
         ...
 
-Fix: state what always holds, on the line before: ``torch._check(boxes.numel() <= 4000)``; or keep both branches with
-``torch.cond(boxes.numel() > 4000, true_fn, false_fn, (boxes,))``. In a library's function, replace the function while
-capturing: ``@opbridge.rewrite("torchvision.ops.boxes.batched_nms")``.
+Fix: if the condition always has the same result, state that on the line before:
+``torch._check(boxes.numel() <= 4000)``. Otherwise keep both branches with
+``torch.cond(boxes.numel() > 4000, true_fn, false_fn, (boxes,))``. If the code belongs to a library, replace the library
+function during the capture: ``@opbridge.rewrite("torchvision.ops.boxes.batched_nms")``.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _VALUE = "(Size-like symbols: none)"
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the error's class; a tensor's value rather than a size has no size-like symbol in the message."""
+    """Recognized by the error's class; for a tensor's value, unlike a size, the message has no size-like symbol."""
     error = failure.caught("GuardOnDataDependentSymNode")
     if error is None or _VALUE in str(error):
         return None
     condition = condition_at(failure.place)
     guard = shortened(getattr(error, "cond", _expression(str(error))))
     if condition is None:
-        message = f"{_line(failure)} needs {guard!r} while capturing, a size that depends on data."
+        message = f"{_line(failure)} needs {guard!r} during the capture, a size that depends on data."
     else:
-        message = f"`{shortened(condition)}`{failure.at} depends on a size that is known only when the model runs."
+        message = f"`{shortened(condition)}`{failure.at} depends on a size that is known only at run time."
     return failure.finding(CODE, condition.text if condition else guard, message, _fix(failure, condition))
 
 
@@ -58,24 +59,24 @@ def _fix(failure: Failure, condition: Condition | None) -> str:
         target = module_path(place)
         if target is not None:
             return (
-                f"this is a library's code: replace {target} while capturing by a function without that condition, "
+                f"this is library code: replace {target} during the capture by a function without that condition, "
                 f"declared with @opbridge.rewrite({target!r})."
             )
     if condition is None:
         return (
-            "state on the line before what always holds of that size, such as torch._check(n > 0) or "
+            "on the line before, state a condition that always holds for that size, such as torch._check(n > 0) or "
             "torch._check(n <= 100) with n = y.shape[0]; or pad to a fixed size."
         )
     if condition.keyword == "for":
         return (
-            f"work on {condition.text} as one tensor instead of item by item, or write the loop with torch.while_loop."
+            f"process {condition.text} as one tensor instead of item by item, or write the loop with torch.while_loop."
         )
     if condition.keyword == "assert":
         return f"replace the assert by torch._check({condition.holds})."
     if condition.keyword == "while":
         return "write the loop with torch.while_loop(cond_fn, body_fn, (tensors,))."
     return (
-        f"if it always goes one way, state it on the line before: torch._check({condition.opposite}) or "
-        f"torch._check({condition.holds}); to keep both ways write torch.cond({condition.holds}, true_fn, false_fn, "
-        f"(tensors,))."
+        f"if the result is always the same, state it on the line before: torch._check({condition.opposite}) or "
+        f"torch._check({condition.holds}); to keep both branches write torch.cond({condition.holds}, true_fn, "
+        f"false_fn, (tensors,))."
     )

@@ -2,7 +2,7 @@
 
 What it means: ``torch.equal``, ``torch.allclose`` and the like return a Python bool, not a tensor.
 
-Why it is a problem: while the model is captured its tensors have no contents, so there is nothing to return.
+Why it is a problem: tensors have no contents during the capture, so there is no value to return.
 
 Example::
 
@@ -22,7 +22,7 @@ _INSTEAD = {"equal": "(a == b).all()", "allclose": "torch.isclose(a, b).all()", 
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the error's class, which carries the operator."""
+    """Recognized by the error's class; the error has the operator as an attribute."""
     error = failure.caught("DataDependentOutputException")
     function = getattr(error, "func", None)
     if function is None:

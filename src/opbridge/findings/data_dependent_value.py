@@ -1,18 +1,18 @@
-"""A tensor's value becomes a Python value: a bool, an int, a float or text.
+"""A tensor's value is converted to a Python value: a bool, an int, a float or a string.
 
 What it means: ``if``, ``while``, ``assert``, ``range``, ``int(...)``, ``float(...)``, ``.item()`` in a condition, or an
-f-string gets a tensor whose value is known only when the model runs.
+f-string receives a tensor whose value is known only at run time.
 
-Why it is a problem: Python code runs once, while the model is captured; the graph has to serve every value.
+Why it is a problem: Python code runs once, during the capture, while the graph must be valid for every value.
 
 Example::
 
-    if x.sum() > 0:              # one of the two branches would be lost
+    if x.sum() > 0:              # only one of the two branches could be captured
         return x
     return -x
 
-Fix: ``torch.cond`` or ``torch.where`` for a branch, ``torch.while_loop`` for a loop, the tensor itself instead of
-``float(...)``; checks that only guard against mistakes go under ``if not torch.compiler.is_exporting():``.
+Fix: use ``torch.cond`` or ``torch.where`` for a branch, ``torch.while_loop`` for a loop, and the tensor itself instead
+of ``float(...)``. Put assertions and logging under ``if not torch.compiler.is_exporting():``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FORMAT = "FakeTensor.__format__"
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the error's class and the absence of a size-like symbol, or by a tensor's ``__format__``."""
+    """Recognized by the error's class and the absence of a size-like symbol, or by a tensor's ``__format__``."""
     error = failure.caught("GuardOnDataDependentSymNode")
     value = error is not None and _VALUE in str(error)
     if not value and _FORMAT not in failure.text:
         return None
     condition = condition_at(failure.place) if value else None
     text = f"`{shortened(condition or (failure.place.text if failure.place else 'forward'))}`"
-    message = f"{text}{failure.at} needs a tensor's value in Python, which is known only when the model runs."
+    message = f"{text}{failure.at} needs a tensor's value in Python, which is known only at run time."
     target = condition.text if condition else (failure.place.text if failure.place else "forward")
     return failure.finding(CODE, target, message, _fix(failure, condition, value))
 
@@ -46,19 +46,19 @@ def _fix(failure: Failure, condition: Condition | None, value: bool) -> str:
     if place is not None and place.is_installed and module_path(place):
         target = module_path(place)
         return (
-            f"this is a library's code: replace {target} while capturing by a function that keeps the value a tensor, "
+            f"this is library code: replace {target} during the capture by a function that keeps the value a tensor, "
             f"declared with @opbridge.rewrite({target!r})."
         )
     if not value:
-        return "leave the text out while exporting: put the line under `if not torch.compiler.is_exporting():`."
+        return "skip the string during the export: put the line under `if not torch.compiler.is_exporting():`."
     if condition is None:
         return _fix_conversion(place.text if place else "")
     if condition.keyword == "assert":
         return "put the assert under `if not torch.compiler.is_exporting():`."
     if condition.keyword in ("while", "for"):
         return (
-            "write the loop with torch.while_loop(cond_fn, body_fn, (tensors,)); if the count is the same for every "
-            "input, make it a Python number."
+            "write the loop with torch.while_loop(cond_fn, body_fn, (tensors,)); if the number of iterations is the "
+            "same for every input, make it a Python number."
         )
     return (
         f"write torch.cond({condition.text}, true_fn, false_fn, (tensors,)) with the two branches as functions, or "

@@ -1,7 +1,7 @@
-"""A dimension declared dynamic can't vary as declared.
+"""A dimension that is declared dynamic cannot vary as declared.
 
-What it means: ``dynamic_shapes`` says that a size varies, but the model works with one value only, or with part of the
-range: it mixes the tensor with a constant of that size, reshapes to a fixed size, or branches on the size.
+What it means: ``dynamic_shapes`` declares that a size varies, but the model supports only one value or part of the
+range: it combines the tensor with a constant of that size, reshapes to a fixed size, or branches on the size.
 
 Why it is a problem: the ONNX model would be wrong for the other sizes.
 
@@ -11,8 +11,8 @@ Example::
         return x + self.position        # position has 3 rows
     torch.export.Dim("n")               # for dimension 0 of x
 
-Fix: what torch derives from the model, such as ``n = 2*_n``; or leave the dimension out; or correct the model. An
-example input of size 0 or 1 makes a dimension constant: use a size of at least 2.
+Fix: declare what torch derives from the model, such as ``n = 2*_n``; or leave the dimension out; or correct the model.
+An example input of size 0 or 1 makes a dimension constant: use a size of at least 2.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _GUARD = re.compile(r"satisfy the generated guard (?P<guard>.+?)\.?$", re.MULTIL
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the class of the error or its type attribute; sizes and suggestions are read from its text."""
+    """Recognized by the error's class or type attribute; sizes and suggestions are read from its message."""
     violated = getattr(getattr(failure.error, "error_type", None), "name", "") == "CONSTRAINT_VIOLATION"
     conflicts = "conflicts between user-specified ranges and inferred ranges" in failure.text
     if not (violated or conflicts or failure.caught("ConstraintViolationError")):
@@ -49,8 +49,8 @@ def explain(failure: Failure) -> Finding | None:
         found = make(failure)
         if found is not None:
             return found
-    message = f"dynamic_shapes does not fit the model: {shortened(failure.text.splitlines()[0], 160)}"
-    return failure.finding(CODE, "dynamic_shapes", message, "declare as dynamic only what may vary in the model.")
+    message = f"dynamic_shapes does not match the model: {shortened(failure.text.splitlines()[0], 160)}"
+    return failure.finding(CODE, "dynamic_shapes", message, "declare only sizes that can vary in the model.")
 
 
 def _constant(failure: Failure) -> Finding | None:
@@ -64,7 +64,7 @@ def _constant(failure: Failure) -> Finding | None:
         return failure.finding(
             CODE,
             names[0],
-            f"Declared dynamic, but {size} in the example input: {what}. Torch takes a size of 0 or 1 as a constant.",
+            f"Declared dynamic, but {size} in the example input: {what}. Torch treats a size of 0 or 1 as a constant.",
             "use an example input in which that size is 2 or more.",
         )
     fixed = _fixed(failure, [marked for marked, _ in matches], size)
@@ -73,16 +73,16 @@ def _constant(failure: Failure) -> Finding | None:
     found = failure.finding(
         CODE,
         names[0],
-        f"Declared dynamic, but the model works with size {size} only: {what}."
+        f"Declared dynamic, but the model supports only size {size}: {what}."
         + (f" It is fixed{described_place(place, source)}: {place.text}" if place is not None else ""),
-        f"leave it out of dynamic_shapes if it is always {size}; or remove what fixes it: a constant or an input "
-        f"of that size, a reshape to {size}, a Python loop over it.",
+        f"leave the dimension out of dynamic_shapes if it is always {size}; otherwise remove what fixes it: a constant "
+        f"or an input of that size, a reshape to {size}, or a Python loop over the dimension.",
     )
     return found if source is None else dataclasses.replace(found, sources=source_names(source))
 
 
 def _fixed(failure: Failure, marked: Sequence[str], size: int) -> FixedSize | None:
-    """What made a number of one of these dimensions; of a named one torch tells the name, so its size must do."""
+    """The event that specialized one of these dimensions; a named dimension is matched by its size."""
     of_size = [fixed for fixed in failure.fixed_sizes if fixed.size == size and fixed.frames]
     named = [fixed for fixed in of_size if set(fixed.dimensions) & set(marked)]
     return next(iter([*named, *of_size]), None)
@@ -96,7 +96,7 @@ def _unequal(failure: Failure) -> Finding | None:
     return failure.finding(
         CODE,
         one,
-        f"One name for two sizes: {one} is {match[2]} in the example inputs, {two} is {match[4]}.",
+        f"Two different sizes have one name: {one} is {match[2]} in the example inputs, {two} is {match[4]}.",
         "give the two dimensions different names, or use example inputs in which they are equal.",
     )
 
@@ -133,8 +133,8 @@ def _guarded(failure: Failure) -> Finding | None:
     return failure.finding(
         CODE,
         described,
-        f"The model does not work for every size declared for {described}: it needs {shortened(guard)}.",
-        f"declare what it needs in dynamic_shapes: {code}." if code else "declare a range in which this always holds.",
+        f"The model does not support every size declared for {described}: it needs {shortened(guard)}.",
+        f"declare this in dynamic_shapes: {code}." if code else "declare a range in which this always holds.",
     )
 
 
@@ -156,7 +156,7 @@ def _size_name(path: str, dimension: str) -> str:
 
 
 def _dimensions(failure: Failure) -> list[tuple[str, int, tuple[int, int, str]]]:
-    """Each declared dimension: in words, its size in the example, and its declared minimum, maximum and name."""
+    """Each declared dimension: a description, its size in the example, and its declared minimum, maximum and name."""
     found = []
     for path, tensor, dimension, declared in declared_dimensions(failure):
         if isinstance(dimension, int) and dimension < tensor.dim():

@@ -1,16 +1,16 @@
-"""dynamic_shapes does not have the form of the inputs.
+"""dynamic_shapes does not have the structure of the inputs.
 
-What it means: it names an input that ``forward`` does not have, leaves one out, or names a dimension that a tensor does
-not have.
+What it means: ``dynamic_shapes`` names an input that ``forward`` does not have, omits one, or names a dimension that a
+tensor does not have.
 
-Why it is a problem: torch can't tell which sizes are meant to vary.
+Why it is a problem: torch cannot determine which sizes vary.
 
 Example::
 
     opbridge.export(model, (image,), dynamic_shapes={"img": {0: "batch"}}, path="out")     # forward(self, image)
 
-Fix: a dict with an entry for each parameter of ``forward``: a dict from dimension to name for a tensor, None for an
-input whose sizes are all fixed.
+Fix: pass a dict with an entry for each parameter of ``forward``: a dict from dimension to name for a tensor, or None
+for an input whose sizes are all fixed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ERROR = InputError
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by looking for dimensions that the inputs lack, then by torch's own check of the form."""
+    """Recognized by dimensions that the inputs do not have, or by torch's own check of the structure."""
     for path, tensor, dimension, _ in declared_dimensions(failure):
         if not isinstance(dimension, int) or not 0 <= dimension < tensor.dim():
             shape = tuple(tensor.shape)
@@ -34,9 +34,7 @@ def explain(failure: Failure) -> Finding | None:
                 CODE,
                 path,
                 f"dynamic_shapes names dimension {dimension!r} of {path}, whose example has the shape {shape}.",
-                f"use a dimension from 0 to {tensor.dim() - 1}."
-                if tensor.dim()
-                else "leave this input out: write None.",
+                f"use a dimension from 0 to {tensor.dim() - 1}." if tensor.dim() else "write None for this input.",
             )
     invalid = getattr(getattr(failure.error, "error_type", None), "name", "") == "INVALID_INPUT"
     if not (invalid and "dynamic_shapes" in failure.text):
@@ -49,13 +47,13 @@ def explain(failure: Failure) -> Finding | None:
     return failure.finding(
         CODE,
         "dynamic_shapes",
-        f"dynamic_shapes does not have the form of the inputs {names}: {reason}",
-        f"give every input an entry: dynamic_shapes={{{example}}}; None stands for an input of fixed sizes.",
+        f"dynamic_shapes does not have the structure of the inputs {names}: {reason}",
+        f"write an entry for every input: dynamic_shapes={{{example}}}; None means that all sizes are fixed.",
     )
 
 
 def declared_dimensions(failure: Failure) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Each dimension that dynamic_shapes declares: its input's path and tensor, the dimension, what was declared."""
+    """Each dimension that dynamic_shapes declares: its input's path and tensor, the dimension, and the declaration."""
     shapes = failure.dynamic_shapes
     if shapes is None:
         return

@@ -1,8 +1,8 @@
-"""The shape function (fake) of a custom operator raises.
+"""The shape function (fake) of a custom operator raises an exception.
 
-What it means: while the model is captured, the operator's shape function is run on tensors without contents. It fails.
+What it means: during the capture the operator's shape function runs on tensors without contents, and it fails.
 
-Why it is a problem: without it torch does not know what the operator returns.
+Why it is a problem: without a working shape function torch does not know what the operator returns.
 
 Example::
 
@@ -10,7 +10,7 @@ Example::
     def sort(x: Tensor) -> Tensor:
         return torch.from_numpy(np.sort(x.numpy()))      # also run as the shape function, on a tensor without memory
 
-Fix: give the operator a shape function that computes shapes only, with ``.fake`` or ``opbridge.fake_for``.
+Fix: define a shape function that computes only shapes, with ``.fake`` or ``opbridge.fake_for``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORDER = 2
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the traceback: it goes through torch's shape propagation into the user's code."""
+    """Recognized by the traceback, which goes through torch's shape propagation into the user's code."""
     if not failure.in_fake:
         return None
     frames = frames_of_error(failure.error)
@@ -35,6 +35,6 @@ def explain(failure: Failure) -> Finding | None:
         CODE,
         called_name(caller) or "fake",
         f"The shape function (fake) at {failure.place}{call} fails: {described_error(failure.error, 200)}",
-        "correct it, or give the operator one that only computes shapes (x.new_empty(...)) and reads no contents: "
-        "with .fake on an @opbridge.operator, with opbridge.fake_for on another.",
+        "correct it, or define one that only computes shapes (x.new_empty(...)) and does not read contents: use .fake "
+        "for an @opbridge.operator and opbridge.fake_for for any other operator.",
     )

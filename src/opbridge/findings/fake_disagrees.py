@@ -1,8 +1,8 @@
 """The shape function (fake) of a custom operator disagrees with the operator.
 
-What it means: on the same inputs the operator returns another shape or dtype than its shape function says.
+What it means: for the same inputs, the operator and its shape function return different shapes or dtypes.
 
-Why it is a problem: the graph is built from what the shape function says, and everything behind the operator with it.
+Why it is a problem: the graph after the operator is built from the result of the shape function.
 
 Example::
 
@@ -21,20 +21,20 @@ CODE = "fake-disagrees"
 
 
 def finding(target: str, *, output: int, says: str, returns: str, sources: tuple[str, ...] = ()) -> Finding:
-    """Made where the operator was run on real tensors beside its fake.
+    """Make the finding after running the operator on real tensors and comparing it with its fake.
 
     Args:
         target: The operator.
-        output: Which of its outputs, counted from 0.
-        says: Shape and dtype that the fake gives, in words: ``"float32 of shape (3, 4)"``.
-        returns: The same of the operator's own result.
-        sources: Where the model calls it.
+        output: The index of the output, from 0.
+        says: The shape and dtype returned by the fake, in words: ``"float32 of shape (3, 4)"``.
+        returns: The shape and dtype returned by the operator, in the same form.
+        sources: The lines that call the operator.
     """
     return Finding(
         CODE,
         target,
-        f"The fake of {target} disagrees with the operator: output {output} is {returns}, but its fake says {says}.",
-        f"correct the shape function of {target} (its .fake, or the function under opbridge.fake_for) so that it "
-        f"returns {returns} there.",
+        f"The fake of {target} disagrees with the operator: output {output} is {returns}, but its fake returns {says}.",
+        f"correct the shape function of {target} (its .fake, or the function decorated with opbridge.fake_for) so that "
+        f"it returns {returns} there.",
         sources=sources,
     )

@@ -1,12 +1,12 @@
-"""A node has no equivalent in the opset that was asked for, or that the engine takes.
+"""A node has no equivalent in the requested opset, or in the newest opset of the engine.
 
-What it means: the model is taken down to an older opset, and this node uses what only a newer one has.
+What it means: the model is converted to an older opset, but the node uses a feature of a newer opset.
 
-Why it is a problem: a model of that opset can't be written.
+Why it is a problem: the model cannot be written at the older opset.
 
 Example: ``--opset 11`` for a model that draws from a Bernoulli distribution.
 
-Fix: a newer opset, or other operators that the old opset has.
+Fix: use a newer opset, or operators that the older opset has.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def finding(
     rung: str | None = None,
     sources: tuple[str, ...] = (),
 ) -> Finding:
-    """Made of what the conversion to the opset says.
+    """Make the finding from a refusal of the opset conversion.
 
     Args:
-        target: The torch operator that the node comes from, or the ONNX operator itself.
+        target: The torch operator that produced the node, or the ONNX operator itself.
         node: The ONNX operator: ``"ai.onnx::Bernoulli"``.
-        opset: The opset that can't express it.
+        opset: The opset that cannot express the node.
         engine: The engine's name and version.
-        reason: Why.
+        reason: The reason of the refusal.
         rung: The rung that avoids the node, or None.
-        sources: Where the model calls the operator, or the nodes' names.
+        sources: The lines that call the operator, or the names of the nodes.
     """
     where = f" at {sources[0]}" if sources else ""
     what = node if node == target else f"{node}, which {target}{where} becomes"
@@ -45,7 +45,7 @@ def finding(
         f"Opset {opset}, for {engine}, can't express {what}: {shortened(reason, 160)}",
         f"nothing to do: rung {rung} avoids the node."
         if rung
-        else f"ask for a newer --opset or a newer version of the engine, or write {target} in operators that opset "
+        else f"use a newer --opset or a newer version of the engine, or write {target} with operators that opset "
         f"{opset} has.",
         severity="info" if rung else "error",
         rung=rung,

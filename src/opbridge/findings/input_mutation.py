@@ -1,14 +1,14 @@
 """The model changes one of its inputs in place.
 
-What it means: ``forward`` writes into a tensor that the caller passed.
+What it means: ``forward`` modifies a tensor that the caller passed.
 
-Why it is a problem: an engine does not change its inputs. A caller that looks at them afterwards sees the old values.
+Why it is a problem: an engine does not change its inputs. A caller that reads them afterwards sees the old values.
 
 Example::
 
     x.mul_(2)
 
-Fix: return the new value, or write into a copy: ``x = x * 2``.
+Fix: return the new value, or compute into a new tensor: ``x = x * 2``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CODE = "input-mutation"
 
 
 def writes(program: torch.export.ExportedProgram) -> Iterator[tuple[Any, Any]]:
-    """Each node that writes in place, with the placeholder that it writes into, also through views of it."""
+    """Each node that writes in place, with the placeholder that it changes, directly or through views."""
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         for argument, value in zip(schema.arguments if schema else (), node.args, strict=False):
@@ -43,7 +43,7 @@ def _is_view(node: Any) -> bool:
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Recognised by the program's signature once decomposed, before that by operators that write into an input."""
+    """Recognized by the signature of a decomposed program, and otherwise by operators that write into an input."""
     signature = program.graph_signature
     nodes: dict[str, list[Any]] = {name: [] for name in signature.user_inputs_to_mutate.values()}
     for node, written in writes(program):
@@ -54,12 +54,12 @@ def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
 
 
 def finding(name: str, sources: tuple[str, ...] = ()) -> Finding:
-    """Made of the input's name and the lines that write into it."""
+    """Make the finding from the input's name and the lines that write into it."""
     where = f" at {', '.join(sources[:3])}" if sources else ""
     return Finding(
         CODE,
         name,
-        f"The model changes its input {name!r} in place{where}; an engine leaves its inputs as they are.",
+        f"The model changes its input {name!r} in place{where}; an engine does not change its inputs.",
         f"return the changed {name!r} as an output if the caller needs it, or compute into a new tensor.",
         severity="warning",
         sources=sources,

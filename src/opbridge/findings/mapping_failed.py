@@ -1,13 +1,13 @@
 """A mapping to ONNX raised an exception (link 2).
 
-What it means: there is a rule for the operator, but it does not take these dtypes, ranks or constants.
+What it means: the operator has a mapping, but the mapping does not support these dtypes, ranks or constants.
 
-Why it is a problem: the operator can't appear in the ONNX model as it is used here.
+Why it is a problem: this use of the operator cannot be expressed in the ONNX model.
 
 Example: a mapping that reads a size from a tensor of unknown rank.
 
-Fix: correct the mapping if it is one's own; else override it with ``@opbridge.decomposition`` or
-``@opbridge.translation``, which win over torch's and the catalog's.
+Fix: correct the mapping if it is yours; otherwise override it with ``@opbridge.decomposition`` or
+``@opbridge.translation``, which take precedence over torch's and the catalog's mappings.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ CODE = "mapping-failed"
 def finding(
     target: str, error: BaseException, *, provider: str, declared_at: str = "", sources: tuple[str, ...] = ()
 ) -> Finding:
-    """Made of the exception that a mapping raised.
+    """Make the finding from the exception that a mapping raised.
 
     Args:
         target: The operator.
         error: The exception.
-        provider: Whose mapping it is: ``"torch"``, ``"catalog"`` or ``"user"``.
+        provider: The owner of the mapping: ``"torch"``, ``"catalog"`` or ``"user"``.
         declared_at: ``file:line`` of the mapping.
-        sources: Where the model calls the operator.
+        sources: The lines that call the operator.
     """
     whose = {"torch": "torch.onnx's own", "catalog": "opbridge's", "user": "yours"}[provider]
     place = f" ({declared_at})" if declared_at else ""
     fix = (
         f"correct the mapping{place}."
         if provider == "user"
-        else f"give a mapping of your own, which wins: @opbridge.decomposition({target!r}) or "
+        else f"define your own mapping, which takes precedence: @opbridge.decomposition({target!r}) or "
         f"@opbridge.translation({target!r})."
     )
     where = f" at {sources[0]}" if sources else ""

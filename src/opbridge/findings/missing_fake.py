@@ -1,9 +1,9 @@
 """A custom operator has no shape function (fake).
 
-What it means: the operator is registered with torch, from C++ or Python, but nothing tells the shape and dtype of its
-result without computing it.
+What it means: the operator is registered with torch, from C++ or Python, but torch cannot determine the shape and dtype
+of its result without running it.
 
-Why it is a problem: a model is captured on tensors without contents, so every operator has to say what it would return.
+Why it is a problem: a model is captured on tensors without contents, so every operator needs a shape function.
 
 Example::
 
@@ -32,7 +32,7 @@ _PATTERNS = (
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the error's class, which carries the operator, or by what torch.library says."""
+    """Recognized by the error's class, which has the operator as an attribute, or by the message of torch.library."""
     error = failure.caught("UnsupportedOperatorException")
     function = getattr(error, "func", None)
     target = str(function).replace(".", "::", 1).removesuffix(".default") if function is not None else None

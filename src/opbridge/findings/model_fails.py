@@ -1,14 +1,14 @@
-"""The model fails in PyTorch too, on these example inputs.
+"""The model fails on these example inputs in PyTorch itself.
 
-What it means: calling ``model(*args, **kwargs)`` raises, without any capturing.
+What it means: calling ``model(*args, **kwargs)`` raises an exception, without any capture.
 
-Why it is a problem: a model that does not run can't be captured.
+Why it is a problem: a model that does not run cannot be captured.
 
 Example::
 
     opbridge.export(nn.Linear(4, 2), (torch.rand(3, 5),), path="out")       # 5 features instead of 4
 
-Fix: correct the example inputs or the model, until ``model(*args, **kwargs)`` runs.
+Fix: correct the example inputs or the model until ``model(*args, **kwargs)`` runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ORDER = 1
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by running the model; its buffers, attributes and the random state stay as they were."""
+    """Recognized by running the model; its buffers, its attributes and the random state are restored."""
     import torch
 
     out_of_memory = isinstance(failure.error, MemoryError | torch.OutOfMemoryError)
@@ -40,7 +40,7 @@ def explain(failure: Failure) -> Finding | None:
         return eager.finding(
             CODE,
             failure.name,
-            f"The model itself fails on its example inputs, in PyTorch alone: {described_error(error, 200)}{eager.at}",
+            f"The model fails on its example inputs in PyTorch itself: {described_error(error, 200)}{eager.at}",
             "make model(*args, **kwargs) run first: correct the example inputs (number, shape, dtype) or that line.",
         )
     return None

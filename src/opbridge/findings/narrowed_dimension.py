@@ -1,16 +1,16 @@
-"""A dynamic dimension is captured for part of its sizes only.
+"""A dynamic dimension is captured for only part of its range.
 
-What it means: the model branches on a size, and the branch that the example input took holds for this range.
+What it means: the model branches on a size, and the branch that the example input took is valid only for this range.
 
-Why it is a problem: the ONNX model accepts other sizes, and computes the wrong branch for them.
+Why it is a problem: the ONNX model accepts other sizes, but computes the wrong branch for them.
 
 Example::
 
-    if x.shape[0] > 5:          # captured with 3 rows: right for 2 to 5
+    if x.shape[0] > 5:          # captured with 3 rows: correct for 2 to 5
         ...
 
-Fix: keep the inputs within the range, and say so with ``torch.export.Dim("n", min=2, max=5)``; or write the branch with
-``torch.cond``.
+Fix: keep the inputs within the range, and declare it with ``torch.export.Dim("n", min=2, max=5)``; or write the branch
+with ``torch.cond``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 CODE = "narrowed-dimension"
 
 _ANY = 2**31
-"""Torch writes an absent maximum as infinity or as the largest integer."""
+"""An upper limit from here on means that there is none: torch uses infinity or the largest integer."""
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Every dynamic dimension of an input with an upper bound: declared so, or found by torch."""
+    """Every dynamic dimension of an input that has an upper limit, declared or derived by torch."""
     seen: set[Any] = set()
     users = set(program.graph_signature.user_inputs)
     for node in program.graph.find_nodes(op="placeholder"):
@@ -43,11 +43,11 @@ def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
 
 
 def finding(name: str, dimension: int, low: int, high: int) -> Finding:
-    """Made of the input's name, its dimension, and the smallest and largest size that the captured graph serves."""
+    """Make the finding from the input's name, its dimension, and the limits of the size in the captured graph."""
     return Finding(
         CODE,
         name,
-        f"Dimension {dimension} of the input {name!r} may vary from {low} to {high} only.",
-        f"keep to sizes from {low} to {high}; if more was meant, write the branch on this size with torch.cond.",
+        f"Dimension {dimension} of the input {name!r} can vary only from {low} to {high}.",
+        f"use sizes from {low} to {high}; if others are needed, write the branch on this size with torch.cond.",
         severity="warning",
     )

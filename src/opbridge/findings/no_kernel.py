@@ -1,12 +1,12 @@
 """The engine has no kernel for a node (link 3).
 
-What it means: asked for this ONNX operator at this version, these types and ranks, the installed engine refuses.
+What it means: the installed engine refuses this ONNX operator at this version, with these types and ranks.
 
 Why it is a problem: the engine refuses to load the whole model.
 
 Example: a ``Conv`` on double tensors in ONNX Runtime's CPU build.
 
-Fix: another rung (opbridge tries them), another dtype, a newer engine, or a kernel of one's own.
+Fix: use another rung (opbridge tries them), another dtype, a newer engine, or your own kernel.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ CODE = "no-kernel"
 def finding(
     target: str, *, node: str, engine: str, reason: str, rung: str | None = None, sources: tuple[str, ...] = ()
 ) -> Finding:
-    """Made of a refusal that the probe got.
+    """Make the finding from a refusal found by the probe.
 
     Args:
-        target: The torch operator that the node comes from.
-        node: The ONNX operator with version and types: ``"ai.onnx::Conv-11 (double, double)"``.
+        target: The torch operator that produced the node.
+        node: The ONNX operator with its version and types: ``"ai.onnx::Conv-11 (double, double)"``.
         engine: The engine's name and version.
-        reason: What the engine said.
+        reason: The engine's message.
         rung: The rung that avoids the node, or None.
-        sources: Where the model calls the torch operator.
+        sources: The lines that call the torch operator.
     """
     where = f" at {sources[0]}" if sources else ""
     return Finding(
@@ -36,8 +36,8 @@ def finding(
         f"{engine} has no kernel for {node}, which {target}{where} becomes: {shortened(reason, 160)}",
         f"nothing to do: rung {rung} avoids the node."
         if rung
-        else f"use another dtype (model.float()) or a newer {engine.split()[0]}, or write {target} in other operators "
-        f"under @opbridge.decomposition({target!r}).",
+        else f"use another dtype (model.float()) or a newer {engine.split()[0]}, or define {target} by other operators "
+        f"with @opbridge.decomposition({target!r}).",
         severity="info" if rung else "error",
         rung=rung,
         mended=rung is not None,

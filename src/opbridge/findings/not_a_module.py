@@ -1,6 +1,7 @@
 """The model is not a module.
 
-What it means: the object passed as the model is a class, a checkpoint or something else that is no ``torch.nn.Module``.
+What it means: the object passed as the model is a class, a checkpoint or another object that is not a
+``torch.nn.Module``.
 
 Why it is a problem: there is no forward pass to capture.
 
@@ -21,7 +22,7 @@ ERROR = InputError
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the model's type."""
+    """Recognized by the model's type."""
     import torch
 
     model = failure.model

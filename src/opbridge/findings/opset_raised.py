@@ -1,12 +1,12 @@
-"""An operator forced a higher opset.
+"""An operator requires a higher opset.
 
-What it means: its mapping uses ONNX nodes that exist from this version on.
+What it means: the operator's mapping uses ONNX operators that exist only from this opset on.
 
-Why it is a problem: mostly none. Older engines may not know the version.
+Why it is a problem: usually it is none, but an older engine may not support the opset.
 
 Example: ``torchvision::deform_conv2d`` becomes ``DeformConv``, which ONNX has from opset 19 on.
 
-Fix: none needed; to stay lower, map the operator in another way.
+Fix: none needed. To keep a lower opset, define another mapping for the operator.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CODE = "opset-raised"
 
 
 def finding(target: str, *, opset: int, instead_of: int, sources: tuple[str, ...] = ()) -> Finding:
-    """Made by the plan, of the operator, the opset taken, and the one that would have served without it."""
+    """Make the finding from the operator, the chosen opset, and the opset that the rest of the model needs."""
     return Finding(
         CODE,
         target,
         f"{target} needs opset {opset}; the rest of the model needs {instead_of}.",
-        f"nothing to do; for an engine that stops at opset {instead_of}, give {target} a mapping with older nodes: "
+        f"nothing to do; for an engine that supports only opset {instead_of}, map {target} to older operators: "
         f"@opbridge.decomposition({target!r}).",
         severity="info",
         rung="opset",

@@ -1,17 +1,17 @@
-"""A function that is no torch operator gets a tensor of the graph.
+"""A function that is not a torch operator receives a tensor of the graph.
 
-What it means: a C++ function bound with pybind11, a NumPy or SciPy call, ctypes, Numba or a CUDA kernel wants the
+What it means: a C++ function bound with pybind11, a NumPy or SciPy call, ctypes, Numba or a CUDA kernel accesses the
 tensor's memory.
 
-Why it is a problem: while the model is captured its tensors have shapes but no memory; and the graph could not hold a
-call of such a function anyway.
+Why it is a problem: tensors have shapes but no memory during the capture, and the graph cannot contain a call of such a
+function.
 
 Example::
 
     y = torch.from_numpy(np.sort(x.numpy()))
     z = my_extension.roi_pool(x, boxes)        # PYBIND11_MODULE
 
-Fix: write it with torch operators; or make it an operator, which stays one node of the graph::
+Fix: write the function with torch operators; or make it an operator, which stays one node of the graph::
 
     @opbridge.operator("mylib::roi_pool")
     def roi_pool(x: Tensor, boxes: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ _INSTEAD = {"deepcopy": "copy the tensor with its clone() method."}
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by what torch says when somebody wants the memory of a tensor that has none; a bare RuntimeError."""
+    """Recognized by torch's messages for accesses to the memory of a tensor without memory: bare RuntimeErrors."""
     if failure.in_fake or not any(pattern in failure.text for pattern in _PATTERNS):
         return None
     called = called_name(failure.place) or _reading_method(failure.place)
@@ -53,7 +53,8 @@ def explain(failure: Failure) -> Finding | None:
     return failure.finding(
         CODE,
         called or (failure.place.text if failure.place else "forward"),
-        f"{text}{failure.at} wants the memory of a tensor, and a captured tensor has none: it is no torch operator.",
+        f"{text}{failure.at} is not a torch operator: it accesses a tensor's memory, which does not exist during the "
+        "capture.",
         _INSTEAD.get(last) or _fix(called, last),
     )
 
@@ -65,7 +66,7 @@ def _fix(called: str | None, last: str) -> str:
     known = (called or "").rpartition(".")[0] in ("np", "numpy") and name == last and hasattr(torch, last)
     first = f"use torch.{last}" if known else "write it with torch operators"
     return (
-        f"{first}; or put the call into a function decorated with @opbridge.operator('mylib::{name}'), give the "
+        f"{first}; or move the call into a function decorated with @opbridge.operator('mylib::{name}'), define the "
         f"result's shape with @{name}.fake and torch code for the engine with @{name}.set_body."
     )
 

@@ -2,13 +2,14 @@
 
 What it means: an operator such as ``torch.rand``, ``multinomial`` or ``bernoulli`` is part of the graph.
 
-Why it is a problem: PyTorch and the engine draw different numbers, so their results can't be compared one by one.
+Why it is a problem: PyTorch and the engine draw different numbers, so their results cannot be compared element by
+element.
 
 Example::
 
     noise = torch.randn_like(x)
 
-Fix: none needed: the results are compared by distribution. To compare them exactly, make the noise an input.
+Fix: none needed, because the results are compared by distribution. For an exact comparison make the noise an input.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CODE = "random-operator"
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Recognised by torch's own tag of operators that draw from a generator; dropout in evaluation draws nothing."""
+    """Recognized by torch's tag of operators that use a random generator, except dropout in evaluation mode."""
     import torch
 
     nodes: dict[str, list[torch.fx.Node]] = {}
@@ -40,7 +41,7 @@ def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
 
 
 def _drops_nothing(node: torch.fx.Node) -> bool:
-    """Whether it is random by its dropout alone, and that is zero: attention in evaluation mode."""
+    """Whether the operator is random only because of its dropout, which is zero: attention in evaluation mode."""
     names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
     if "dropout_p" not in names:
         return False
@@ -50,12 +51,12 @@ def _drops_nothing(node: torch.fx.Node) -> bool:
 
 
 def finding(target: str, sources: tuple[str, ...] = ()) -> Finding:
-    """Made of a random operator and where the model calls it."""
+    """Make the finding from a random operator and the lines that call it."""
     where = f" at {', '.join(sources[:3])}" if sources else ""
     return Finding(
         CODE,
         target,
-        f"{target}{where} draws random numbers: its results are compared with PyTorch's by distribution.",
+        f"{target}{where} draws random numbers; its results are compared with PyTorch's by distribution.",
         "nothing to do; for an exact comparison pass the random numbers as an input of the model.",
         severity="warning",
         sources=sources,

@@ -8,8 +8,8 @@ Example::
 
     opbridge.export(torch.jit.load("model.pt"), (x,), path="out")
 
-Fix: pass the ``nn.Module`` that the TorchScript module was made from; or, where there is none, write an .onnx file with
-``torch.onnx.export`` under ``opbridge.legacy.enable()`` and pass that.
+Fix: pass the ``nn.Module`` from which the TorchScript module was made. If it is not available, write an .onnx file with
+``torch.onnx.export`` under ``opbridge.legacy.enable()`` and pass that file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CODE = "torchscript-module"
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the type of the model or of one of its submodules."""
+    """Recognized by the type of the model or of one of its submodules."""
     import torch
 
     if not isinstance(failure.model, torch.nn.Module):
@@ -33,14 +33,14 @@ def explain(failure: Failure) -> Finding | None:
     if not scripted:
         return None
     name, part = scripted[0]
-    what = f"The part {name!r} of the model" if name else "The model"
+    what = f"The submodule {name!r} of the model" if name else "The model"
     return failure.finding(
         CODE,
         name or _original_name(part),
         f"{what} is a TorchScript module ({_original_name(part)}), which has no Python code to capture.",
-        f"use the nn.Module that it was made from by torch.jit.script or torch.jit.trace "
-        f"({_original_name(part)}), and load the weights with load_state_dict(scripted.state_dict()). Without it: "
-        "torch.onnx.export under opbridge.legacy.enable() writes an .onnx file of it, which opbridge takes.",
+        f"use the nn.Module from which torch.jit.script or torch.jit.trace made it "
+        f"({_original_name(part)}), and load the weights with load_state_dict(scripted.state_dict()). If it is not "
+        "available, write an .onnx file with torch.onnx.export under opbridge.legacy.enable(), and pass that file.",
     )
 
 

@@ -1,15 +1,15 @@
 """The model is in training mode.
 
-What it means: dropout drops, and batch normalisation uses the statistics of the batch instead of those it learned.
+What it means: dropout is active, and batch normalization uses the statistics of the batch instead of the learned ones.
 
-Why it is a problem: the results are random, or depend on what else is in the batch.
+Why it is a problem: the results are random, or depend on the other items in the batch.
 
 Example::
 
     model = torchvision.models.resnet18()          # training mode is the default
     opbridge.export(model, (x,), path="out")
 
-Fix: ``model.eval()`` before the export.
+Fix: call ``model.eval()`` before the export.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FLAG = {
     "aten::native_dropout": 2,
     "aten::batch_norm": 5,
 }
-"""Operators that behave otherwise in training, with the position of the argument that says so."""
+"""Operators that behave differently in training, with the position of the argument that selects the mode."""
 
 
 def in_training(node: torch.fx.Node) -> bool | None:
-    """Whether a node computes as in training; None for an operator that has no such mode."""
+    """Whether a node is in training mode; None for an operator without modes."""
     name = getattr(node.target, "name", None)
     position = _FLAG.get(name().partition(".")[0].removesuffix("_")) if callable(name) else None
     if position is None:
@@ -46,7 +46,7 @@ def in_training(node: torch.fx.Node) -> bool | None:
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Recognised by the operators' own training arguments."""
+    """Recognized by the training arguments of operators."""
     nodes = [node for node in program.graph.nodes if node.op == "call_function" and in_training(node)]
     if nodes:
         targets = tuple(dict.fromkeys(node.target.name().partition(".")[0] for node in nodes))
@@ -54,13 +54,18 @@ def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
 
 
 def finding(targets: tuple[str, ...], sources: tuple[str, ...] = ()) -> Finding:
-    """Made of the operators that are captured in training mode; of none if opbridge captured it as ``model.eval()``."""
+    """Make the finding.
+
+    Args:
+        targets: The operators captured in training mode; empty if opbridge captured the model in evaluation mode.
+        sources: The lines that call them.
+    """
     if not targets:
         return Finding(
             CODE,
             "model",
-            "The model came in training mode; it is captured in evaluation mode.",
-            "call model.eval() before the export, to see the same results in PyTorch.",
+            "The model was passed in training mode; it is captured in evaluation mode.",
+            "call model.eval() before the export to get the same results in PyTorch.",
             severity="info",
             mended=True,
         )
@@ -68,7 +73,7 @@ def finding(targets: tuple[str, ...], sources: tuple[str, ...] = ()) -> Finding:
     return Finding(
         CODE,
         targets[0],
-        f"The model is in training mode: {', '.join(targets)}{where} computes as in training.",
+        f"The model is in training mode: {', '.join(targets)}{where} runs with training=True.",
         "call model.eval() before the export, or pass training=self.training to the functional form.",
         severity="warning",
         sources=sources,

@@ -1,14 +1,14 @@
-"""A lazy module has not been run yet.
+"""A lazy module has not been initialized.
 
-What it means: ``nn.LazyLinear`` and its like learn their sizes from the first input, and there was none.
+What it means: ``nn.LazyLinear`` and similar modules infer their sizes from the first input, and have not had one yet.
 
-Why it is a problem: their parameters have no shape, so they can't be frozen into a graph.
+Why it is a problem: their parameters have no shape, so they cannot be stored in a graph.
 
 Example::
 
     opbridge.export(nn.Sequential(nn.LazyLinear(10)), (x,), path="out")
 
-Fix: run the model once on the example inputs, ``model(*args)``, before the export; better, load trained weights.
+Fix: run the model once on the example inputs, ``model(*args)``, and load trained weights before the export.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CODE = "uninitialized-parameter"
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the class of the model's parameters and buffers."""
+    """Recognized by the class of the model's parameters and buffers."""
     import torch
 
     if not isinstance(failure.model, torch.nn.Module) or isinstance(failure.model, torch.jit.ScriptModule):

@@ -1,13 +1,13 @@
-"""No rule maps the operator to ONNX (link 2).
+"""The operator has no mapping to ONNX (link 2).
 
-What it means: neither torch.onnx, nor opbridge's catalog, nor the user has a mapping for it.
+What it means: neither torch.onnx nor opbridge's catalog nor the user's code has a mapping for the operator.
 
-Why it is a problem: the operator can't appear in the ONNX model.
+Why it is a problem: the operator cannot be expressed in the ONNX model.
 
 Example: ``torch.ops.mmcv.roi_align_rotated``, registered from C++.
 
-Fix: ``@opbridge.decomposition`` in torch operators; ``@opbridge.translation`` in ONNX operators; or
-``@opbridge.body_for`` to keep it one node that carries its definition.
+Fix: define it in torch operators with ``@opbridge.decomposition``, in ONNX operators with ``@opbridge.translation``, or
+as one node with an ONNX function body with ``@opbridge.body_for``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ CODE = "unmapped-operator"
 
 
 def finding(target: str, *, count: int = 1, rung: str | None = None, sources: tuple[str, ...] = ()) -> Finding:
-    """Made by the plan for an operator without a mapping.
+    """Make the finding for an operator that torch.onnx does not map.
 
     Args:
         target: The operator.
-        count: How many times the graph has it.
-        rung: The rung of opbridge's own that mends it, or None.
-        sources: Where the model calls it.
+        count: The number of nodes of this operator in the graph.
+        rung: The rung of the catalog's mapping, or None if it has none.
+        sources: The lines that call the operator.
     """
     where = (
         f" (used {count} times, first at {sources[0]})"
@@ -39,8 +39,8 @@ def finding(target: str, *, count: int = 1, rung: str | None = None, sources: tu
         f"torch.onnx has no mapping of {target} to ONNX{where}.",
         f"nothing to do: opbridge's catalog has one, rung {rung}."
         if rung
-        else f"write it in torch operators under @opbridge.decomposition({target!r}), in ONNX operators under "
-        f"@opbridge.translation({target!r}), or keep it one node with @opbridge.body_for({target!r}).",
+        else f"define it in torch operators with @opbridge.decomposition({target!r}), in ONNX operators with "
+        f"@opbridge.translation({target!r}), or as one node with @opbridge.body_for({target!r}).",
         severity="info" if rung else "error",
         rung=rung,
         mended=rung is not None,

@@ -1,8 +1,8 @@
-"""An example input is an object of a class that torch can't look into.
+"""An example input is an object of a class that is not registered with torch.
 
-What it means: torch takes tensors, numbers, strings, None, and tuples, lists, dicts and registered classes of them.
+What it means: torch supports tensors, numbers, strings, None, and tuples, lists, dicts and registered classes of them.
 
-Why it is a problem: the tensors inside become the inputs of the graph, so torch has to find them.
+Why it is a problem: the tensors inside the object become inputs of the graph, so torch must be able to find them.
 
 Example::
 
@@ -29,19 +29,19 @@ _PLAIN = (bool, int, float, complex, str, type(None))
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by torch's own message, then by looking for the first input of an unknown type."""
+    """Recognized by torch's message; the cause is the first input of an unregistered type."""
     if "Unsupported input type" not in failure.text:
         return None
     for name, value in failure.inputs():
         culprit = _unknown(value)
         if culprit is not None:
-            message = f"The input {name!r} of forward holds a {culprit.__qualname__}, which torch can't look into."
+            message = f"The input {name!r} of forward contains a {culprit.__qualname__}, unknown to torch."
             return failure.finding(CODE, name, message, f"{registration(culprit)}, or pass the tensors in it instead.")
     return None
 
 
 def registration(kind: type) -> str:
-    """How to make torch look into objects of ``kind``, as an instruction."""
+    """An instruction to register ``kind`` with torch."""
     if dataclasses.is_dataclass(kind):
         return f"call torch.export.register_dataclass({kind.__qualname__}) before the export"
     return f"make {kind.__qualname__} a dataclass and call torch.export.register_dataclass({kind.__qualname__})"

@@ -1,9 +1,9 @@
-"""The model returns an object of a class that torch can't look into.
+"""The model returns an object of a class that is not registered with torch.
 
-What it means: an output is not a tensor, nor a tuple, list, dict or registered class of tensors, nor an object whose
-attributes are such (those are taken apart).
+What it means: an output is not a tensor, not a tuple, list, dict or registered class of tensors, and not an object
+whose attributes are such (opbridge takes those apart).
 
-Why it is a problem: the tensors inside become the outputs of the graph, so torch has to find them.
+Why it is a problem: the tensors inside the object become outputs of the graph, so torch must be able to find them.
 
 Example::
 
@@ -26,14 +26,14 @@ _PATTERN = re.compile(r"Found <class '(?P<name>[^']+)'> in output, which is not 
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by torch's message: it raises a bare RuntimeError for this."""
+    """Recognized by torch's message; the error is a bare RuntimeError."""
     match = _PATTERN.search(failure.text)
     if match is None:
         return None
     kind = match["name"].removeprefix("__main__.")
     name = kind.rpartition(".")[2]
     forward = source_of_function(failure.callee)
-    message = f"forward{f' at {forward}' if forward else ''} returns a {kind}, which torch can't look into."
+    message = f"forward{f' at {forward}' if forward else ''} returns a {kind}, unknown to torch."
     if kind in {"set", "frozenset", "generator", "map", "filter", "zip"}:
         fix = "return a tuple or a list of the tensors: a graph has a fixed number of outputs in a fixed order."
     else:

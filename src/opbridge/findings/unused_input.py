@@ -1,16 +1,16 @@
 """An input of the model is never used.
 
-What it means: no output depends on it.
+What it means: no output depends on the input.
 
-Why it is a problem: the exporter keeps or drops such an input, and a program that feeds the model has to know which. It
-is often a mistake: a size was read while capturing and became a constant.
+Why it is a problem: an exporter may keep or drop such an input, and a program that runs the model must know which. The
+cause is often a mistake: for example a size that became a constant during the capture.
 
 Example::
 
     def forward(self, x, size):
         return F.interpolate(x, (32, 32))
 
-Fix: leave the input out of ``forward``, or use it.
+Fix: remove the input from ``forward``, or use it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CODE = "unused-input"
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Recognised by a placeholder without users; Python constants among the inputs don't count."""
+    """Recognized by a placeholder without users; Python constants among the inputs are ignored."""
     import torch
 
     users = set(program.graph_signature.user_inputs)
@@ -38,7 +38,7 @@ def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
 
 
 def finding(name: str) -> Finding:
-    """Made of the input's name."""
+    """Make the finding from the input's name."""
     return Finding(
         CODE,
         name,

@@ -1,12 +1,12 @@
-"""Torch's own mapping may compute something else than PyTorch, and opbridge's is taken instead (link 2).
+"""Torch's own mapping may be wrong, and opbridge's mapping replaces it (link 2).
 
-What it means: torch.onnx exports the operator without an error, but the model's results differ from PyTorch's.
+What it means: torch.onnx exports the operator without an error, but the results may differ from PyTorch's.
 
-Why it is a problem: nobody is told. It shows only when the results are compared.
+Why it is a problem: torch.onnx gives no warning; the difference shows only when results are compared.
 
 Example: ``avg_pool2d`` with a ``divisor_override``, which torch.onnx ignores.
 
-Fix: nothing to do in opbridge; exported by torch.onnx alone, the model is wrong.
+Fix: none needed in opbridge. A model exported with torch.onnx alone is wrong.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ CODE = "wrong-mapping"
 
 
 def finding(target: str, *, why: str, rung: str, sources: tuple[str, ...] = ()) -> Finding:
-    """Made of an operator whose mapping in the catalog replaces torch's own.
+    """Make the finding for an operator whose mapping in the catalog replaces torch's.
 
     Args:
         target: The operator.
-        why: What torch's mapping gets wrong, in a line.
+        why: One line that states what torch's mapping gets wrong.
         rung: The rung of the catalog's mapping.
-        sources: Where the model calls it.
+        sources: The lines that call the operator.
     """
     return Finding(
         CODE,
         target,
-        f"opbridge maps {target} itself, for torch.onnx is not always right: {why.rstrip('.')}.",
-        "nothing to do; a model exported by torch.onnx alone is wrong where that matters.",
+        f"opbridge's mapping of {target} replaces torch.onnx's, which is not always correct: {why.rstrip('.')}.",
+        "nothing to do; a model exported with torch.onnx alone is wrong in these cases.",
         severity="warning",
         rung=rung,
         mended=True,

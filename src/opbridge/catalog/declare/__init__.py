@@ -1,1 +1,1 @@
-"""The decorators, the declarations that they make, and the catalog that finds them."""
+"""The decorators that declare mappings, and the catalog that collects the declarations."""

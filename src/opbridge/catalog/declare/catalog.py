@@ -1,8 +1,8 @@
-"""Finds the operator files, and answers who maps a torch operator.
+"""Collects the declarations of mappings, and selects the mapping of a torch operator.
 
-Two levels: the user's (declared in their code, or in a directory or file given with ``--ops``) and the catalog's
-(``opbridge.catalog.ops``). The user's beats the catalog's, and the catalog's beats torch's own. Two declarations for
-one operator and rung on one level are an error.
+Declarations have two levels: the user's (in their code, or in a file or folder passed with ``--ops``) and the catalog's
+(``opbridge.catalog.ops``). The user's mappings take precedence over the catalog's, and the catalog's over torch's own.
+Two declarations of one operator and rung on one level are an error.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["RUNGS", "SOURCES", "Catalog", "Ops"]
 
 Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
-"""Operator declarations that a user gives: files, directories, modules and decorated functions."""
+"""Operator declarations passed by a user: files, folders, modules and decorated functions."""
 
 RUNGS = ("decompose", "translate", "function")
-"""Of a mapping, the cheapest first."""
+"""The rungs of mappings, the cheapest first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Catalog:
-    """The operator mappings in force.
+    """The available mappings of operators.
 
     Attributes:
         user: The user's declarations.
@@ -48,14 +48,13 @@ class Catalog:
 
     @classmethod
     def load(cls, ops: Ops = ()) -> Catalog:
-        """Collect the catalog, what the user's code has declared so far, and ``ops``.
+        """Collect the catalog's declarations, those of the user's code so far, and those in ``ops``.
 
         Args:
-            ops: Further operator files of the user's: a directory (searched for ``*.py``), a file, a module, or a
-                decorated function.
+            ops: The user's operator files: folders (searched for ``*.py``), files, modules, or decorated functions.
 
         Raises:
-            InputError: A path is missing, a file fails when it is imported, or an operator is declared twice.
+            InputError: A path does not exist, importing a file fails, or an operator is declared twice.
         """
         builtin = tuple(_package_specs())
         extra = [spec for item in ops for spec in _specs_in(item)]
@@ -65,16 +64,16 @@ class Catalog:
         return cls((*user.values(), *_registered_specs(user.values())), builtin)
 
     def extended(self, specs: Sequence[OpSpec]) -> Catalog:
-        """The catalog with further declarations at the user's level."""
+        """The catalog with additional declarations at the user's level."""
         return dataclasses.replace(self, user=(*self.user, *specs)) if specs else self
 
     @property
     def specs(self) -> tuple[OpSpec, ...]:
-        """All declarations, the user's first, by target."""
+        """All declarations sorted by target, the user's first."""
         return (*sorted(self.user, key=_order), *sorted(self.builtin, key=_order))
 
     def rewrites(self) -> tuple[OpSpec, ...]:
-        """The rewrites in force: one per function, the user's before the catalog's."""
+        """The rewrites to apply: one per function, the user's in preference to the catalog's."""
         chosen: dict[str, OpSpec] = {}
         for spec in (*self.user, *self.builtin):
             if spec.rung == "rewrite":
@@ -88,12 +87,12 @@ class Catalog:
         rungs: Sequence[str] = RUNGS,
         refused: Collection[str] = (),
     ) -> OpSpec | None:
-        """The mapping in force for a torch operator: the user's, else the catalog's, the cheapest rung first.
+        """The mapping of a torch operator: the user's, otherwise the catalog's, on the cheapest rung.
 
         Args:
             overload: The operator.
-            rungs: Those to look on.
-            refused: The rungs that are not to be taken again, on either level.
+            rungs: The rungs to consider.
+            refused: Rungs to exclude, on both levels, because an engine refused the result.
         """
         wanted = [rung for rung in rungs if rung not in refused]
         name = overload.name().partition(".")[0]
@@ -105,7 +104,7 @@ class Catalog:
 
     @functools.cached_property
     def _by_name(self) -> tuple[Mapping[str, Sequence[OpSpec]], ...]:
-        """The user's declarations and the catalog's, by target without its overload."""
+        """The user's declarations and the catalog's, by target without overload."""
         levels: list[dict[str, list[OpSpec]]] = []
         for specs in (self.user, self.builtin):
             level: dict[str, list[OpSpec]] = {}
@@ -124,11 +123,11 @@ def _order(spec: OpSpec) -> tuple[str, str]:
 
 
 def _matches(target: str, overload: torch._ops.OpOverload) -> bool:
-    """Whether a target serves this overload of the operator that it names."""
+    """Whether a target applies to this overload of the operator that it names."""
     wanted = target.partition(".")[2]
     if wanted:
         return wanted == overload._overloadname
-    # A bare name means the functional overloads; torch turns in-place and out= calls into these.
+    # A bare name means the functional overloads; torch converts in-place and out= calls to these.
     return not overload._schema.is_mutable and "Dimname" not in str(overload._schema)
 
 
@@ -144,7 +143,7 @@ def _refuse_duplicates(specs: Iterable[OpSpec]) -> None:
 
 
 SOURCES: list[Callable[[], Iterable[OpSpec]]] = []
-"""Further sources of user declarations, such as the symbolic functions registered in the old way."""
+"""Additional sources of user declarations, such as symbolic functions registered with the old exporter."""
 
 
 def _registered_specs(declared: Iterable[OpSpec]) -> Iterator[OpSpec]:
@@ -190,7 +189,7 @@ def _files(path: Path) -> list[Path]:
         return sorted(file for file in path.rglob("*.py") if file.name != "__init__.py")
     if path.is_file():
         return [path]
-    raise InputError(f"ops: there is no file or directory {str(path)!r}.", fix="check the path given to --ops.")
+    raise InputError(f"ops: there is no file or folder {str(path)!r}.", fix="check the path passed with --ops.")
 
 
 def _import_file(file: Path) -> ModuleType:
@@ -200,7 +199,7 @@ def _import_file(file: Path) -> ModuleType:
         return sys.modules[name]
     specification = importlib.util.spec_from_file_location(name, resolved)
     if specification is None or specification.loader is None:
-        raise InputError(f"ops: {str(file)!r} is no Python file.", fix="give a .py file or a directory of them.")
+        raise InputError(f"ops: {str(file)!r} is not a Python file.", fix="pass a .py file or a folder of .py files.")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
@@ -211,6 +210,6 @@ def _import_file(file: Path) -> ModuleType:
             raise
         raise InputError(
             f"ops: {str(file)!r} fails when it is imported: {type(error).__name__}: {error}",
-            fix="mend the file; try it with python alone.",
+            fix="correct the file; run it with python to see the error.",
         ) from error
     return module

@@ -1,4 +1,4 @@
-"""Nodes of a custom domain, for use inside a translation."""
+"""Nodes in a custom domain, for use in translations."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ __all__ = ["custom_node"]
 
 
 def custom_node(operator: str, /, *inputs: Any, num_outputs: int = 1, overload: str = "", **attributes: Any) -> Any:
-    """Add a node of a custom domain to the graph that a translation is building.
+    """Add a node in a custom domain to the graph that a translation is building.
 
-    The node keeps the dtype and shape that PyTorch knows for its outputs, so later nodes see them.
+    The outputs keep the dtypes and shapes known to PyTorch, so later nodes can use them.
 
     Args:
-        operator: ``"domain::Op"``.
-        inputs: ONNX values; None for an optional input that is absent.
-        num_outputs: How many outputs the node has.
-        overload: The function overload that serves it (IR version 10), where it has several bodies.
-        attributes: int, float, bool (stored as int), str, a tensor, or a list of ints, floats, strings or tensors.
-            None is left out.
+        operator: The node's operator, ``"domain::Op"``.
+        inputs: ONNX values; None for an absent optional input.
+        num_outputs: The number of outputs of the node.
+        overload: The overload of the model-local function that the node calls (IR version 10), if there are several.
+        attributes: The node's attributes: int, float, bool (stored as int), str, a tensor, or a list of ints, floats,
+            strings or tensors. An attribute of None is omitted.
 
     Returns:
-        The output value, or a tuple of them if there are several.
+        The output value, or a tuple of values if there are several outputs.
+
+    Raises:
+        InputError: ``operator`` is malformed.
     """
     import onnx
     import onnxscript
@@ -31,7 +34,7 @@ def custom_node(operator: str, /, *inputs: Any, num_outputs: int = 1, overload: 
     domain, separator, name = operator.partition("::")
     if not separator or not domain or not name:
         raise InputError(
-            f"custom_node({operator!r}): a custom node is named 'domain::Op'.",
+            f"custom_node({operator!r}): the operator of a custom node has the form 'domain::Op'.",
             fix="write for example custom_node('mylib::MyOp', x).",
         )
     while inputs and inputs[-1] is None:
@@ -66,7 +69,7 @@ def _attribute_type(onnx: Any, value: Any) -> Any:
 
 
 def _schema(onnx: Any, domain: str, name: str, inputs: int, outputs: int, attributes: dict[str, Any]) -> Any:
-    """A schema that lets any tensor through; it need not be registered anywhere."""
+    """A schema that accepts any tensor; it does not have to be registered."""
     defs = onnx.defs.OpSchema
     optional = defs.FormalParameterOption.Optional
     return defs(

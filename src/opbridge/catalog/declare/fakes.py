@@ -1,4 +1,4 @@
-"""Whether the shape functions of custom operators agree with what the operators return."""
+"""Checks that the shape functions of custom operators agree with the operators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["check_fakes", "tensors_in"]
 
 
 def check_fakes(program: torch.export.ExportedProgram) -> None:
-    """Check that each custom operator's shape function agrees with what the operator returns.
+    """Check that the shape function of each custom operator agrees with the operator's results.
 
-    Each distinct custom operator of the program is run once on random inputs of the captured sizes.
+    Each distinct custom operator of the program runs once on random inputs of the captured sizes.
 
     Raises:
-        CaptureError: A shape function gives another shape or dtype than the operator.
+        CaptureError: The shape or dtype returned by a shape function differs from the operator's.
     """
     import torch
 
@@ -60,7 +60,7 @@ def _check_fake(node: Any) -> None:
     try:
         with torch.no_grad():
             real = node.target(*args, **kwargs)
-    except Exception:  # A random input may lie outside what the operator takes; that says nothing of its fake.
+    except Exception:  # The operator may reject a random input; that is no statement about its fake.
         return
     fake = node.meta["val"]
     for position, (a, b) in enumerate(zip(tensors_in(real), tensors_in(fake), strict=False)):
@@ -69,9 +69,9 @@ def _check_fake(node: Any) -> None:
         if not agrees or a.dtype != b.dtype:
             raise CaptureError(
                 f"The fake of {node.target.name()} disagrees with the operator: output {position} is "
-                f"{_describe(a)}, but its fake says {_describe(b)}.",
-                fix="correct the shape function (its .fake, or opbridge.fake_for) so that it returns the shape and "
-                "dtype that the operator returns.",
+                f"{_describe(a)}, but its fake returns {_describe(b)}.",
+                fix="correct the shape function (its .fake, or opbridge.fake_for) so that it returns the same shape "
+                "and dtype as the operator.",
             )
 
 
@@ -83,7 +83,7 @@ def tensors_in(value: Any) -> list[Any]:
 
 
 def _known(size: Any) -> int | None:
-    """The example's size; None for one that depends on the data."""
+    """The size in the example input; None for a size that depends on data."""
     node = getattr(size, "node", None)
     if node is None:
         return int(size)

@@ -1,4 +1,4 @@
-"""The shape functions that users give for their autograd.Functions."""
+"""The shape functions that users register for their autograd.Functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _fakes: weakref.WeakKeyDictionary[type, Callable[..., Any]] = weakref.WeakKeyDic
 
 
 def register_function_fake(function: type, fake: Callable[..., Any]) -> None:
-    """Give an autograd.Function a shape function: it takes the arguments of ``apply``."""
+    """Register a shape function, which takes the arguments of ``apply``, for an autograd.Function."""
     _fakes[function] = fake
 
 
 def function_fake(function: type) -> Callable[..., Any] | None:
-    """The shape function given for this autograd.Function or for a base class of it; None if there is none."""
+    """The shape function registered for this autograd.Function or for one of its base classes, or None."""
     return next((_fakes[base] for base in function.__mro__ if base in _fakes), None)

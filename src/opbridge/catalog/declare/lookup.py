@@ -1,4 +1,4 @@
-"""What is known about an operator: who maps it, how, and which mapping is in force."""
+"""Everything known about an operator: its overloads, its mappings, and which mapping is used."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Mapping:
     Attributes:
         target: ``"ns::name"`` or ``"ns::name.overload"``; for a rewrite the import path of a function.
         provider: ``"user"``, ``"catalog"`` or ``"torch"``.
-        rung: The rung of the ladder.
-        opset: The lowest opset it needs; None where torch does not say.
-        summary: The first sentence about it.
-        docstring: What its author says about it.
-        source: ``file:line`` of the declaration, relative to the current folder or to the package's.
-        overrides: Why it replaces torch's own.
+        rung: The rung on the ladder.
+        opset: The lowest opset that the mapping needs; None if torch does not state it.
+        summary: The first sentence of the documentation.
+        docstring: The documentation.
+        source: ``file:line`` of the declaration, relative to the current folder or to the package's folder.
+        overrides: The reason for replacing torch's own mapping.
     """
 
     target: str
@@ -53,8 +53,8 @@ class KnownOperator:
 
     Attributes:
         target: ``"ns::name"``.
-        overloads: The names of the overloads that torch has; empty if torch does not know the operator.
-        mappings: Its mappings; of two for the same overload, the first is in force.
+        overloads: The names of the overloads in torch; empty if torch does not know the operator.
+        mappings: The operator's mappings; of two mappings for one overload, the first is used.
     """
 
     target: str
@@ -71,16 +71,20 @@ class KnownOperator:
 
 
 def list_mappings(ops: Sequence[str | Path] = ()) -> tuple[Mapping, ...]:
-    """The mappings of the user's level (with those in ``ops``) and of the catalog, the user's first."""
+    """All mappings of the user's level (including those in ``ops``) and of the catalog, the user's first."""
     catalog = Catalog.load(ops)
     return tuple(_declared(catalog, spec) for spec in catalog.specs)
 
 
 def look_up(target: str, ops: Sequence[str | Path] = ()) -> KnownOperator:
-    """Everything known about ``target``: ``"aten::cummax"``, ``"cummax"``, ``"aten::cummax.default"``, or a rewrite's.
+    """Everything known about an operator, or about the function of a rewrite.
+
+    Args:
+        target: ``"aten::cummax"``, ``"cummax"``, ``"aten::cummax.default"``, or the import path of a function.
+        ops: The user's operator files and folders.
 
     Raises:
-        InputError: Neither torch nor a mapping knows it; the nearest name is proposed.
+        InputError: Neither torch nor any mapping has this name; the error suggests similar names.
     """
     catalog = Catalog.load(ops)
     name = _canonical(target, catalog.specs)
@@ -91,10 +95,10 @@ def look_up(target: str, ops: Sequence[str | Path] = ()) -> KnownOperator:
     if not mappings and not overloads:
         close = difflib.get_close_matches(bare, _known_names(catalog), n=3)
         raise InputError(
-            f"No operator {target!r} is known, neither to torch nor to a mapping.",
+            f"There is no operator {target!r}, neither in torch nor in any mapping.",
             fix=f"did you mean {' or '.join(close)}?"
             if close
-            else "write it as namespace::name; if it is your own, add the folder that declares it with --ops.",
+            else "write namespace::name; if the operator is your own, pass the folder that declares it with --ops.",
         )
     return KnownOperator(bare, overloads, mappings)
 

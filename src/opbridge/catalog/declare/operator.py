@@ -1,8 +1,8 @@
-"""``@opbridge.operator``: an operator of the user's own, declared once.
+"""``@opbridge.operator``: a user's own operator, declared once.
 
-The declaration makes it a ``torch.library`` operator, so that it stays one node when a model is captured, and keeps the
-Python function as its implementation in PyTorch, as its shape function (run on fake tensors) and as the body of the
-ONNX function that carries it into an engine.
+The declaration registers the function as a ``torch.library`` operator, so that it stays one node when a model is
+captured. The Python function is the operator's implementation in PyTorch, its shape function (run on fake tensors), and
+the body of its ONNX function.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["Operator", "operator", "register_fake", "without_kernels"]
 
 
 class Operator:
-    """A declared operator. Call it like the function it was made from.
+    """A declared operator, which is called like the function that it was made from.
 
     Attributes:
         target: ``"namespace::name"``.
-        function: The Python function: the reference for everything else.
-        body: Torch code for the ONNX function body; ``function`` unless :meth:`set_body` gave another.
+        function: The Python function, which is the reference for kernels and bodies.
+        body: Torch code for the ONNX function body: ``function``, or the function passed to :meth:`set_body`.
         source: ``file:line`` of the declaration.
     """
 
@@ -63,18 +63,19 @@ class Operator:
         return self._definition(*args, **kwargs)
 
     def fake(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use ``function`` as the shape function instead of tracing the operator's own.
+        """Use ``function`` as the shape function instead of the operator's own function.
 
-        Needed where the operator's function can't run on fake tensors: it calls C++ or NumPy, or reads a tensor's
-        contents. The function takes the operator's arguments and returns empty tensors of the right shapes and dtypes.
+        A separate shape function is needed if the operator's function cannot run on fake tensors because it calls C++
+        or NumPy, or reads a tensor's contents. The shape function has the operator's parameters and returns empty
+        tensors of the result's shapes and dtypes.
         """
         self._definition.register_fake(_contiguous(function))
         return function
 
     def set_body(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use ``function`` (torch code of the same signature) as the ONNX function body.
+        """Use ``function``, torch code with the same signature, as the ONNX function body.
 
-        Needed where the operator's own function is not made of torch operators.
+        A separate body is needed if the operator's own function does not consist of torch operators.
         """
         self.body = function
         return function
@@ -88,13 +89,14 @@ class Operator:
         dtypes: Sequence[str] | Mapping[str, Sequence[str]] = ("float32", "float64"),
         grain: int | None = None,
     ) -> Any:
-        """Give the operator a compiled kernel (rung ``kernel``): in every engine, and in PyTorch on the CPU.
+        """Declare a compiled kernel (rung ``kernel``), for every engine and for PyTorch on the CPU.
 
-        It is compiled when it is first needed: by an export, or by the first call on CPU tensors. The Python function
-        stays as the reference, for other devices and element types, for gradients, and as the ONNX function body.
+        The kernel is compiled when it is first needed: by an export, or by the first call on CPU tensors. The Python
+        function remains the reference, the implementation for other devices and element types, the source of
+        gradients, and the ONNX function body.
 
-        A kernel in C++ is a file: ``my_add.kernel("my_add.h")``. One in Python is a function, which Numba compiles;
-        what is deployed holds no Python::
+        A C++ kernel is a file: ``my_add.kernel("my_add.h")``. A Python kernel is a function that Numba compiles; the
+        compiled library needs no Python at run time::
 
             @my_add.kernel
             def my_add_kernel(a, b):                  # one element of each input, broadcast
@@ -103,22 +105,22 @@ class Operator:
 
             @rms_norm.kernel(layout="x[..., n] -> y[..., n]")
             def rms_norm_kernel(x, epsilon, y, begin, end):
-                for row in range(begin, end):         # a part of y's first axis, in one of the engine's threads
+                for row in range(begin, end):         # a range of y's first axis, on one thread of the engine
                     ...
 
         Args:
-            header: The kernel's C++ file, relative to the file of this declaration (see ``opbridge.h``); or a function.
-            native: Use all instructions of this machine's processor; the library may then not run on another.
-            layout: Of a kernel in Python on arrays: its tensors, their sizes, and types other than T.
-            dtypes: The element types of T, or of each type variable of the layout, of a kernel in Python.
-            grain: The least steps from begin to end of a kernel in Python.
+            header: The kernel's C++ file (see ``opbridge.h``), relative to the file of this declaration; or a function.
+            native: Whether to use all instructions of this machine's processor; the library may then not run on others.
+            layout: For a Python kernel on arrays: its tensors, their sizes, and element types other than T.
+            dtypes: For a Python kernel: the element types of T, or of each type variable of the layout.
+            grain: For a Python kernel: the minimum number of steps between begin and end.
 
         Returns:
-            The function itself as a decorator, a decorator if there is neither file nor function; otherwise None.
+            The decorated function; a decorator if ``header`` is None; None if ``header`` is a file.
 
         Raises:
-            InputError: The file is missing, another kernel is declared for the operator, or a function's parameters
-                and layout are not those of the operator.
+            InputError: The file is missing, another kernel is declared for the operator, or the function's parameters
+                or layout do not match the operator.
         """
         if isinstance(header, str | Path):
             file = Path(self.source.rpartition(":")[0])
@@ -134,7 +136,7 @@ class Operator:
         return decorate if header is None else decorate(header)
 
     def _attach_kernel(self) -> bool:
-        """Compile the declared kernel and make it the CPU implementation. False if that is done, or can't be."""
+        """Compile the declared kernel and make it the CPU implementation; False if it is already done or has failed."""
         with self._kernel_lock:
             if self._kernel is None or self._kernel_state != "waiting":
                 return False
@@ -150,7 +152,7 @@ class Operator:
             return True
 
     def _compute(self, *args: Any, **kwargs: Any) -> Any:
-        """The operator's implementation in PyTorch, until a kernel takes its place on the CPU."""
+        """The operator's implementation in PyTorch until a kernel replaces it on the CPU."""
         if self._kernel is not None and self._kernel_state == "waiting" and self._attach_kernel():
             return self._definition(*args, **kwargs)
         return self.function(*args, **kwargs)
@@ -166,7 +168,7 @@ class Operator:
             self._kernel_state = "waiting" if self._kernel_state == "suspended" else self._kernel_state
 
     def _register_autograd(self) -> None:
-        """Differentiate through the Python function, which is made of differentiable torch operators."""
+        """Define gradients by differentiating the Python function, which consists of differentiable torch operators."""
 
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             import torch
@@ -202,7 +204,7 @@ def _backward_through(function: Callable[..., Any], ctx: Any, gradients: tuple[A
         result[index] = gradient
     inputs = torch.utils._pytree.tree_unflatten(leaves, ctx.structure)
     returned = torch.utils._pytree.tree_unflatten(result, ctx.structure)
-    # For a list of numbers torch wants one None.
+    # For a list of numbers torch expects one None.
     return tuple(r if tensors_in(value) else None for r, value in zip(returned, inputs, strict=True))
 
 
@@ -229,9 +231,9 @@ def _define(target: str, function: Callable[..., Any], compute: Callable[..., An
 
 
 def _contiguous(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with contiguous results.
+    """Wrap the function so that its results are contiguous.
 
-    A kernel's are; were the Python function's strides others, a compiled graph would read the kernel's results wrongly.
+    A kernel's results are contiguous. If the Python function had other strides, a compiled graph would misread them.
     """
 
     @functools.wraps(function)
@@ -250,13 +252,13 @@ _operators: dict[str, Operator] = {}
 
 
 def find_operator(target: str) -> Operator | None:
-    """The operator declared as ``target`` in this process, if any."""
+    """The operator declared as ``target`` in this process, or None."""
     return _operators.get(target)
 
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """Let every declared operator run its Python function in PyTorch: the reference that kernels are compared with."""
+    """Make every declared operator run its Python function in PyTorch: the reference for its kernel."""
     operators = list(_operators.values())
     for declared in operators:
         declared._suspend_kernel()
@@ -270,22 +272,28 @@ def without_kernels() -> Iterator[None]:
 def operator(
     target: str, *, samples: Callable[[], list[Sample]] | None = None
 ) -> Callable[[Callable[..., Any]], Operator]:
-    """Declare an operator of your own, once.
+    """Declare your own operator.
 
-    The decorated function is made of torch operators; its annotations give the operator's schema. From then on it is
-    the torch operator ``torch.ops.namespace.name``: one node when a model is captured, and one node
-    ``namespace::name`` in the ONNX model, with the function as its ONNX function body, so that it runs in every engine.
+    The decorated function consists of torch operators, and its annotations define the operator's schema. The result is
+    the torch operator ``torch.ops.namespace.name``. It is one node in a captured graph, and one node
+    ``namespace::name`` in the ONNX model with the function as its ONNX function body, so that it runs in every engine::
+
+        @opbridge.operator("mylib::my_add")
+        def my_add(a: Tensor, b: Tensor) -> Tensor:
+            return 2 * a + b
+
+        my_add.kernel("my_add.h")              # optional: a compiled kernel
 
     Args:
-        target: ``"mylib::my_add"``.
-        samples: Returns inputs (:class:`~opbridge.spec.Sample`) to check it on.
+        target: The operator's name: ``"mylib::my_add"``.
+        samples: A function that returns the inputs on which ``opbridge test-op`` tests the operator.
 
     Raises:
-        InputError: The target is malformed, already declared elsewhere, or the signature is not annotated.
+        InputError: The target is malformed or already declared elsewhere, or the signature is not annotated.
     """
     if not _TARGET.fullmatch(target) or "." in target:
         raise InputError(
-            f"@operator({target!r}): an operator is named 'namespace::name'.",
+            f"@operator({target!r}): the name of an operator has the form 'namespace::name'.",
             fix="write for example @opbridge.operator('mylib::my_add').",
         )
 
@@ -313,16 +321,16 @@ def _refuse_foreign(target: str, function: Callable[..., Any]) -> None:
     if hasattr(getattr(torch.ops, namespace), name):
         raise InputError(
             f"@operator({target!r}) at {_source(function)}: torch already has an operator of this name.",
-            fix="choose another name, or give the existing operator what it lacks with opbridge.translation, "
+            fix="choose another name, or extend the existing operator with opbridge.translation, "
             "opbridge.decomposition, opbridge.fake_for or opbridge.body_for.",
         )
 
 
 def register_fake(target: str, function: Callable[..., Any]) -> None:
-    """Give the torch operator ``target`` a shape function.
+    """Register the shape function of the torch operator ``target``.
 
     Raises:
-        InputError: There is no such operator, or it has a shape function already.
+        InputError: The operator does not exist, or already has a shape function.
     """
     import torch
 
@@ -331,13 +339,13 @@ def register_fake(target: str, function: Callable[..., Any]) -> None:
     if packet is None:
         raise InputError(
             f"fake_for({target!r}): torch has no operator of this name.",
-            fix="import the library that registers it first, or check the spelling; a plain Python or C++ function "
-            "is made an operator with @opbridge.operator.",
+            fix="first import the library that registers it, or check the spelling; to make an operator from a plain "
+            "Python or C++ function use @opbridge.operator.",
         )
     try:
         torch.library.register_fake(target, function, allow_override=True)
     except RuntimeError as error:
         raise InputError(
-            f"fake_for({target!r}): torch refuses the shape function: {first_line(error)}",
-            fix="the operator has a shape function already; remove this one.",
+            f"fake_for({target!r}): torch rejects the shape function: {first_line(error)}",
+            fix="the operator already has a shape function; remove this one.",
         ) from error

@@ -1,4 +1,4 @@
-"""Writes the files of a new operator: a declaration that works at once, and a kernel if one is wanted."""
+"""Writes the files of a new operator: a working declaration and an optional kernel."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ import opbridge
 
 
 def samples() -> list[opbridge.Sample]:
-    """What the operator is checked on: the ranks, element types and odd cases that it has to serve."""
+    """The test inputs: the ranks, element types and special cases that the operator must support."""
     generator = torch.Generator().manual_seed(0)
 
     def random(*sizes: int) -> Tensor:
         return torch.randn(sizes, generator=generator)
 
     return [
-        opbridge.Sample((random(3, 4), random(4)), name="a row for all"),
+        opbridge.Sample((random(3, 4), random(4)), name="one row"),
         opbridge.Sample((random(2, 1, 3), random(4, 1)), {"alpha": 0.5}, name="broadcast"),
         opbridge.Sample((random(), random()), name="rank 0"),
         opbridge.Sample((random(0, 4), random(4)), name="empty"),
@@ -63,7 +63,7 @@ class Model(torch.nn.Module):
 
 
 def model():
-    """What ``opbridge export`` takes: a model that uses the operator, and its example inputs."""
+    """The entry for ``opbridge export``: a model that uses the operator, and its example inputs."""
     return {
         "model": Model(),
         "args": (torch.randn(2, 3), torch.randn(3)),
@@ -74,12 +74,12 @@ def model():
 '''
 
 _KERNEL = """\
-// The kernel of $target: $summary. It computes what the function in $name.py computes.
+// The kernel of $target: $summary, the same as the function in $name.py.
 #include <cmath>
 
 #include "opbridge.h"
 
-// static, so that two files may have a function of one name.
+// static, so that two files can have functions of the same name.
 template <class T>
 static void ${name}_kernel(opbridge::Call& call) {
   using C = opbridge::compute_t<T>;  // float for half and bfloat16, otherwise T
@@ -104,8 +104,8 @@ class Scaffold:
 
     Attributes:
         target: ``"namespace::name"``.
-        files: What was written, the declaration first.
-        commands: What to run next.
+        files: The written files, the declaration first.
+        commands: The commands to run next.
     """
 
     target: str
@@ -122,15 +122,15 @@ class Scaffold:
 
 
 def new_operator(target: str, folder: str | Path = ".", *, kernel: bool = False) -> Scaffold:
-    """Write the file of a new operator: an example to be changed, which exports and passes its checks as it is.
+    """Write the files of a new operator: an example to edit, which exports and passes its tests unchanged.
 
     Args:
-        target: ``"mylib::my_op"``.
-        folder: Where to; it is made if it is not there.
-        kernel: Write a compiled kernel too.
+        target: The operator's name: ``"mylib::my_op"``.
+        folder: The folder to write to, which is created if needed.
+        kernel: Whether to write a C++ kernel too.
 
     Raises:
-        InputError: The name can't be used, a file is already there, or nothing can be written. Then nothing is.
+        InputError: The name cannot be used, a file already exists, or the folder is not writable. No file is written.
     """
     name = _checked_name(target)
     values = {"target": target, "name": name, "summary": _SUMMARY}
@@ -154,33 +154,33 @@ def _checked_name(target: str) -> str:
         example = target if target.isidentifier() else "my_op"
         raise InputError(
             f"The name {target!r} has no namespace.",
-            fix=f"put one before it, the name of your library say: mylib::{example}.",
+            fix=f"add a namespace, such as the name of your library: mylib::{example}.",
         )
     if not _TARGET.fullmatch(target):
         raise InputError(
-            f"{target!r} is no operator's name: it takes two identifiers of letters, digits and underscores.",
+            f"{target!r} is not a valid operator name: it needs two identifiers of letters, digits and underscores.",
             fix="write for example mylib::my_op.",
         )
     if namespace in _OF_TORCH:
         raise InputError(
-            f"{target!r}: the namespace {namespace!r} is PyTorch's own.",
-            fix=f"use one of yours: mylib::{name}; or map PyTorch's operator with @opbridge.decomposition({target!r}).",
+            f"{target!r}: the namespace {namespace!r} belongs to PyTorch.",
+            fix=f"use your own: mylib::{name}; or map PyTorch's operator with @opbridge.decomposition({target!r}).",
         )
     if keyword.iskeyword(name) or name in _names_in_file():
         raise InputError(
-            f"{target!r}: the Python function can't be called {name!r}, because the file uses this name already.",
-            fix=f"choose another, for example {namespace}::{name}_op.",
+            f"{target!r}: the Python function can't be named {name!r}, because the file already uses this name.",
+            fix=f"choose another name, for example {namespace}::{name}_op.",
         )
     if name in sys.stdlib_module_names or name in importlib.metadata.packages_distributions():
         raise InputError(
-            f"{target!r}: a file {name}.py would hide the module {name!r} that is installed here.",
+            f"{target!r}: a file {name}.py would hide the installed module {name!r}.",
             fix=f"choose another name, for example {namespace}::{name}_op.",
         )
     return name
 
 
 def _names_in_file() -> set[str]:
-    """The names that the operator's function must not take: all that the file reads, defines or imports."""
+    """The names that the operator's function must not have: those that the file reads, defines or imports."""
     example = string.Template(_PYTHON).substitute(target="a::_", name="_", summary="", attach="")
     found: set[str] = set()
     for node in ast.walk(ast.parse(example)):
@@ -194,7 +194,7 @@ def _names_in_file() -> set[str]:
 
 
 def _write(folder: Path, texts: Mapping[Path, str]) -> None:
-    """Write new files: all of them or none."""
+    """Write all of the new files or none."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     written: list[Path] = []
     try:
@@ -211,12 +211,12 @@ def _write(folder: Path, texts: Mapping[Path, str]) -> None:
                 place.rmdir()
         if isinstance(error, FileExistsError) and error.filename in map(str, texts):
             raise InputError(
-                f"{error.filename} is already there, and is not overwritten.",
+                f"{error.filename} already exists and is not overwritten.",
                 fix="choose another name, another folder with -o, or remove the file first.",
             ) from error
         if isinstance(error, OSError):
             raise InputError(
                 f"The operator can't be written to {str(folder)!r}: {error.strerror}.",
-                fix="name a folder that you may write to with -o.",
+                fix="pass a writable folder with -o.",
             ) from error
         raise

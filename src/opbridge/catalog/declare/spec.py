@@ -1,10 +1,10 @@
-"""What an operator file declares: the decorators, and the values they make.
+"""The decorators that declare mappings of operators, and the dataclasses that they create.
 
-A declaration is an :class:`OpSpec` attached to the decorated function. In a file of the catalog
-(``opbridge.catalog.ops``, or a directory given with ``--ops``) it takes effect when a
-:class:`~opbridge.catalog.declare.catalog.Catalog` collects the file; importing
-the file alone changes nothing. In any other module it belongs to the user's level and takes effect at once, because
-that is what ``@torch.library.custom_op`` users expect of a decorator.
+A declaration is an :class:`OpSpec` attached to the decorated function. In a catalog file (part of
+``opbridge.catalog.ops``, or passed with ``--ops``) it takes effect when a
+:class:`~opbridge.catalog.declare.catalog.Catalog` collects the file; importing the file has no effect. In any other
+module the declaration belongs to the user's level and takes effect at once, as users of ``@torch.library.custom_op``
+expect of a decorator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Mapping_ = Literal["rewrite", "decompose", "translate", "function", "fake"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPS_FILE_PREFIX = "opbridge_user_ops_"
-"""How the module of an operator file given with ``--ops`` is called."""
+"""The prefix of the module names of operator files passed with ``--ops``."""
 
 _ATTRIBUTE = "__opbridge_specs__"
 _TARGET = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?")
@@ -34,12 +34,12 @@ _TARGET = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?")
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One input on which an operator is checked.
+    """One set of inputs on which an operator is tested.
 
     Attributes:
-        args: Positional arguments, tensors among them.
-        kwargs: Keyword arguments.
-        name: What makes this sample worth having, in a word or two.
+        args: The positional arguments, at least one of them a tensor.
+        kwargs: The keyword arguments.
+        name: A word or two for the case that the sample covers, such as ``"broadcast"``.
     """
 
     args: tuple[Any, ...] = ()
@@ -52,13 +52,13 @@ class OpSpec:
     """One mapping of one operator.
 
     Attributes:
-        target: ``"ns::name"`` (all its functional overloads) or ``"ns::name.overload"``; for a rewrite, the import path
-            of the Python function, ``"package.module.function"``.
-        rung: Which rung of the ladder the mapping is.
-        function: What the author wrote.
-        opset: The lowest version of the standard ONNX domain that the mapping's nodes need.
-        samples: A function that returns the samples to check it on; None where PyTorch's operator database has them.
-        overrides: Why the mapping replaces one that torch already has; empty where torch has none.
+        target: ``"ns::name"`` (all functional overloads) or ``"ns::name.overload"``; for a rewrite, the import path of
+            a Python function, ``"package.module.function"``.
+        rung: The mapping's rung on the ladder.
+        function: The decorated function.
+        opset: The lowest opset that has all nodes of the mapping.
+        samples: A function that returns test inputs; None if PyTorch's operator database provides them.
+        overrides: The reason for replacing torch's own mapping; empty if torch has none.
         source: ``file:line`` of the declaration.
     """
 
@@ -72,7 +72,7 @@ class OpSpec:
 
     @property
     def summary(self) -> str:
-        """The first line of the function's docstring that is not its schema."""
+        """The first line of the function's docstring that is not a schema."""
         lines = [line.strip() for line in (self.function.__doc__ or "").splitlines()]
         return next((line for line in lines if line and "->" not in line), "")
 
@@ -86,7 +86,7 @@ def _source(function: Callable[..., Any]) -> str:
 
 
 def declare(spec: OpSpec) -> None:
-    """Attach ``spec`` to its function and, outside catalog files, put it in force at the user's level."""
+    """Attach ``spec`` to its function and, outside of catalog files, add it to the user's level."""
     specs = getattr(spec.function, _ATTRIBUTE, ())
     setattr(spec.function, _ATTRIBUTE, (*specs, spec))
     if not (getattr(spec.function, "__module__", None) or "").startswith(("opbridge.catalog.ops.", OPS_FILE_PREFIX)):
@@ -94,25 +94,25 @@ def declare(spec: OpSpec) -> None:
 
 
 def replaces(target: str, later: str, earlier: str) -> bool:
-    """Whether the declaration of ``target`` at ``later`` is the one at ``earlier`` made again: a file or cell rerun.
+    """Whether the declaration at ``later`` repeats the one at ``earlier``, because a file or notebook cell was rerun.
 
     Args:
-        target: What both declare.
-        later: ``file:line``.
-        earlier: ``file:line``.
+        target: The target of both declarations.
+        later: ``file:line`` of the later declaration.
+        earlier: ``file:line`` of the earlier declaration.
     """
     file, _, line = earlier.rpartition(":")
     if later == earlier:
         return True
     if later.rpartition(":")[0] != file:
-        # The cells of a notebook have names of files that do not exist, another after each edit.
+        # Notebook cells have the names of nonexistent files, and a new name after each edit.
         return not Path(file).exists() and not Path(later.rpartition(":")[0]).exists()
     linecache.checkcache(file)
     return target not in linecache.getline(file, int(line))
 
 
 def declared_specs() -> tuple[OpSpec, ...]:
-    """The user's declarations so far. One made again from the same place (a reloaded file) replaces the older."""
+    """The user's declarations so far; a repeated declaration, such as in a reloaded file, replaces the older one."""
     latest: list[OpSpec] = []
     for spec in _declared:
         latest = [
@@ -133,7 +133,7 @@ def specs_of(function: Callable[..., Any]) -> tuple[OpSpec, ...]:
 def _check_target(target: str, decorator: str) -> None:
     if not _TARGET.fullmatch(target):
         raise InputError(
-            f"@{decorator}({target!r}): a target is written 'namespace::name' or 'namespace::name.overload'.",
+            f"@{decorator}({target!r}): a target has the form 'namespace::name' or 'namespace::name.overload'.",
             fix=f"write for example @{decorator}('aten::cummax').",
         )
 
@@ -141,15 +141,24 @@ def _check_target(target: str, decorator: str) -> None:
 def decomposition(
     target: str, *, samples: Callable[[], Sequence[Sample]] | None = None, overrides: str = ""
 ) -> Callable[[F], F]:
-    """Map a torch operator to other torch operators.
+    """Define a torch operator by other torch operators.
 
-    The decorated function takes the operator's own arguments and is traced while the graph is decomposed, so it may
-    branch on Python values, dtypes and ranks, but not on the contents of a tensor.
+    The decorated function has the operator's parameters. It is traced when the captured graph is decomposed, so it may
+    branch on Python values, dtypes and ranks, but not on the contents of a tensor. It may return ``NotImplemented`` for
+    calls that it does not handle; these keep their other mapping::
+
+        @opbridge.decomposition("aten::hypot")
+        def hypot(self: Tensor, other: Tensor) -> Tensor:
+            large = torch.maximum(self.abs(), other.abs()).clamp_min(torch.finfo(self.dtype).tiny)
+            return large * torch.sqrt((self / large) ** 2 + (other / large) ** 2)
 
     Args:
-        target: ``"aten::hypot"`` or ``"aten::hypot.default"``.
-        samples: Returns inputs to check it on, where PyTorch's operator database has none.
-        overrides: If torch has a mapping of its own: why it is replaced.
+        target: The operator: ``"aten::hypot"`` for all functional overloads, ``"aten::hypot.default"`` for one.
+        samples: A function that returns test inputs, for operators that are not in PyTorch's operator database.
+        overrides: The reason for replacing torch's own mapping, if torch has one.
+
+    Raises:
+        InputError: ``target`` is malformed.
     """
     _check_target(target, "decomposition")
 
@@ -167,18 +176,27 @@ def translation(
     samples: Callable[[], Sequence[Sample]] | None = None,
     overrides: str = "",
 ) -> Callable[[F], F]:
-    """Map a torch operator to ONNX nodes.
+    """Define a torch operator by ONNX nodes.
 
-    The decorated function is what ``torch.onnx.export(custom_translation_table=...)`` takes: it gets an ONNX value per
-    tensor and Python values for the rest, builds nodes with an onnxscript opset (``from onnxscript import opset18 as
-    op``) or :func:`opbridge.custom_node`, and returns a value, or a tuple for several outputs. Arguments that the model
-    leaves at their defaults are not passed, so give them the operator's defaults.
+    The decorated function has the form that ``torch.onnx.export(custom_translation_table=...)`` expects: it receives an
+    ONNX value for each tensor and Python values for the other arguments, creates nodes with an onnxscript opset or with
+    :func:`opbridge.custom_node`, and returns a value, or a tuple of values for several outputs. Arguments that the
+    model leaves at their defaults are not passed, so declare the operator's defaults::
+
+        from onnxscript import opset18 as op
+
+        @opbridge.translation("mylib::scaled")
+        def scaled(x, factor=1.0):
+            return op.Mul(x, op.CastLike(op.Constant(value_float=factor), x))
 
     Args:
-        target: ``"torchvision::deform_conv2d"``.
-        opset: The lowest opset whose nodes it uses; the export is raised to it.
-        samples: Returns inputs to check it on, where PyTorch's operator database has none.
-        overrides: If torch has a mapping of its own: why it is replaced.
+        target: The operator: ``"mylib::scaled"`` for all functional overloads, ``"mylib::scaled.default"`` for one.
+        opset: The lowest opset that has all of these nodes; the export uses at least this opset.
+        samples: A function that returns test inputs, for operators that are not in PyTorch's operator database.
+        overrides: The reason for replacing torch's own mapping, if torch has one.
+
+    Raises:
+        InputError: ``target`` is malformed.
     """
     _check_target(target, "translation")
 
@@ -190,17 +208,25 @@ def translation(
 
 
 def rewrite(target: str) -> Callable[[F], F]:
-    """Replace a Python function or a torch API while the model is captured, and only then.
+    """Replace a Python function or a torch API during the capture of a model.
 
-    The decorated function gets the original as its first argument, then the call's own arguments. It may return
-    ``NotImplemented``: the call is then the original's, and the rewrite was not taken.
+    The decorated function receives the original function as its first argument, followed by the arguments of the call.
+    It may return ``NotImplemented`` for calls that it does not handle; the original function is then called::
+
+        @opbridge.rewrite("mylib.boxes.sorted_boxes")
+        def sorted_boxes(original, boxes):
+            return boxes[boxes[:, 0].argsort()]
 
     Args:
-        target: The import path: ``"torchvision.ops.boxes.batched_nms"``, ``"torch.roll"``, ``"torch.Tensor.roll"``.
+        target: The import path of the function: ``"torchvision.ops.boxes.batched_nms"``, ``"torch.roll"`` or
+            ``"torch.Tensor.roll"``.
+
+    Raises:
+        InputError: ``target`` is not an import path.
     """
     if "::" in target or "." not in target:
         raise InputError(
-            f"@rewrite({target!r}): a rewrite names a Python function by its import path.",
+            f"@rewrite({target!r}): the target of a rewrite is the import path of a Python function.",
             fix="write for example @rewrite('torchvision.ops.boxes.batched_nms'); "
             "for a torch operator use @decomposition.",
         )
@@ -213,14 +239,22 @@ def rewrite(target: str) -> Callable[[F], F]:
 
 
 def fake_for(target: str | type) -> Callable[[F], F]:
-    """Give somebody else's torch operator its shape function, so that it can be captured (link 1).
+    """Define the shape function of an existing torch operator, so that the operator can be captured (link 1).
 
-    The decorated function takes the operator's arguments as fake tensors and returns fake tensors of the right shape
-    and dtype; ``torch.library.get_ctx().new_dynamic_size()`` stands for a size that depends on the data.
+    The decorated function receives the operator's arguments as fake tensors and returns fake tensors of the result's
+    shape and dtype. A size that depends on data is created with ``torch.library.get_ctx().new_dynamic_size()``::
+
+        @opbridge.fake_for("mmcv::roi_align_rotated")
+        def _(input, rois, pooled_height, pooled_width, *options):
+            return input.new_empty(rois.shape[0], input.shape[1], pooled_height, pooled_width)
 
     Args:
-        target: ``"mmcv::roi_align_rotated"``: an operator registered with torch, from C++ or Python. Or a class, an
-            ``autograd.Function`` with a ``symbolic``: its shape function takes the arguments of ``apply``.
+        target: An operator registered with torch from C++ or Python, such as ``"mmcv::roi_align_rotated"``; or a
+            ``torch.autograd.Function`` with a ``symbolic``, whose shape function takes the arguments of ``apply``.
+
+    Raises:
+        InputError: The operator does not exist or already has a shape function, or the class is not an
+            ``autograd.Function``.
     """
     if isinstance(target, type):
         return _fake_for_function(target)
@@ -243,8 +277,8 @@ def _fake_for_function(target: type) -> Callable[[F], F]:
 
     if not issubclass(target, torch.autograd.Function):
         raise InputError(
-            f"fake_for({target.__name__}): the class is no torch.autograd.Function.",
-            fix="name an operator, 'namespace::name', or give a subclass of torch.autograd.Function.",
+            f"fake_for({target.__name__}): the class is not a torch.autograd.Function.",
+            fix="pass the name of an operator, 'namespace::name', or a subclass of torch.autograd.Function.",
         )
 
     def decorate(function: F) -> F:
@@ -255,12 +289,19 @@ def _fake_for_function(target: type) -> Callable[[F], F]:
 
 
 def body_for(target: str) -> Callable[[F], F]:
-    """Give a custom node its ONNX function body, so that it runs in any engine (rung ``function``).
+    """Define the ONNX function body of a custom node, so that the node runs in any engine (rung ``function``).
 
-    The decorated function is torch code over the node's inputs, then its attributes by name.
+    The decorated function is torch code. Its parameters are the node's inputs, followed by its attributes by name::
+
+        @opbridge.body_for("acme::Scale")
+        def scale(x, factor):
+            return x * factor
 
     Args:
-        target: ``"domain::Op"`` of the node; a torch operator of that name is kept as such a node.
+        target: The node's operator, ``"domain::Op"``. A torch operator with this name is exported as such a node.
+
+    Raises:
+        InputError: ``target`` is malformed.
     """
     _check_target(target, "body_for")
 

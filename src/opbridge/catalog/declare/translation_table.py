@@ -1,4 +1,4 @@
-"""Mappings to ONNX in the form that plain ``torch.onnx.export`` takes."""
+"""The user's translations in the form that ``torch.onnx.export`` accepts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def translation_table(
 ) -> dict[Callable[..., Any], Callable[..., Any]]:
     """The user's translations, for ``torch.onnx.export(..., custom_translation_table=opbridge.translation_table())``.
 
-    ``opbridge.export`` needs no table. Here is the way for a script that is to keep its call of ``torch.onnx.export``,
-    which knows nothing of rewrites, decompositions, bodies, kernels and engines.
+    ``opbridge.export`` does not need this table. It is for scripts that keep their call of ``torch.onnx.export``, which
+    does not support rewrites, decompositions, bodies, kernels and engines.
 
     Args:
-        ops: Operator files, directories, modules or decorated functions besides the declarations so far.
+        ops: Operator files, folders, modules or decorated functions, in addition to the declarations so far.
 
     Returns:
-        The function for each functional overload. A bare name (``"aten::add"``) stands for all of them, an overload
-        (``"aten::add.Tensor"``) wins.
+        The function of each functional overload. A bare name (``"aten::add"``) stands for all functional overloads; a
+        declaration for one overload (``"aten::add.Tensor"``) takes precedence.
 
     Raises:
-        InputError: A translation's operator does not exist.
+        InputError: The operator of a translation does not exist.
     """
     table: dict[Callable[..., Any], Callable[..., Any]] = {}
     specs = [spec for spec in Catalog.load(ops).user if spec.rung == "translate"]
@@ -47,8 +47,8 @@ def _overloads(target: str, source: str) -> list[Callable[..., Any]]:
     names = [] if packet is None else packet.overloads()
     if packet is None or (wanted and wanted not in names):
         raise InputError(
-            f"translation_table: torch has no operator {target!r}, which the translation at {source} is for.",
-            fix="import the library that registers it before, or check the spelling.",
+            f"translation_table: torch has no operator {target!r}, the target of the translation at {source}.",
+            fix="first import the library that registers it, or check the spelling.",
         )
     if wanted:
         return [getattr(packet, wanted)]
