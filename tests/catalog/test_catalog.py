@@ -126,11 +126,11 @@ def test_an_operator_in_an_ops_file(tmp_path: Path) -> None:
 
 
 def test_what_is_no_ops_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="ops: there is no file or directory") as caught:
+    with pytest.raises(InputError, match="ops: there is no file or folder") as caught:
         Catalog.load([tmp_path / "absent"])
     assert "check the path" in caught.value.fix
     (tmp_path / "notes.txt").write_text("no Python")
-    with pytest.raises(InputError, match="is no Python file"):
+    with pytest.raises(InputError, match="is not a Python file"):
         Catalog.load([tmp_path / "notes.txt"])
     with pytest.raises(InputError, match="'print' is not declared with an opbridge decorator"):
         Catalog.load([print])

@@ -71,16 +71,16 @@ def test_names_that_mean_something_in_cpp(name: str, tmp_path: Path) -> None:
     [
         ("my_op", "The name 'my_op' has no namespace.", "mylib::my_op"),
         ("my op", "The name 'my op' has no namespace.", "mylib::my_op"),
-        ("mylib::", "is no operator's name", "mylib::my_op"),
-        ("mylib::my-op", "is no operator's name", "mylib::my_op"),
-        ("a::b::c", "is no operator's name", "mylib::my_op"),
-        ("mylib::größe", "is no operator's name", "mylib::my_op"),
-        ("mylib::my_op.out", "is no operator's name", "mylib::my_op"),
-        ("aten::my_op", "the namespace 'aten' is PyTorch's own", "mylib::my_op"),
-        ("mylib::lambda", "can't be called 'lambda'", "mylib::lambda_op"),
-        ("mylib::model", "can't be called 'model'", "mylib::model_op"),
-        ("mylib::x", "can't be called 'x'", "mylib::x_op"),
-        ("mylib::torch", "can't be called 'torch'", "mylib::torch_op"),
+        ("mylib::", "is not a valid operator name", "mylib::my_op"),
+        ("mylib::my-op", "is not a valid operator name", "mylib::my_op"),
+        ("a::b::c", "is not a valid operator name", "mylib::my_op"),
+        ("mylib::größe", "is not a valid operator name", "mylib::my_op"),
+        ("mylib::my_op.out", "is not a valid operator name", "mylib::my_op"),
+        ("aten::my_op", "the namespace 'aten' belongs to PyTorch", "mylib::my_op"),
+        ("mylib::lambda", "can't be named 'lambda'", "mylib::lambda_op"),
+        ("mylib::model", "can't be named 'model'", "mylib::model_op"),
+        ("mylib::x", "can't be named 'x'", "mylib::x_op"),
+        ("mylib::torch", "can't be named 'torch'", "mylib::torch_op"),
         ("mylib::calendar", "would hide the module 'calendar'", "mylib::calendar_op"),
         ("mylib::numpy", "would hide the module 'numpy'", "mylib::numpy_op"),
     ],
@@ -98,7 +98,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(there: str, tmp_path: P
     (tmp_path / there).write_text("mine")
     with pytest.raises(InputError) as raised:
         new_operator("mylib::my_op", tmp_path, kernel=True)
-    assert raised.value.message == f"{tmp_path / there} is already there, and is not overwritten."
+    assert raised.value.message == f"{tmp_path / there} already exists and is not overwritten."
     assert [file.name for file in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
 

@@ -366,7 +366,7 @@ def test_a_gradient_through_outputs_that_have_none() -> None:
 
 @pytest.mark.parametrize("target", ["my_add", "a::b::c", "a::b.overload", "a-b::c", "", "::x"])
 def test_a_malformed_target(target: str) -> None:
-    with pytest.raises(InputError, match="an operator is named 'namespace::name'") as caught:
+    with pytest.raises(InputError, match="the name of an operator has the form 'namespace::name'") as caught:
         opbridge.operator(target)
     assert "@opbridge.operator('mylib::my_add')" in caught.value.fix
 
@@ -532,4 +532,4 @@ def test_a_missing_fake_is_a_capture_error_with_the_fix(foreign: torch.library.L
 def test_a_fake_for_an_operator_that_is_not_there() -> None:
     with pytest.raises(InputError, match="torch has no operator of this name") as caught:
         opbridge.fake_for("test_operator_foreign::nowhere")(lambda x: x)
-    assert "import the library that registers it first" in caught.value.fix
+    assert "first import the library that registers it" in caught.value.fix

@@ -25,7 +25,7 @@ def _nothing_stays_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.parametrize("target", ["hypot", "aten.hypot", "aten::hy pot", "aten::add.Tensor.extra", "::hypot", ""])
 def test_a_malformed_target(decorator: Callable[..., Any], target: str) -> None:
-    with pytest.raises(InputError, match="a target is written 'namespace::name' or") as caught:
+    with pytest.raises(InputError, match="a target has the form 'namespace::name' or") as caught:
         decorator(target)
     assert f"@{decorator.__name__}({target!r})" in caught.value.message
     assert f"@{decorator.__name__}('aten::cummax')" in caught.value.fix
@@ -33,7 +33,7 @@ def test_a_malformed_target(decorator: Callable[..., Any], target: str) -> None:
 
 @pytest.mark.parametrize("target", ["aten::roll", "roll", ""])
 def test_a_rewrite_names_a_function(target: str) -> None:
-    with pytest.raises(InputError, match="a rewrite names a Python function by its import path") as caught:
+    with pytest.raises(InputError, match="the target of a rewrite is the import path of a Python function") as caught:
         opbridge.rewrite(target)
     assert "for a torch operator use @decomposition" in caught.value.fix
 

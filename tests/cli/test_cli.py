@@ -324,7 +324,7 @@ def test_ops_knows_what_torch_maps_and_what_nothing_maps(run: Callable[..., Ran]
 def test_ops_proposes_the_nearest_name(run: Callable[..., Ran]) -> None:
     ran = run("ops", "aten::softmaxx")
     assert ran.code == 1
-    assert "error: No operator 'aten::softmaxx' is known" in ran.err
+    assert "error: There is no operator 'aten::softmaxx'" in ran.err
     assert "fix: did you mean aten::softmax" in ran.err
 
 

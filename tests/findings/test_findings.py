@@ -117,7 +117,7 @@ def test_torchvision_ssd_is_explained_in_one_line() -> None:
     error = explained(case)
     assert re.fullmatch(
         r"`if boxes\.numel\(\) > \(4000 if .+\)` at torchvision/ops/boxes\.py:\d+ depends on a size that is known only "
-        r"when the model runs\.",
+        r"at run time\.",
         error.message,
     )
     assert "@opbridge.rewrite('torchvision.ops.boxes.batched_nms')" in error.fix

@@ -359,7 +359,7 @@ def test_fake_for_gives_the_shapes_of_a_function() -> None:
 
 
 def test_fake_for_wants_a_function() -> None:
-    with pytest.raises(InputError, match=r"fake_for\(Config\): the class is no torch.autograd.Function"):
+    with pytest.raises(InputError, match=r"fake_for\(Config\): the class is not a torch.autograd.Function"):
         opbridge.fake_for(Config)
 
 

@@ -81,7 +81,7 @@ def test_the_scaffold_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert built["detail"] == "scaffolded.h: float32; float64; float16; bfloat16"
     samples = {result["sample"] for result in data["results"]} - {""}
     assert samples == {
-        "a row for all", "broadcast", "rank 0", "empty", "transposed", "float64", "float16", "bfloat16"
+        "one row", "broadcast", "rank 0", "empty", "transposed", "float64", "float16", "bfloat16"
     }  # fmt: skip
     for sample in samples:
         assert [result["check"] for result in data["results"] if result["sample"] == sample] == [
