@@ -73,7 +73,7 @@ def test_damaged_external_data(tmp_path, damage):
     path = with_external_data(tmp_path)
     data = tmp_path / "large.onnx.data"
     data.unlink() if damage == "missing" else data.write_bytes(data.read_bytes()[:100])
-    with pytest.raises(InputError, match=r"'large\.onnx' keeps in a file of their own are missing or truncated"):
+    with pytest.raises(InputError, match=r"external data of 'large\.onnx' is missing or truncated"):
         opbridge.load(path)
 
 

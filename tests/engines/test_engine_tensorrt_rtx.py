@@ -342,10 +342,10 @@ def test_a_session_by_a_stand_in_of_the_interface(tmp_path, monkeypatch):
     loader.deserialize_cuda_engine = lambda data: None
     with pytest.raises(EngineError, match="TensorRT can't load the engine file") as caught:
         load()
-    assert "this very version" in caught.value.fix
+    assert "with this version" in caught.value.fix
     with pytest.raises(InputError, match="no execution providers"):
         load(providers=["CUDA"])
-    with pytest.raises(EngineError, match=r"takes kernels as plugins alone, and k\.so is none"):
+    with pytest.raises(EngineError, match=r"takes kernels only as plugins, and k\.so is not a plugin"):
         load(libraries=[Path("k.so")])
 
 

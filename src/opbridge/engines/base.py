@@ -192,7 +192,7 @@ class Engine(abc.ABC):
 
     @property
     def adapter_flags(self) -> AdapterFlags:
-        """The flags for compiling and linking :attr:`kernel_adapter`."""
+        """The flags for compiling and linking the adapter."""
         return AdapterFlags()
 
     @property

@@ -1,4 +1,4 @@
-"""From a torch program to a program file of ExecuTorch."""
+"""Convert a torch program to a program file of ExecuTorch."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["LARGEST", "MODEL", "largest_size", "write_program"]
 
 MODEL = "model.executorch.pte"
 LARGEST = 16
-"""A dynamic dimension without a largest size of its own goes up to twice the example's size, at least to this."""
+"""A dynamic dimension without an upper bound gets twice the example's size as its bound, or this number if larger."""
 
 
 def write_program(program: TorchProgram, folder: Path, version: str) -> str:
-    """Compile a program, and write it and its description.
+    """Compile a program, and write it with its description.
 
     Args:
         program: The program.
-        folder: Where to.
-        version: ExecuTorch's.
+        folder: The folder to write to.
+        version: The version of ExecuTorch.
 
     Returns:
         The name of the program file.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecuTorchEngine"]
 
-# The package has targets for CMake from 3.28 on, and these variables for every one.
+# The package's CMake targets need CMake 3.28; these variables work with every version.
 _CMAKE = """find_package(executorch REQUIRED)
 target_include_directories({target} SYSTEM PRIVATE ${EXECUTORCH_INCLUDE_DIRS})
 target_compile_definitions({target} PRIVATE ${EXECUTORCH_COMPILE_DEFINITIONS})
@@ -28,9 +28,9 @@ target_link_libraries({target} PRIVATE ${EXECUTORCH_RUNTIME_LIBRARY_DIR}/libexec
 
 
 class ExecuTorchEngine(TakesTorchPrograms):
-    """ExecuTorch with its portable kernels. Its Python runtime runs on torch's tensors, so torch is needed there.
+    """ExecuTorch with its portable kernels. Its Python runtime works on torch tensors, so it needs torch.
 
-    A program's memory is planned before it runs: a dynamic dimension without a largest size gets one, see
+    A program's memory is planned ahead of time: a dynamic dimension without an upper bound gets one, see
     :data:`~opbridge.engines.executorch.conversion.LARGEST`.
     """
 
@@ -42,7 +42,7 @@ class ExecuTorchEngine(TakesTorchPrograms):
 
     @property
     def version(self) -> str:
-        """The installed version. Raises EngineNotInstalledError when there is none."""
+        """The installed version. Raises EngineNotInstalledError if the package is missing."""
         return native.package_version()
 
     @property
@@ -52,9 +52,9 @@ class ExecuTorchEngine(TakesTorchPrograms):
 
     @property
     def adapter_flags(self) -> AdapterFlags:
-        """ExecuTorch's headers and library: the wheel has both. A library is for this release of it alone."""
+        """ExecuTorch's headers and library, from its wheel. A library works with this release of ExecuTorch only."""
         place = native.folder()
-        # The library that is built is loaded next, to be described, and needs the runtime's.
+        # Loading the built library, to describe it, needs the runtime's library.
         native.runtime()
         headers = (place / "include", place / "include" / "executorch" / "runtime" / "core" / "portable_type" / "c10")
         return AdapterFlags(
@@ -74,11 +74,11 @@ class ExecuTorchEngine(TakesTorchPrograms):
         return CallSupport(self.version)
 
     def supports_call(self, node: torch.fx.Node) -> Refusal | None:
-        """Whether the runtime's registry has the kernels of what ``to_edge`` makes of this call."""
+        """Ask whether the runtime has the kernels of the operators into which ``to_edge`` decomposes this call."""
         return self._support.ask(node)
 
     def convert(self, program: TorchProgram, folder: Path) -> str:
-        """Write ``model.executorch.pte``, and the inputs and outputs beside it."""
+        """Write ``model.executorch.pte`` and a description of its inputs and outputs; see the base class."""
         from opbridge.engines.executorch.conversion import write_program
 
         return write_program(program, folder, self.version)
@@ -94,14 +94,14 @@ class ExecuTorchEngine(TakesTorchPrograms):
         """Load a program file.
 
         Args:
-            path: The ``.pte`` file; the description of its inputs and outputs lies beside it.
-            threads: The portable kernels use one thread.
-            providers: There are none.
-            libraries: Of kernels, with ExecuTorch's adapter.
+            path: The ``.pte`` file; the description of its inputs and outputs is in the same folder.
+            threads: Ignored; the portable kernels use one thread.
+            providers: Not supported; must be None.
+            libraries: Libraries of kernels, built with ExecuTorch's adapter.
 
         Raises:
-            InputError: A file is missing, or an option is given that there is none of.
-            EngineError: The runtime refuses the file; the message is its own.
+            InputError: A file is missing, or an option is not supported.
+            EngineError: The runtime refuses the file; the message is the runtime's.
         """
         from opbridge.engines.executorch.session import load_session
 

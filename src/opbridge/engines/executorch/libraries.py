@@ -1,4 +1,4 @@
-"""Libraries of kernels in this process's ExecuTorch: its registry keeps what it once has, under one name each."""
+"""Libraries of kernels in this process's ExecuTorch, whose registry never removes a kernel."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["load_libraries", "take_error"]
 
 _lock = threading.Lock()
 _loaded: dict[str, ctypes.CDLL] = {}
-# Which library has registered an operator, and its number there.
+# The library that registered each operator, and the operator's index there.
 _registered: dict[str, tuple[ctypes.CDLL, int]] = {}
 
 
 def load_libraries(paths: Sequence[Path]) -> None:
-    """Let programs call the kernels of libraries; those loaded last serve all programs of the process.
+    """Register the kernels of libraries. The libraries loaded last serve all programs of the process.
 
     Raises:
-        InputError: A file is no library of kernels for this platform.
+        InputError: A file is not a library of kernels for this platform.
         EngineError: The runtime does not take its operators.
     """
     native.runtime()
@@ -40,7 +40,7 @@ def load_libraries(paths: Sequence[Path]) -> None:
 
 
 def take_error() -> str:
-    """What the last kernel that failed in this thread said; empty if there was none."""
+    """The message of the last kernel that failed in this thread; empty if there was none."""
     with _lock:
         texts = [library.opbridge_executorch_take_error().decode(errors="replace") for library in _loaded.values()]
     return next(filter(None, texts), "")

@@ -1,7 +1,7 @@
-"""The installed executorch package: the only place that imports it, and the only one that reaches into it.
+"""The installed executorch package: the only module that imports it and that uses its internals.
 
-* ``exir.operator.convert.to_out_variant``: which kernel of the runtime an operator becomes. Nothing public says it.
-* ``exir.tracer._default_decomposition_table``: what ``to_edge`` decomposes. Its public argument takes exceptions alone.
+* ``exir.operator.convert.to_out_variant``: the kernel of the runtime for an operator. There is no public equivalent.
+* ``exir.tracer._default_decomposition_table``: what ``to_edge`` decomposes. Its public argument takes exceptions only.
 * ``ExecutorchProgramManager.executorch_program``: the operators of a finished program, which is a public attribute.
 """
 
@@ -31,14 +31,14 @@ def package_version() -> str:
     """The installed version, without importing the package, which takes seconds.
 
     Raises:
-        EngineNotInstalledError: It is not installed.
+        EngineNotInstalledError: The package is not installed.
     """
     if importlib.util.find_spec("executorch") is None:
         raise EngineNotInstalledError("executorch is not installed.", fix=_FIX)
     try:
         return version("executorch")
     except PackageNotFoundError as error:
-        raise EngineNotInstalledError("executorch is not installed: another folder is called so.", fix=_FIX) from error
+        raise EngineNotInstalledError("executorch is not installed: another module has that name.", fix=_FIX) from error
 
 
 def _imported(name: str) -> Any:
@@ -49,13 +49,13 @@ def _imported(name: str) -> Any:
     except (ImportError, OSError) as error:
         raise EngineNotInstalledError(
             f"executorch {package_version()} is installed, but {name} can't be imported: {error}",
-            fix=f"{_FIX}, with the release of torch that it was made for.",
+            fix=f"{_FIX}, with the release of torch that it was built for.",
         ) from error
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what its compiler logs and prints off the screen."""
+    """Suppress the output and the logs of ExecuTorch's compiler."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -66,7 +66,7 @@ def quiet() -> Iterator[None]:
 
 
 def folder() -> Path:
-    """Where the package is, with its headers and libraries."""
+    """The folder of the package, with its headers and libraries."""
     package_version()
     found = importlib.util.find_spec("executorch")
     assert found is not None
@@ -75,28 +75,28 @@ def folder() -> Path:
 
 @functools.cache
 def runtime() -> Any:
-    """The runtime; from then on its library is loaded, which libraries of kernels need."""
+    """The runtime. This loads its library, which libraries of kernels need."""
     return _imported("executorch.runtime").Runtime.get()
 
 
-# The kernels that this process has added to its runtime, which no other process has.
+# The kernels that this process registered in its runtime.
 added_kernels: set[str] = set()
 
 
 def kernels() -> frozenset[str]:
-    """The names of the kernels that every installed runtime has: ``"aten::add.out"``."""
+    """The names of the kernels that the installed runtime has by default, such as ``"aten::add.out"``."""
     return frozenset(runtime().operator_registry.operator_names) - added_kernels
 
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """What ``to_edge`` decomposes."""
+    """The decompositions that ``to_edge`` applies."""
     table: dict[Any, Callable[..., Any]] = _imported("executorch.exir.tracer")._default_decomposition_table()
     return table
 
 
 def out_variant(overload: Any) -> str | None:
-    """The kernel that an operator becomes, by its name; None if the operator has no variant that writes to memory."""
+    """The name of an operator's kernel; None if the operator has no out variant."""
     convert = _imported("executorch.exir.operator.convert")
     try:
         found, _ = convert.to_out_variant(overload)
@@ -110,7 +110,7 @@ class Program:
 
     Attributes:
         buffer: The file's contents.
-        operators: The names of the kernels that it calls.
+        operators: The names of the kernels that the program calls.
     """
 
     def __init__(self, manager: Any) -> None:
@@ -126,7 +126,7 @@ class Program:
 
 
 def lowered(program: Any) -> Program:
-    """Compile a torch program for the runtime's own kernels. What fails raises what executorch raises."""
+    """Compile a torch program for the runtime's own kernels. Errors are executorch's own exceptions."""
     exir = _imported("executorch.exir")
     with quiet():
         edge = exir.to_edge(program, compile_config=exir.EdgeCompileConfig(_check_ir_validity=False))
@@ -134,6 +134,6 @@ def lowered(program: Any) -> Program:
 
 
 def load_method(path: Path) -> tuple[Any, Any]:
-    """A program file, and its method ``forward``, which refers to it. What fails raises what executorch raises."""
+    """A program file and its method ``forward``, which refers to it. Errors are executorch's own exceptions."""
     program = runtime().load_program(path)
     return program, program.load_method("forward")

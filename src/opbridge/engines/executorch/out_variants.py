@@ -1,4 +1,4 @@
-"""ExecuTorch calls an operator by its variant that writes to memory: one for each operator that has a kernel."""
+"""Define an out variant, through which ExecuTorch calls an operator, for each operator that has a kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opbridge.errors import EngineError
 
 __all__ = ["define_out_variants", "kernel_name"]
 
-# torch forgets the operators of a library that is gone.
+# torch removes the operators of a library object that is deleted.
 _libraries: list[torch.library.Library] = []
 
 
@@ -22,17 +22,17 @@ def kernel_name(target: str) -> str:
 
 
 def define_out_variants(targets: Iterable[str]) -> None:
-    """Give torch operators a variant ``out``, unless they have one.
+    """Define a variant ``out`` of torch operators that have none.
 
     Args:
-        targets: ``"domain::name"`` of each.
+        targets: ``"domain::name"`` of each operator.
 
     Raises:
         EngineError: An operator returns something other than tensors.
     """
     for target in targets:
         domain, _, name = target.partition("::")
-        # A kernel's file may declare others beside it, which torch need not have: no program calls these.
+        # A kernel's file may declare other operators, which torch need not have since no program calls them.
         packet = getattr(getattr(torch.ops, domain), name, None)
         if packet is None or "out" in packet.overloads():
             continue

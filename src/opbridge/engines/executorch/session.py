@@ -1,4 +1,4 @@
-"""A program in ExecuTorch's runtime, by its Python interface, which runs on torch's tensors."""
+"""A program in ExecuTorch's runtime, through its Python interface, which works on torch tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ExecuTorchSession", "load_session"]
 def load_session(
     path: Path, *, threads: int | None, providers: Sequence[str] | None, libraries: Sequence[Path]
 ) -> ExecuTorchSession:
-    """See :meth:`opbridge.engines.executorch.engine.ExecuTorchEngine.load`."""
+    """Implement :meth:`opbridge.engines.executorch.engine.ExecuTorchEngine.load`."""
     check_model_file(path)
     check_threads(threads)
     if providers is not None:
@@ -43,12 +43,12 @@ def load_session(
 
 
 class ExecuTorchSession(Session):
-    """A program in the runtime. Runs of several threads come one after the other: its memory is its own.
+    """A program in the runtime. Runs of several threads are serialized, since the program has one memory.
 
     Args:
         loaded: The program and its method.
-        inputs: Its inputs.
-        outputs: Its outputs.
+        inputs: The program's inputs.
+        outputs: The program's outputs.
     """
 
     def __init__(self, loaded: tuple[Any, Any], inputs: Any, outputs: Any) -> None:
@@ -69,11 +69,11 @@ class ExecuTorchSession(Session):
                     raise EngineError(said, fix="pass what the operator takes, or correct the kernel.") from error
                 raise EngineError(
                     f"ExecuTorch failed while running the program: {first_line(error)}",
-                    fix="check that the inputs' sizes are ones that the program's memory was planned for: a dynamic "
-                    "dimension without a largest size goes up to twice the example's.",
+                    fix="check that the program's memory was planned for the inputs' sizes: a dynamic "
+                    "dimension without an upper bound is limited to twice the example's size.",
                     details=str(error),
                 ) from error
-            # The results lie in the program's own memory, which the next run overwrites.
+            # The results are in the program's memory, which the next run overwrites.
             return {spec.name: _to_numpy(value, spec.dtype) for spec, value in zip(self.outputs, results, strict=True)}
 
 

@@ -1,4 +1,4 @@
-"""Whether the installed runtime has the kernels of a call: those of the operators that ``to_edge`` makes of it."""
+"""Whether the installed runtime has the kernels of the operators into which ``to_edge`` decomposes a call."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _logger = logging.getLogger(__name__)
 
 
 class CallSupport:
-    """Answers for the installed runtime, remembered per distinct question.
+    """Answers for the installed runtime, cached per distinct question.
 
     Args:
-        version: Its version.
+        version: The version of ExecuTorch.
     """
 
     def __init__(self, version: str) -> None:
@@ -34,7 +34,7 @@ class CallSupport:
         self._answers: dict[str, str | None] = {}
 
     def ask(self, node: Node) -> Refusal | None:
-        """See :meth:`Engine.supports_call <opbridge.engines.base.Engine.supports_call>`."""
+        """See :meth:`Engine.supports_call <opbridge.engines.roles.TakesTorchPrograms.supports_call>`."""
         arguments = pytree.tree_map(
             _example, (node.args, node.kwargs), is_leaf=lambda item: isinstance(item, torch.fx.Node)
         )
@@ -56,7 +56,7 @@ def _name(overload: Any) -> str:
 
 
 def _example(value: Any) -> Any:
-    """A stand-in of a node's value, of the example's sizes and without memory."""
+    """A meta tensor of the example's sizes for a node's value."""
     if isinstance(value, torch.fx.Node):
         value = value.meta.get("val")
     if isinstance(value, torch.Tensor):
@@ -71,7 +71,7 @@ def _described(value: Any) -> str:
 
 
 def _leaves(target: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """The operators that a call is decomposed into; itself where it stays, or can't be told without its values."""
+    """The operators into which a call is decomposed; the call's own operator if it is kept or can't be traced."""
     table = native.decompositions()
     if target not in table:
         yield target
@@ -88,7 +88,7 @@ def _leaves(target: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     try:
         with torch.no_grad():
             traced = make_fx(call, decomposition_table=table)(*tensors)
-    except Exception as error:  # Operators raise what they like where there are no values.
+    except Exception as error:  # Operators raise all kinds of errors for meta tensors.
         _logger.debug("%s can't be traced alone: %s", target, error)
         yield target
         return
@@ -98,13 +98,13 @@ def _leaves(target: Any, args: Any, kwargs: Any) -> Iterator[Any]:
 
 
 def _has_kernel(overload: Any) -> bool:
-    """Whether the runtime has the kernel that an operator becomes."""
+    """Whether the runtime has the kernel of an operator."""
     kernels = native.kernels()
     name = str(overload.name())
     if name in kernels or name.removesuffix(".default") in kernels or name.startswith("prim"):
         return True
     if overload.is_view:
-        # A view becomes a copy, which is an operator of its own.
+        # A view is replaced by the corresponding copy operator.
         packet = getattr(torch.ops.aten, f"{overload._schema.name.removeprefix('aten::')}_copy", None)
         variant = overload._overloadname
         copy = getattr(packet, variant if variant in packet.overloads() else "default", None) if packet else None

@@ -1,4 +1,4 @@
-"""ncnn, through its converter pnnx."""
+"""ncnn, with its converter pnnx."""
 
 from opbridge.engines.ncnn.engine import NcnnEngine
 

@@ -1,4 +1,4 @@
-"""Elementwise operators whose inputs may differ in size: ncnn compares no sizes, and would read past the shorter."""
+"""Check elementwise operators with dynamic sizes: ncnn does not compare sizes and would read past the shorter input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ELEMENTWISE = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mod", "
 
 
 def refuse_open_broadcasts(model: onnx.ModelProto) -> None:
-    """Raise EngineError where two differently named sizes of the model's inputs meet in an elementwise operator."""
+    """Raise EngineError if two dimensions with different names meet in an elementwise operator."""
     names = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim if dim.dim_param}
     if len(names) < 2:
         return
@@ -33,13 +33,13 @@ def refuse_open_broadcasts(model: onnx.ModelProto) -> None:
                 if len(set(pair)) == 2 and set(pair) <= names:
                     raise EngineError(
                         f"Node {node.name!r} ({node.op_type}) would broadcast the sizes {pair[0]!r} and {pair[1]!r}, "
-                        "and ncnn compares no sizes.",
-                        fix="give sizes that are equal one name, or fix them.",
+                        "and ncnn does not compare sizes.",
+                        fix="give equal dimensions the same name, or export with fixed sizes.",
                     )
 
 
 def _meeting(one: ir.Value | None, other: ir.Value | None) -> Iterator[tuple[str, str]]:
-    """The names of the sizes that stand over each other, counted from the last axis."""
+    """The pairs of dimension names that are broadcast against each other, from the last axis."""
     if one is None or other is None or one.shape is None or other.shape is None:
         return
     for first, second in zip(reversed(list(one.shape)), reversed(list(other.shape)), strict=False):

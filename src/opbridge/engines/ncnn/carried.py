@@ -1,4 +1,4 @@
-"""What ncnn's tensors hold: float32 and int32. int64 and bool travel as int32, whose bits ncnn moves and never adds."""
+"""Arrays as ncnn's tensors, which hold float32 and int32. int64 and bool are passed as int32, which ncnn only moves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opbridge.kernels.dtypes import numpy_dtype
 __all__ = ["CARRIED", "NO_BATCH", "array_of", "mat_of"]
 
 CARRIED = {"float32": "float32", "int32": "int32", "int64": "int32", "bool": "int32"}
-"""How each dtype travels; the others do not."""
+"""The dtype of ncnn's tensor for each dtype that it can hold."""
 
 NO_BATCH = 233
-"""ncnn's number for "none of the axes is the batch's"."""
+"""ncnn's number for a tensor without a batch axis."""
 
 _LARGEST_RANK = 4
 _INT32 = np.iinfo(np.int32)
@@ -26,9 +26,9 @@ def mat_of(array: np.ndarray, what: str, batch: int = NO_BATCH) -> Any:
     """An array as ncnn's tensor, which owns its memory.
 
     Args:
-        array: Of any shape.
-        what: What it is, for messages: ``"Input 'x'"``.
-        batch: The axis that is the batch's.
+        array: An array of any shape.
+        what: A description of the array for messages: ``"Input 'x'"``.
+        batch: The batch axis.
 
     Raises:
         EngineError: ncnn has no such tensor.
@@ -43,7 +43,8 @@ def mat_of(array: np.ndarray, what: str, batch: int = NO_BATCH) -> Any:
         )
     if array.dtype == np.int64 and (array.min() < _INT32.min or array.max() > _INT32.max):
         raise EngineError(
-            f"{what} holds an int64 beyond int32, which is what ncnn carries.", fix="pass smaller numbers."
+            f"{what} holds an int64 value outside the range of int32, in which ncnn stores it.",
+            fix="pass smaller numbers.",
         )
     if array.ndim - (batch != NO_BATCH) > _LARGEST_RANK:
         raise EngineError(
@@ -55,6 +56,6 @@ def mat_of(array: np.ndarray, what: str, batch: int = NO_BATCH) -> Any:
 
 
 def array_of(mat: Any, dtype: str, batch: int = NO_BATCH) -> np.ndarray:
-    """A copy of ncnn's tensor in the dtype that it stands for."""
+    """A copy of ncnn's tensor in the original dtype."""
     kind = "f" if CARRIED[dtype] == "float32" else "i"
     return np.array(mat.numpy(kind, batch_index=batch)).astype(numpy_dtype(dtype), copy=False)

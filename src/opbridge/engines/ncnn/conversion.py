@@ -1,4 +1,4 @@
-"""From an ONNX model to ncnn's files: the net, its weights, and a description of what ncnn's own files do not tell."""
+"""Convert an ONNX model to ncnn's files: the net, its weights, and a description of inputs, outputs and kernels."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class NcnnModel:
 
     Attributes:
         param: The text of ncnn's parameter file.
-        weights: The content of its weight file.
-        description: JSON data: inputs and outputs with their blobs and the axes that are the batch's, and the kernels.
-        constants: Inputs of kernels, by the names in the description.
+        weights: The content of ncnn's weight file.
+        description: JSON data: inputs and outputs with their blobs and batch axes, and the kernels.
+        constants: Constant inputs of kernels, by the names in the description.
     """
 
     param: str
@@ -48,8 +48,8 @@ class NcnnModel:
 
 
 def main_file(model: Path) -> Path:
-    """The description that belongs to an ONNX file, which names the model in ncnn's form."""
-    # In a bundle for several engines the ONNX file has this engine's name already.
+    """The path of the description of the ncnn model that belongs to an ONNX file."""
+    # In a bundle for several engines, the ONNX file's name already contains this engine's name.
     return model.with_name(model.stem.removesuffix(".ncnn") + _SUFFIX)
 
 
@@ -57,11 +57,11 @@ def convert_file(path: Path, targets: Collection[str] = ()) -> NcnnModel:
     """Convert an ONNX file.
 
     Args:
-        path: The model; external data is found beside it.
+        path: The model; external data is in the same folder.
         targets: ``"domain::Op"`` of the kernels that are loaded with it.
 
     Raises:
-        InputError: The file is missing or no ONNX.
+        InputError: The file is missing or not ONNX.
         EngineError: pnnx or ncnn refuses the model.
     """
     import onnx_ir as ir
@@ -72,7 +72,7 @@ def convert_file(path: Path, targets: Collection[str] = ()) -> NcnnModel:
 
 
 def convert_model(model: onnx.ModelProto, targets: Collection[str] = ()) -> NcnnModel:
-    """Convert an ONNX model, which is not changed; see :func:`convert_file`."""
+    """Convert an ONNX model without changing it; see :func:`convert_file`."""
     import onnx
 
     copy = onnx.ModelProto()
@@ -106,7 +106,7 @@ def convert_model(model: onnx.ModelProto, targets: Collection[str] = ()) -> Ncnn
 
 
 def write_files(model: NcnnModel, stem: Path) -> tuple[Path, ...]:
-    """Write the model's files; the first is the description, which is what is loaded."""
+    """Write the model's files; the first one, the description, is the file to load."""
     description = stem.with_name(stem.name + _SUFFIX)
     param, weights = stem.with_name(stem.name + ".ncnn.param"), stem.with_name(stem.name + ".ncnn.bin")
     description.write_text(json.dumps(model.description, indent=1, sort_keys=True) + "\n")
@@ -123,7 +123,7 @@ _NOTHING = Converted("7767517\n0 0\n", b"", (), ())
 
 
 def _passed_on(model: onnx.ModelProto) -> dict[str, str]:
-    """Take out, in place, the outputs that are inputs and the inputs that nothing uses; which output is which input."""
+    """Remove, in place, outputs that are inputs and unused inputs; returns which output is which input."""
     source = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "Identity"}
     inputs = {value.name for value in model.graph.input}
     passed = {}
@@ -137,7 +137,7 @@ def _passed_on(model: onnx.ModelProto) -> dict[str, str]:
     used = {value.name for value in computed}
     nodes: list[onnx.NodeProto] = []
     for node in reversed(model.graph.node):
-        # What a subgraph uses of the outer graph is not among its node's inputs.
+        # The inputs of a node do not include the outer values that its subgraph uses.
         if used.intersection(node.output) or any(attribute.HasField("g") for attribute in node.attribute):
             nodes.insert(0, node)
             used.update(node.input)
@@ -151,7 +151,7 @@ def _passed_on(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def _fit_types(model: onnx.ModelProto) -> None:
-    """Give inputs of rank 0, which pnnx does not read, one element, in place; refuse types that ncnn lacks."""
+    """Give inputs of rank 0, which pnnx does not read, one axis, in place; refuse dtypes that ncnn does not hold."""
     for value in (*model.graph.input, *model.graph.output):
         if value.type.tensor_type.elem_type and _spec(value).dtype not in CARRIED:
             raise EngineError(
@@ -163,7 +163,7 @@ def _fit_types(model: onnx.ModelProto) -> None:
 
 
 def _refuse_unknown_domains(model: onnx.ModelProto, targets: Collection[str]) -> None:
-    """Pnnx crashes on operators that are not of the standard, so it does not get them."""
+    """Raise EngineError for operators outside the standard, on which pnnx crashes."""
     for node in model.graph.node:
         if node.domain not in ("", "ai.onnx") and f"{node.domain}::{node.op_type}" not in targets:
             raise EngineError(
@@ -178,18 +178,18 @@ def _check_layers(converted: Converted) -> None:
         listed = ", ".join(dict.fromkeys(f"{layer.kind} ({layer.name!r})" for layer in unknown))
         raise EngineError(
             f"ncnn {native.version()} has no layer {listed}, which pnnx leaves in the net.",
-            fix="run `opbridge diagnose --engine ncnn` on the model to see which operators these were.",
+            fix="run `opbridge diagnose --engine ncnn` on the model to see which operators these are.",
         )
 
 
 def _blobs(
     values: Sequence[Any], blobs: Sequence[tuple[str, int | None]], converted: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """What the net calls the model's inputs or outputs, those that were converted; the others have no blob."""
+    """The blobs of the model's converted inputs or outputs; the others have none."""
     if len(converted) != len(blobs):
         raise EngineError(
             f"pnnx made a net with {len(blobs)} of these inputs or outputs: {', '.join(converted)}.",
-            fix="give the model no output twice, and none that is a constant.",
+            fix="remove repeated outputs and constant outputs from the model.",
         )
     named = dict(zip(converted, blobs, strict=True))
     return [

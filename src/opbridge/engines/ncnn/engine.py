@@ -1,4 +1,4 @@
-"""ncnn, as the installed packages answer for it."""
+"""ncnn: the installed packages ncnn and pnnx."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["NcnnEngine"]
 class NcnnEngine(CompilesAhead):
     """ncnn on the CPU, in float32.
 
-    pnnx, its converter, reads ONNX models; it is needed to export a bundle and to ask about nodes, not to run one. Its
-    executable is enough: ``pip install --no-deps pnnx`` leaves torch out.
+    The converter pnnx reads ONNX models. It is needed to export a bundle and to ask about nodes, not to run one. Its
+    executable is enough: ``pip install --no-deps pnnx`` does not install torch.
     """
 
     name: str = "ncnn"
@@ -40,12 +40,12 @@ class NcnnEngine(CompilesAhead):
 
     @property
     def version(self) -> str:
-        """The version of ncnn. Raises EngineNotInstalledError when there is none."""
+        """The version of ncnn. Raises EngineNotInstalledError if the package is missing."""
         return native.version()
 
     @functools.cached_property
     def newest_opset(self) -> int:  # type: ignore[override]
-        """The newest version of the standard domain that pnnx reads, which says so when it is given one too new."""
+        """The newest version of the standard domain that pnnx reads, from its message for a model that is too new."""
         import onnx
         from onnx import TensorProto, helper
 
@@ -64,12 +64,12 @@ class NcnnEngine(CompilesAhead):
 
     @property
     def takes_functions(self) -> bool:
-        """It takes none: bodies are inlined."""
+        """False: function bodies are inlined."""
         return False
 
     @property
     def takes_kernels(self) -> bool:
-        """It calls the plain library, from layers written in Python: the package has no headers for others."""
+        """True: layers written in Python call the plain library, since the package has no headers for C++ layers."""
         return True
 
     @functools.cached_property
@@ -79,11 +79,11 @@ class NcnnEngine(CompilesAhead):
         return NodeSupport(self.version, self.newest_opset)
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
-        """Whether it computes this node, by converting and running the node alone; see :class:`NodeSupport`."""
+        """Ask whether ncnn computes this node, by converting and running it alone; see :class:`NodeSupport`."""
         return self._support.ask(node, opset_imports)
 
     def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
-        """Convert a model while its bundle is written: ``model.ncnn.json``, ``.param`` and ``.bin``.
+        """Write ``model.ncnn.json``, ``.param`` and ``.bin``; see the base class.
 
         Raises:
             EngineError: pnnx or ncnn refuses the model as a whole, or ncnn can't load what pnnx made.
@@ -105,9 +105,9 @@ class NcnnEngine(CompilesAhead):
         """Load a model file.
 
         Args:
-            path: An ONNX model. What it was converted to is looked for beside it; else it is converted, by pnnx.
-            threads: Threads per layer; by default one per core.
-            providers: ncnn has none.
+            path: An ONNX model. Its converted files are loaded if they are in the same folder; else pnnx converts it.
+            threads: The number of threads per layer; by default one per core.
+            providers: Not supported; must be None.
             libraries: Libraries of kernels.
 
         Raises:

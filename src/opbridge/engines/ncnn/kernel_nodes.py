@@ -1,12 +1,11 @@
-"""Nodes that kernels compute, as pnnx can pass them through.
+"""Rewrite nodes that kernels compute, so that pnnx passes them through.
 
-pnnx hands ONNX operators of other domains to ONNX Runtime, which refuses them, and then crashes. What it keeps as it
-is, with its inputs and outputs, is an operator whose name begins with ``aten_`` and that has a body from which the
-shapes follow. So that is what such a node becomes; its attributes are written beside the net.
+pnnx passes ONNX operators of other domains to ONNX Runtime, which refuses them, and then crashes. It keeps an operator
+whose name begins with ``aten_`` and whose function body determines the shapes. So a node with a kernel is replaced by
+such an operator; its attributes are written to a file next to the net.
 
-ncnn has no more than four dimensions, sets one apart as the batch by rules of thumb, and runs a layer written in Python
-once per element of the batch. A tensor of one dimension has no batch. So kernels get flat tensors, and their shapes
-are known.
+ncnn has at most four dimensions, guesses which one is the batch, and runs a layer written in Python once per element of
+the batch. A tensor of one dimension has no batch. So kernels get flat tensors, and their shapes are recorded.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _PREFIX = "opbridge_"
 
 
 def named_in_param(param: str) -> str:
-    """The parameter file with the kind and the position of each kernel's layer."""
+    """The parameter file, with each placeholder replaced by a kernel's layer and its position."""
     lines = []
     for line in param.splitlines():
         kind = line.split(maxsplit=1)[0] if line else ""
@@ -46,18 +45,18 @@ def named_in_param(param: str) -> str:
 
 
 def stand_in(model: onnx.ModelProto, targets: Collection[str]) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Put stand-ins in the place of the nodes that kernels compute, in place.
+    """Replace the nodes that kernels compute by placeholders, in place.
 
     Args:
-        model: With the shapes of the values around these nodes.
+        model: A model that states the shapes of the inputs and outputs of these nodes.
         targets: ``"domain::Op"`` of the kernels, and of the operators in this engine's folder.
 
     Returns:
-        JSON data of each such node: what runs it, its attributes, and its inputs' and outputs' types and shapes; and by
-        the names that stand there, the inputs that are constant.
+        JSON data of each such node (its kernel, its attributes, and the types and shapes of its inputs and outputs),
+        and the constant inputs by their names in that data.
 
     Raises:
-        EngineError: ncnn can't hand such tensors to a kernel; the message names the node.
+        EngineError: ncnn can't pass such tensors to a kernel; the message names the node.
     """
     chosen = [node for node in model.graph.node if describe_operator(node.domain, node.op_type) in targets]
     if not chosen:
@@ -91,7 +90,7 @@ def _values(model: onnx.ModelProto) -> dict[str, ir.Value]:
 
 
 class _StandIn:
-    """One node's stand-in, between reshapes to and from flat tensors."""
+    """The placeholder of one node, between reshapes to and from flat tensors."""
 
     def __init__(
         self,
@@ -146,7 +145,7 @@ class _StandIn:
         }
 
     def _checked(self, value: ir.Value | None, what: str) -> tuple[str, tuple[int | str, ...]]:
-        """The dtype and the shape of a tensor that ncnn can hand over."""
+        """The dtype and the shape of a tensor, checked for what ncnn can pass."""
         if value is None or value.dtype is None or value.shape is None:
             raise self._refused(f"the type or the shape of its {what} is not known", "infer shapes in the model")
         dtype = "str" if value.dtype.is_string() else str(value.dtype.numpy().name)
@@ -158,8 +157,8 @@ class _StandIn:
         )
         if sum(isinstance(size, str) for size in sizes) > 1:
             raise self._refused(
-                f"its {what} has more than one dynamic dimension, [{', '.join(map(str, sizes))}], and ncnn tells a "
-                "kernel how many elements there are, not their shape",
+                f"its {what} has more than one dynamic dimension, [{', '.join(map(str, sizes))}], and ncnn passes a "
+                "kernel the number of elements, not their shape",
                 "export with all but one of them fixed",
             )
         return dtype, sizes
@@ -176,7 +175,7 @@ class _StandIn:
         return result
 
     def function(self, opset: int) -> onnx.FunctionProto:
-        """A body that makes flat results of the right lengths, and nothing else."""
+        """A function body that only makes flat results of the right lengths."""
         inputs = [f"a{index}" for index in range(len(self._shapes))]
         outputs = [f"b{index}" for index in range(len(self._results))]
         nodes: list[onnx.NodeProto] = []
@@ -199,18 +198,16 @@ class _StandIn:
         return helper.make_function(_DOMAIN, self._name, inputs, outputs, nodes, [helper.make_opsetid("", opset)])
 
     def _source(self, shape: Sequence[int | str]) -> int:
-        """The input from whose length that of a result with a dynamic dimension follows."""
+        """The input whose length determines that of a result with a dynamic dimension."""
         symbol = next(size for size in shape if isinstance(size, str))
         for index, own in enumerate(self._shapes):
             if symbol in own and _fixed(own):
                 return index
-        raise self._refused(
-            f"the size {symbol!r} of a result follows from none of its inputs' sizes", "export it with fixed sizes"
-        )
+        raise self._refused(f"the size {symbol!r} of a result is not a size of any input", "export it with fixed sizes")
 
 
 def _fixed(shape: Sequence[int | str]) -> int:
-    """The product of the sizes that are known."""
+    """The product of the known sizes."""
     sizes: list[int] = [size for size in shape if isinstance(size, int)]
     return math.prod(sizes)
 

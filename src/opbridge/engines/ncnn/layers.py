@@ -1,4 +1,4 @@
-"""Kernels as layers of ncnn: the C-ABI library, called from Python."""
+"""Kernels as layers of ncnn, which call the C ABI library from Python."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from opbridge.kernels.library import KernelLibrary
 __all__ = ["KERNEL_LAYER", "KernelNet", "Kernels", "net_for_kernels", "released"]
 
 KERNEL_LAYER = "opbridge.kernel"
-"""The kind of all layers that run kernels; their parameter 0 is the position in the description."""
+"""The type of all layers that run kernels; parameter 0 is the position in the description."""
 
 
 class Kernels:
     """The kernels of one net.
 
     Attributes:
-        failure: What the last kernel that failed said; ncnn itself carries a number only.
+        failure: The error of the last kernel that failed, since ncnn itself reports a number only.
 
     Args:
-        descriptions: One per kernel's layer, as ``kernel_nodes.py`` wrote it.
-        constants: The inputs that are constant, by the name in the description.
-        libraries: Where the kernels are.
-        threads: For each kernel.
+        descriptions: The description of each layer, from ``kernel_nodes.py``.
+        constants: The constant inputs, by the name in the description.
+        libraries: The libraries with the kernels.
+        threads: The number of threads of each kernel.
 
     Raises:
-        EngineError: No library has one of them.
+        EngineError: No library has one of the kernels.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Kernels:
         self._nodes = [_KernelNode(description, constants, libraries, threads) for description in descriptions]
 
     def run(self, position: int, mats: Sequence[Any]) -> list[Any] | None:
-        """The flat results of a kernel of flat inputs; None when it failed, with the reason in ``failure``."""
+        """The flat results of a kernel for flat inputs; None if it failed, with the error in ``failure``."""
         try:
             return self._nodes[position].run(mats)
         except OpbridgeError as error:
@@ -62,7 +62,7 @@ class Kernels:
 
 
 class _KernelNode:
-    """A node, which a kernel of a library or an operator of this engine's folder computes."""
+    """A node that is computed by a kernel of a library or by an operator of this engine's folder."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ def _fits(shape: Sequence[int], sizes: Sequence[int]) -> bool:
     return len(shape) == len(sizes) and all(want in (-1, got) for got, want in zip(shape, sizes, strict=True))
 
 
-# The binding keeps a table of ten creators of layers, which are never given back, so nets that have one are used again.
+# The binding has a table of ten layer creators, which are never freed, so nets with a creator are reused.
 _LARGEST_POOL = 10
 _numbers = itertools.count(1)
 _free: list[Any] = []
@@ -119,7 +119,7 @@ _kernels: dict[int, Kernels] = {}
 
 
 class KernelNet:
-    """A net that knows the layer of kernels, and the layers that it made."""
+    """A net with the registered layer type for kernels, and the layers that it created."""
 
     def __init__(self) -> None:
         self.kernels: Kernels | None = None
@@ -142,7 +142,7 @@ def net_for_kernels(kernels: Kernels) -> KernelNet:
     """A net that runs kernels.
 
     Raises:
-        EngineError: The process has as many such nets as the binding allows.
+        EngineError: The process already has as many such nets as the binding allows.
     """
     if _free:
         made = _free.pop()
@@ -158,7 +158,7 @@ def net_for_kernels(kernels: Kernels) -> KernelNet:
 
 
 def released(made: KernelNet) -> None:
-    """Make a net free for another session."""
+    """Release a net for another session."""
     made.net.clear()
     made.kernels = None
     _free.append(made)
@@ -180,12 +180,12 @@ def _layer_class() -> Any:
             self._position = -1
 
         def load_param(self, parameters: Any) -> int:
-            """Which kernel it is."""
+            """Read the position of the kernel."""
             self._position = parameters.get(0, -1)
             return 0
 
         def forward(self, bottoms: Any, tops: Any, option: Any) -> int:
-            """Run it; ncnn takes anything but 0 for a failure."""
+            """Run the kernel; ncnn treats a result other than 0 as a failure."""
             owner = self._owner()
             if owner is None or owner.kernels is None:
                 return -1

@@ -1,4 +1,4 @@
-"""The installed packages ncnn and pnnx: the only place that imports the one and looks for the other."""
+"""The installed packages: the only module that imports ncnn and that searches for pnnx."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def runtime() -> Any:
     """The ``ncnn`` module.
 
     Raises:
-        EngineNotInstalledError: It is not installed, or can't be imported.
+        EngineNotInstalledError: The package is not installed, or can't be imported.
     """
     return import_engine("ncnn", has="Net", package="ncnn", install=_INSTALL)
 
 
 def version() -> str:
-    """The version of ncnn. Raises EngineNotInstalledError when there is none."""
+    """The version of ncnn. Raises EngineNotInstalledError if the package is missing."""
     runtime()
     return metadata.version("ncnn")
 
 
 @functools.cache
 def converter() -> Path:
-    """The program pnnx. It is run, and its Python package never imported: that would import torch.
+    """The executable of pnnx. Its Python package is never imported, since it imports torch.
 
     Raises:
-        EngineNotInstalledError: It is not installed. A bundle runs without it; exporting and probing need it.
+        EngineNotInstalledError: pnnx is not installed. Running a bundle does not need it; exporting and probing do.
     """
     spec = importlib.util.find_spec("pnnx")
     places = [] if spec is None else list(spec.submodule_search_locations or ())
@@ -46,11 +46,11 @@ def converter() -> Path:
     for place in places:
         if (Path(place) / name).is_file():
             return Path(place) / name
-    raise EngineNotInstalledError("pnnx, which makes ncnn's models, is not installed.", fix=_INSTALL)
+    raise EngineNotInstalledError("pnnx, which converts models for ncnn, is not installed.", fix=_INSTALL)
 
 
 @functools.cache
 def knows_layer(kind: str) -> bool:
     """Whether the installed ncnn has a layer of this name."""
-    # A name alone says little: the table of names has layers that the build leaves out.
+    # The table of names includes layers that the build leaves out, so the layer is created.
     return runtime().layer_to_index(kind) >= 0 and runtime().create_layer(kind) is not None

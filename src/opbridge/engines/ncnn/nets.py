@@ -1,4 +1,4 @@
-"""Making and loading ncnn's nets: options, and the words of a refusal."""
+"""Create and load ncnn's nets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fresh_net(threads: int) -> Any:
 
 
 def set_options(net: Any, threads: int) -> None:
-    """float32 throughout, so that the numbers hold; and no packed layouts, which kernels don't read."""
+    """Compute in float32 throughout, and without packed layouts, which kernels can't read."""
     options = net.opt
     options.num_threads = threads
     options.use_vulkan_compute = False
@@ -39,7 +39,7 @@ def load_net(net: Any, param: Path, weights: Path) -> None:
     """Load a net's two files.
 
     Raises:
-        EngineError: ncnn refuses one; the message is what it printed, which names the layer.
+        EngineError: ncnn refuses a file; the message is ncnn's output, which names the layer.
     """
     for read, path in ((net.load_param, param), (net.load_model, weights)):
         with _printed() as lines:
@@ -48,7 +48,7 @@ def load_net(net: Any, param: Path, weights: Path) -> None:
             said = "; ".join(dict.fromkeys(lines)) or f"code {code}"
             raise EngineError(
                 f"ncnn {native.version()} refuses {path.name!r}: {said}.",
-                fix="run `opbridge diagnose --engine ncnn` on the model to see what ncnn lacks.",
+                fix="run `opbridge diagnose --engine ncnn` on the model to see what ncnn does not support.",
             )
 
 
@@ -57,7 +57,7 @@ _STDERR = threading.Lock()
 
 @contextmanager
 def _printed() -> Iterator[list[str]]:
-    """What ncnn prints to the process's standard error, where alone it names the layer that it refuses."""
+    """Capture what ncnn prints to stderr, the only place where it names a refused layer."""
     lines: list[str] = []
     with _STDERR, tempfile.TemporaryFile() as file:
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""One run of pnnx: an ONNX file in, ncnn's two files out, and what pnnx says of its inputs and outputs."""
+"""Run pnnx: from an ONNX file to ncnn's two files and the net's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Converted", "Layer", "run_pnnx", "symbol_sizes"]
 
 _TIMEOUT = 1800
 _NO_BATCH = 233
-"""How ncnn writes that none of a tensor's axes is the batch's."""
+"""ncnn's number for a tensor without a batch axis."""
 
 _INPUT = re.compile(r'ex\.input\("(\w+)", ncnn\.Mat\(\w+\.numpy\(\), batch_index=(\d+)\)')
 _OUTPUT = re.compile(r"append\(torch\.from_numpy\((\w+)\.numpy\(batch_index=(\d+)\)")
@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\S+/onnxruntime-[\d.]+/\S+:\d+ ")
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """A line of ncnn's parameter file: a layer's kind and its name."""
+    """A line of ncnn's parameter file: a layer's type and name."""
 
     kind: str
     name: str
@@ -39,13 +39,13 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-    """What pnnx made.
+    """The output of pnnx.
 
     Attributes:
         param: The text of the parameter file.
         weights: The content of the weight file.
-        inputs: Of each input of the net: its blob, and the axis of the ONNX tensor that is the batch's (or None).
-        outputs: The same of each output.
+        inputs: The blob of each input of the net, and the batch axis of the ONNX tensor (or None).
+        outputs: The blob of each output of the net, and the batch axis of the ONNX tensor (or None).
     """
 
     param: str
@@ -60,12 +60,12 @@ class Converted:
 
     @property
     def unknown_layers(self) -> tuple[Layer, ...]:
-        """Those of a kind that the installed ncnn lacks: an ONNX operator that pnnx left as it was, for one."""
+        """The layers whose type the installed ncnn does not have, such as ONNX operators that pnnx did not convert."""
         return tuple(layer for layer in self.layers if not native.knows_layer(layer.kind))
 
 
 def symbol_sizes(name: str, axis: int) -> tuple[int, int]:
-    """Two sizes of a dynamic dimension, from which pnnx sees that it is dynamic. The first axis may be a batch's."""
+    """Two sizes of a dynamic dimension, from which pnnx infers that it is dynamic. The first axis may be the batch."""
     return (2, 3) if axis == 0 else (32, 48)
 
 
@@ -74,7 +74,7 @@ def run_pnnx(model: onnx.ModelProto) -> Converted:
 
     Raises:
         EngineNotInstalledError: pnnx is not installed.
-        EngineError: pnnx refuses the model, or crashes on it; the message is its own.
+        EngineError: pnnx refuses the model, or crashes on it; the message is pnnx's.
     """
     import onnx
 
@@ -96,11 +96,11 @@ def run_pnnx(model: onnx.ModelProto) -> Converted:
         return Converted(files[0].read_text(), files[1].read_bytes(), _blobs(_INPUT, script), _blobs(_OUTPUT, script))
 
 
-_FIX = "run `opbridge diagnose --engine ncnn` on the model, or export it with fixed sizes; the log has pnnx's words."
+_FIX = "run `opbridge diagnose --engine ncnn` on the model, or export it with fixed sizes; the log has pnnx's output."
 
 
 def _shapes(model: onnx.ModelProto) -> list[str]:
-    """The arguments that tell pnnx which dimensions are dynamic; by itself it takes a dynamic batch for 1."""
+    """The arguments that mark dynamic dimensions, since pnnx takes a dynamic batch to be 1."""
     sizes: dict[str, tuple[int, int]] = {}
     first, second = [], []
     for value in model.graph.input:
@@ -113,7 +113,7 @@ def _shapes(model: onnx.ModelProto) -> list[str]:
     return [f"inputshape={','.join(first)}", f"inputshape2={','.join(second)}"]
 
 
-# By the number of TensorProto.DataType.
+# The keys are the numbers of TensorProto.DataType.
 _KINDS: Mapping[int, str] = {1: "f32", 2: "u8", 3: "i8", 5: "i16", 6: "i32", 7: "i64", 10: "f16", 11: "f64"}
 
 
@@ -129,7 +129,7 @@ def _blobs(pattern: re.Pattern[str], script: str) -> tuple[tuple[str, int | None
 
 
 def _complaint(log: str, code: int) -> str:
-    """The line of pnnx's log that tells most."""
+    """The most informative line of pnnx's log."""
     lines = [line.strip() for line in log.splitlines() if _COMPLAINT.search(line) and "LogEarlyWarning" not in line]
-    said = _PLACE.sub("", lines[0])[:300] if lines else f"it ended with code {code}"
+    said = _PLACE.sub("", lines[0])[:300] if lines else f"it exited with code {code}"
     return f"pnnx can't convert the model: {said}"

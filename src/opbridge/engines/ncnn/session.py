@@ -26,10 +26,10 @@ __all__ = ["NcnnSession", "load_session"]
 
 
 def load_session(path: Path, *, threads: int | None, libraries: Sequence[Path] = ()) -> NcnnSession:
-    """Load the description of a converted model, and the net and the weights beside it.
+    """Load the description of a converted model, with the net and the weights in the same folder.
 
     Raises:
-        InputError: A file is missing or damaged, or a library is.
+        InputError: A file or a library is missing or damaged.
         EngineError: ncnn refuses the net, or a kernel is missing.
     """
     check_threads(threads)
@@ -48,7 +48,9 @@ def load_session(path: Path, *, threads: int | None, libraries: Sequence[Path] =
             fix="keep the files of the bundle together, or export it again.",
         ) from error
     if missing is not None:
-        raise InputError(f"{missing.name} is missing beside {path.name}.", fix="keep the files of the bundle together.")
+        raise InputError(
+            f"{missing.name} is missing in the folder of {path.name}.", fix="keep the files of the bundle together."
+        )
     opened = [KernelLibrary(Path(library)) for library in libraries]
     count = threads or os.cpu_count() or 1
     loaded = Kernels(kernels, constants, opened, count) if kernels else None
@@ -56,7 +58,7 @@ def load_session(path: Path, *, threads: int | None, libraries: Sequence[Path] =
 
 
 class _Blob:
-    """An input or an output: the model's tensor, and ncnn's blob."""
+    """An input or an output: the model's tensor and ncnn's blob."""
 
     def __init__(self, item: Mapping[str, Any]) -> None:
         self.spec = TensorSpec(item["name"], item["dtype"], tuple(item["shape"]))
@@ -66,7 +68,7 @@ class _Blob:
 
 
 class NcnnSession(Session):
-    """A net. ncnn runs it in one thread of Python at a time; the kernels and layers use ``threads`` of their own."""
+    """A net, which runs in one Python thread at a time. Its layers and kernels use ``threads`` threads each."""
 
     def __init__(
         self,
@@ -135,7 +137,7 @@ class NcnnSession(Session):
 
 
 def _result(blob: _Blob, mat: Any, sizes: Mapping[str, int]) -> np.ndarray:
-    """The array of an output: ncnn has no rank 0, and drops a batch of 1 where pnnx saw none."""
+    """The array of an output in the model's shape: ncnn has no rank 0, and drops a batch of 1 that pnnx missed."""
     spec = blob.spec
     array = array_of(mat, spec.dtype, blob.batch)
     wanted = tuple(size if isinstance(size, int) else sizes.get(size) for size in spec.shape)
@@ -145,7 +147,7 @@ def _result(blob: _Blob, mat: Any, sizes: Mapping[str, int]) -> np.ndarray:
     if array.ndim != len(wanted) or any(size not in (None, got) for size, got in zip(wanted, array.shape, strict=True)):
         raise EngineError(
             f"ncnn gave output {spec.name!r} in shape {list(array.shape)}, where the model says {list(spec.shape)}: "
-            "pnnx took an axis for the batch, or one for none.",
+            "pnnx did not detect the batch axis correctly.",
             fix="export the model with a batch of 1 and fixed sizes.",
         )
     return array

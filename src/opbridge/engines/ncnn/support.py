@@ -1,8 +1,8 @@
 """Link 3: whether the installed ncnn computes a node.
 
-Nothing lists what pnnx reads, and what it misreads it converts without a word: a reduction over one axis loses the
-axis, integers are added as if their bits were floats. So each distinct node is converted alone, its layers are looked
-up in ncnn, and it is run; its results must be those of the standard.
+There is no list of what pnnx reads, and it silently converts some nodes wrongly: a reduction over one axis loses the
+axis, and integers are added as if their bits were floats. So each distinct node is converted alone, its layers are
+looked up in ncnn, and it is run; its results must be those of the standard.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["NodeSupport"]
 
 _LARGEST_RANK = 5
-"""ncnn's own four dimensions, and the batch."""
+"""ncnn's four dimensions and the batch."""
 
 
 class NodeSupport(TrialSupport):
     """Asks ncnn.
 
     Args:
-        version: ncnn's.
+        version: The version of ncnn.
         newest_opset: The newest version of the standard domain that pnnx reads.
     """
 
@@ -56,6 +56,6 @@ class NodeSupport(TrialSupport):
         return None
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
-        """See the base class. pnnx folds what has no input, and leaves Identity out."""
+        """See the base class. pnnx folds nodes without inputs and removes Identity, so these have no question."""
         model = super().question(node, opset_imports)
         return None if model is None or not model.graph.input or node.op_type == "Identity" else model

@@ -1,4 +1,4 @@
-"""One build of ONNX Runtime as something to ask: the one in this process, or another in an environment of its own."""
+"""A build of ONNX Runtime that can be asked: the one in this process, or another in an environment of its own."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["Build", "InstalledBuild", "IsolatedBuild", "OtherBuild"]
 
 
 class Build(Protocol):
-    """What can be asked of a build."""
+    """The questions that a build answers."""
 
     @property
     def version(self) -> str:
-        """Its version."""
+        """The version of the build."""
 
     def lists(self) -> tuple[list[Any], list[Any]] | None:
-        """Its operator schemas and its kernels; None if it is too old to say."""
+        """The operator schemas and the kernels of the build; None if it is too old to list them."""
 
     def refusal_of(self, model: bytes) -> str | None:
-        """Why it does not take this serialized model, in its own words on one line; None if it does."""
+        """Why the build does not take this serialized model, as its message in one line; None if it takes it."""
 
 
 class InstalledBuild:
@@ -46,13 +46,13 @@ class InstalledBuild:
         return native.schemas_and_kernels()
 
     def refusal_of(self, model: bytes) -> str | None:
-        """See :class:`Build`: a session of it is created, and nothing is run."""
+        """Create a session of the model without running it; see :class:`Build`."""
         onnxruntime = native.runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
-        # Nothing is to be folded, and so nothing is run.
+        # Constant folding would run nodes.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.enable_cpu_mem_arena = False
         try:
@@ -62,7 +62,7 @@ class InstalledBuild:
         return None
 
     def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """What the builds below ask, from the other side."""
+        """Answer the questions of the builds below, in the child process."""
         if question["about"] == "model":
             return {"refusal": self.refusal_of(arrays["model"].tobytes())}
         lists = self.lists()
@@ -95,19 +95,19 @@ class InstalledBuild:
 
 
 class IsolatedBuild(InstalledBuild):
-    """That package too, but models of nodes are judged in a child process, where a crash is a refusal."""
+    """The onnxruntime package of this process, with models judged in a child process, in which a crash is a refusal."""
 
     def __init__(self) -> None:
         self._engine = AskedEngine("onnxruntime", "onnxruntime")
 
     def refusal_of(self, model: bytes) -> str | None:
         """See :class:`Build`."""
-        native.runtime()  # Where it is not installed, that is no refusal.
+        native.runtime()  # A missing package is not a refusal.
         return _refusal(self._engine, model)
 
 
 class OtherBuild:
-    """A build in an environment of its own, asked through a child process there, which lives as long as this."""
+    """A build in an environment of its own, asked through a child process that lives as long as this object."""
 
     def __init__(self, environment: EngineEnvironment) -> None:
         self._environment = environment
@@ -115,7 +115,7 @@ class OtherBuild:
 
     @property
     def version(self) -> str:
-        """Its version, as the package said when the environment was made."""
+        """The version that the package reported when the environment was created."""
         return self._environment.version
 
     @functools.cache  # noqa: B019 - an engine lives as long as its process
@@ -128,7 +128,7 @@ class OtherBuild:
         return schemas, [SimpleNamespace(**item) for item in said["kernels"]]
 
     def refusal_of(self, model: bytes) -> str | None:
-        """See :class:`Build`; a crash is a refusal too."""
+        """See :class:`Build`; a crash counts as a refusal."""
         return _refusal(self._engine, model)
 
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime, as the installed package answers for it, or that of an environment of its own."""
+"""ONNX Runtime: the installed package, or another version in an environment of its own."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["OnnxRuntimeEngine"]
 
 
 class OnnxRuntimeEngine(InEnvironments, Profiles):
-    """ONNX Runtime on the CPU, unless :meth:`load` is told other execution providers.
+    """ONNX Runtime on the CPU, unless :meth:`load` gets other execution providers.
 
     Args:
-        environment: Where another version of it is; by default it is the one that this process can import.
+        environment: The environment of another version; by default the engine is the one that this process imports.
     """
 
     name: str = "onnxruntime"
@@ -44,37 +44,37 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
 
     @classmethod
     def in_environment(cls, environment: EngineEnvironment) -> OnnxRuntimeEngine:
-        """ONNX Runtime of another version, each question and each model in a child process of its environment."""
+        """Another version of ONNX Runtime; each question and each model goes to a child process of its environment."""
         return cls(environment)
 
     @property
     def version(self) -> str:
-        """Its version. Raises EngineNotInstalledError when there is none."""
+        """The version. Raises EngineNotInstalledError if the package is missing."""
         return self._build.version
 
     @functools.cached_property
     def newest_opset(self) -> int:  # type: ignore[override]
-        """The newest version of the standard domain that models may be stamped with.
+        """The newest opset that a model may import.
 
-        A build knows operators of a version still under development too, but refuses models of it: so it is asked.
+        A build also lists operators of an opset under development, but refuses models of it; so a model is tried.
         """
         return next((n for n in range(_NEWEST_THOUGHT_OF, 0, -1) if self._takes(ir_version=_OLDEST_IR, opset=n)), 1)
 
     @functools.cached_property
     def newest_ir_version(self) -> int:  # type: ignore[override]
-        """The newest version of the ONNX IR that it reads, as it answers when asked."""
+        """The newest ONNX IR version of a model that the build takes."""
         versions = range(_NEWEST_THOUGHT_OF, _OLDEST_IR, -1)
         return next((n for n in versions if self._takes(ir_version=n, opset=self.newest_opset)), _OLDEST_IR)
 
     def _takes(self, *, ir_version: int, opset: int) -> bool:
-        """Whether a session takes a model of these versions. It is bytes, since the onnx package may be missing."""
+        """Whether a session takes a model of these versions, written as bytes since the onnx package may be missing."""
         # ir_version is field 1; opset_import is field 8, and its version field 2.
         model = b"\x08" + bytes([ir_version]) + _IDENTITY_GRAPH + b"\x42\x02\x10" + bytes([opset])
         return self._build.refusal_of(model) is None
 
     @property
     def kernel_adapter(self) -> Path | None:
-        """The C++ file that registers kernels as custom operators; it asks for the C API of 1.17."""
+        """The C++ file that registers kernels as custom operators; it needs the C API of 1.17."""
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
         return Path(__file__).with_name("adapter.cc") if numbers >= _OLDEST_WITH_KERNELS else None
 
@@ -85,20 +85,20 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
         return KernelSupport(self._build, self.newest_opset, self.newest_ir_version)
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
-        """Whether it has a kernel for this node: by creating a session of the node alone, where that is possible.
+        """Ask whether there is a kernel for this node, by a session of the node alone if possible.
 
         Args:
-            node: A node whose inputs carry dtype and, where known, shape. Of a node with subgraphs only its own types
-                are judged.
+            node: A node whose inputs carry dtype and, where known, shape. A node with subgraphs is judged by its own
+                types only.
             opset_imports: The model's domain versions.
 
         Returns:
-            None when the engine takes it, otherwise the reason.
+            None if the engine takes the node, otherwise the reason.
         """
         return self._support.ask(node, opset_imports)
 
     def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """What is asked in a child process, here or in an environment."""
+        """Answer a question of this engine's builds, in a child process."""
         return InstalledBuild().answer(question, arrays)
 
     def load(
@@ -112,13 +112,13 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
         """Load a model file.
 
         Args:
-            path: An ONNX model; its external data is found beside it.
-            threads: Threads per operator; the engine's default is one per core.
-            providers: Execution providers in order of preference; the default is the CPU's alone.
-            libraries: Libraries of kernels, built with this engine's adapter. One domain is in one library.
+            path: An ONNX model; external data is in the same folder.
+            threads: The number of threads per operator; the engine's default is one per core.
+            providers: Execution providers in order of preference; the default is the CPU only.
+            libraries: Libraries of kernels, built with this engine's adapter. Each domain is in one library.
 
         Raises:
-            InputError: The file is missing, truncated or no ONNX, or an option or a library is wrong.
+            InputError: The file is missing, truncated or not ONNX, or an option or a library is wrong.
             EngineError: The engine refuses the model or a library; the message is the engine's.
         """
         if self.python is not None:
@@ -130,7 +130,7 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
     def profile(
         self, path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path] = (), runs: int = 7
     ) -> tuple[NodeTime, ...]:
-        """The median time of each node, by its own profiler."""
+        """The median time of each node, from ONNX Runtime's profiler."""
         if self.python is not None:
             return profile_isolated(self.name, path, feeds, libraries=libraries, runs=runs)
         from opbridge.engines.onnxruntime.profile import profile_model
@@ -138,7 +138,7 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
         return profile_model(Path(path), feeds, libraries=libraries, runs=runs)
 
     def load_lean(self, path: Path) -> Session:
-        """Load a model to run it a few times: nothing is optimized that would hold the weights twice."""
+        """Load a model to run it a few times, without optimizations that would hold the weights twice."""
         if self.python is not None:
             return self.load(path)
         from opbridge.engines.onnxruntime.session import load_session

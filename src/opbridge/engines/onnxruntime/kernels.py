@@ -1,4 +1,4 @@
-"""What a build of ONNX Runtime says of itself: its operator schemas and its kernels, matched with a node's types."""
+"""The operator schemas and kernels that a build of ONNX Runtime lists, matched with a node's types."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _OPEN_END = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class TypeMatch:
-    """How near the kernels of an operator come to the types of a node.
+    """How well the kernels of an operator match the types of a node.
 
     Attributes:
-        has_kernels: Whether there is a kernel for this version of the operator, of any types.
-        missing: For each type variable no kernel fits in: its type in the node, as in ``"tensor(double)"``.
-        available: For each of those: the types there are kernels for.
+        has_kernels: Whether there is a kernel for this version of the operator, for any types.
+        missing: The type in the node, such as ``"tensor(double)"``, of each type variable that no kernel matches.
+        available: The types that kernels support, for each of those type variables.
     """
 
     has_kernels: bool
@@ -32,8 +32,8 @@ class KernelList:
     """The kernels and schemas of a build, by operator.
 
     Args:
-        schemas: Its operator schemas.
-        kernels: Its kernels, of which those of the CPU count.
+        schemas: The operator schemas of the build.
+        kernels: The kernels of the build, of which those for the CPU are used.
     """
 
     def __init__(self, schemas: Sequence[Any], kernels: Sequence[Any]) -> None:
@@ -54,13 +54,13 @@ class KernelList:
         return min(schema.since_version for schema in self._schemas[domain, op_type])
 
     def schema(self, domain: str, op_type: str, opset: int) -> Any:
-        """The operator's schema in force at this version of its domain; None if it is newer, or removed since."""
+        """The operator's schema at this version of its domain; None if the operator is newer or was removed."""
         versions = [schema for schema in self._schemas[domain, op_type] if schema.since_version <= opset]
         latest = max(versions, key=lambda schema: schema.since_version, default=None)
         return None if latest is None or latest.deprecated else latest
 
     def versions(self, domain: str, op_type: str) -> list[str]:
-        """The versions of the operator that there are kernels for: ``["opset 7 to 12", "opset 13"]``."""
+        """The versions of the operator that have kernels: ``["opset 7 to 12", "opset 13"]``."""
         ranges = sorted({tuple(kernel.version_range) for kernel in self._kernels[domain, op_type]})
         return [
             f"opset {first}" if last in (first, _OPEN_END) else f"opset {first} to {last}" for first, last in ranges
@@ -69,12 +69,12 @@ class KernelList:
     def match(
         self, schema: Any, inputs: Sequence[str | None], outputs: Sequence[str | None], *, half_is_float: bool = False
     ) -> TypeMatch:
-        """Hold a node's types (None: absent or unknown) against the kernels of its schema.
+        """Compare a node's types (None for absent or unknown) with the kernels of its schema.
 
         Args:
-            schema: From :meth:`schema`.
-            inputs: The types of the node's inputs in order, as in ``"tensor(float)"``.
-            outputs: The types of its outputs.
+            schema: The operator's schema, from :meth:`schema`.
+            inputs: The types of the node's inputs in order, such as ``"tensor(float)"``.
+            outputs: The types of the node's outputs in order.
             half_is_float: Whether float16 may run in a float32 kernel, since the engine inserts casts around it.
         """
         wanted = _bound_types(schema, inputs, outputs)
@@ -100,19 +100,19 @@ class KernelList:
 
 
 def _serves(version_range: tuple[int, int], since_version: int) -> bool:
-    """ONNX Runtime's own rule: an open-ended kernel serves the one schema version that it starts with."""
+    """ONNX Runtime's rule: an open-ended kernel serves only the schema version that it starts with."""
     first, last = version_range
     return first == since_version or (last != _OPEN_END and first <= since_version <= last)
 
 
 def _bound_types(schema: Any, inputs: Sequence[str | None], outputs: Sequence[str | None]) -> dict[str, list[str]]:
-    """The types that the node gives to the schema's type variables, which kernels call by the variable's name."""
+    """The types in the node of the schema's type variables, by the names that kernels use for them."""
     bound: dict[str, list[str]] = defaultdict(list)
     for formals, actuals in ((schema.inputs, inputs), (schema.outputs, outputs)):
         for position, actual in enumerate(actuals):
             if actual is None or not formals:
                 continue
-            # What goes beyond the formal parameters belongs to the last one, which is variadic.
+            # Values beyond the formal parameters belong to the last one, which is variadic.
             variable = formals[min(position, len(formals) - 1)].typeStr
             if actual not in bound[variable]:
                 bound[variable].append(actual)

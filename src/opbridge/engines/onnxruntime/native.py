@@ -1,4 +1,4 @@
-"""The installed onnxruntime package: the only place that imports it, and the only one that reaches into its binding."""
+"""The installed onnxruntime package: the only module that imports it and that uses its private binding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def runtime() -> Any:
     """The ``onnxruntime`` module.
 
     Raises:
-        EngineNotInstalledError: It is not installed, or can't be imported.
+        EngineNotInstalledError: The package is not installed, or can't be imported.
     """
     return import_engine(
         "onnxruntime", has="InferenceSession", package="onnxruntime", install="pip install onnxruntime"
@@ -29,7 +29,7 @@ def runtime() -> Any:
 
 
 def schemas_and_kernels() -> tuple[list[Any], list[Any]] | None:
-    """What the installed build says of itself; None for one without these functions, as releases before 1.23 are.
+    """The schemas and kernels of the installed build; None before release 1.23, which has no such functions.
 
     Schemas have name, domain, since_version, deprecated, inputs and outputs; kernels have op_name, domain,
     version_range, provider and type_constraints.
@@ -44,7 +44,7 @@ def schemas_and_kernels() -> tuple[list[Any], list[Any]] | None:
 
 
 def clean_message(error: BaseException) -> str:
-    """The engine's own words in one line, without its status prefix and the places in its C++ source."""
+    """The engine's message in one line, without its status prefix and locations in its C++ source."""
     text = _STATUS.sub("", " ".join(str(error).split()))
     while (place := _PLACE.search(text)) is not None:
         text = text[: place.start()] + text[_end_of_signature(text, place.end()) :].lstrip()
@@ -54,7 +54,7 @@ def clean_message(error: BaseException) -> str:
 
 
 def _end_of_signature(text: str, start: int) -> int:
-    """Where a C++ function signature at ``start`` ends; ``start`` if there is none."""
+    """The end of a C++ function signature at ``start``; ``start`` if there is none."""
     position = text.find("(", start)
     if position < 0:
         return start

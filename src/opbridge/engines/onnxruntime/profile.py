@@ -1,4 +1,4 @@
-"""What ONNX Runtime's own profiler says of each node."""
+"""The time of each node, from ONNX Runtime's profiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUFFIX = "_kernel_time"
 def profile_model(
     path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path], runs: int
 ) -> tuple[NodeTime, ...]:
-    """See :meth:`opbridge.engines.base.Engine.profile`."""
+    """See :meth:`opbridge.engines.roles.Profiles.profile`."""
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         session = load_session(path, threads=None, providers=None, libraries=libraries, profile=Path(folder) / "times")
         for _ in range(1 + runs):
@@ -32,10 +32,10 @@ def profile_model(
 
 
 def node_times(events: Sequence[Mapping[str, Any]]) -> tuple[NodeTime, ...]:
-    """The median time of each node, in the order in which they ran, of a profile's events.
+    """The median time of each node, in the order in which they ran, from the events of a profile.
 
-    The first run is left out: memory is taken and weights are read in it. The nodes inside a Loop or an If are part of
-    its time, and are left out too.
+    The first run, which allocates memory and reads weights, is left out. Nodes inside a Loop or an If are left out too,
+    since the time of the outer node includes them.
     """
     runs = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("name") == "model_run")[1:]
     found: dict[tuple[str, str], dict[int, float]] = {}

@@ -41,7 +41,7 @@ _DTYPES = {
     "uint32": "uint32",
     "uint64": "uint64",
 }
-# ONNX's numbers (TensorProto.DataType) of the types that NumPy lacks.
+# ONNX's numbers (TensorProto.DataType) of the types that NumPy does not have.
 _ONNX_NUMBERS = {
     "bfloat16": 16,
     "float8_e4m3fn": 17,
@@ -60,9 +60,9 @@ def load_session(
     lean: bool = False,
     profile: Path | None = None,
 ) -> OnnxRuntimeSession:
-    """Load ``path``, as :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` and ``load_lean`` say.
+    """Implement :meth:`opbridge.engines.onnxruntime.engine.OnnxRuntimeEngine.load` and ``load_lean``.
 
-    With ``profile``, the runs are timed, node by node, in a file whose name begins so.
+    If ``profile`` is given, the time of each node is written to a file whose name begins with it.
     """
     onnxruntime = native.runtime()
     if threads is not None and threads < 1:
@@ -74,12 +74,12 @@ def load_session(
     if not os.access(path, os.R_OK):
         raise InputError(f"The model {str(path)!r} can't be read.", fix="give yourself permission to read it.")
     options = onnxruntime.SessionOptions()
-    # Errors are raised; printing them to stderr as well would only repeat them.
+    # Errors are raised, so they need not be printed to stderr as well.
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
     if lean:
-        # Each of these would hold weights twice: folded casts, repacked matrices, kept blocks, casts long before use.
+        # Each of these would hold weights twice: folded casts, repacked matrices, retained blocks, early casts.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.enable_cpu_mem_arena = False
@@ -105,7 +105,7 @@ def _register(options: Any, library: Path) -> None:
         raise EngineError(
             f"ONNX Runtime {native.runtime().__version__} refuses the library {library.name!r}: "
             f"{native.clean_message(error)}",
-            fix="build it again, its kernels and ONNX Runtime's adapter with one opbridge, for this machine.",
+            fix="build its kernels and ONNX Runtime's adapter again, with one version of opbridge, on this machine.",
             details=str(error),
         ) from error
 
@@ -129,7 +129,7 @@ def _checked_providers(providers: Sequence[str] | None, available: Sequence[str]
 
 
 def _load_error(path: Path, error: Exception) -> OpbridgeError:
-    """What went wrong, told apart by whose fault it is: the file's, or the engine's limits."""
+    """The error for a model that can't be loaded: InputError for a faulty file, EngineError for the engine's limits."""
     message = native.clean_message(error)
     lowered = message.lower()
     kind = type(error).__name__
@@ -141,13 +141,13 @@ def _load_error(path: Path, error: Exception) -> OpbridgeError:
         )
     if "external data" in lowered or "external_data" in lowered or "external initializer" in lowered:
         return InputError(
-            f"The weights that {path.name!r} keeps in a file of their own are missing or truncated: {message}",
+            f"The external data of {path.name!r} is missing or truncated: {message}",
             fix="keep the model and its data file together in one folder; copy both again.",
             details=str(path),
         )
     return EngineError(
         f"ONNX Runtime {native.runtime().__version__} refuses {path.name!r}: {message}",
-        fix="run `opbridge diagnose` on the model to see what the engine lacks, or install a newer onnxruntime.",
+        fix="run `opbridge diagnose` on the model to see what is not supported, or install a newer onnxruntime.",
         details=str(error),
     )
 
@@ -170,7 +170,7 @@ def _specs(arguments: Sequence[Any], kind: str) -> tuple[TensorSpec, ...]:
 
 
 class OnnxRuntimeSession(Session):
-    """A model in ONNX Runtime. May be run from several threads at once."""
+    """A model in ONNX Runtime. It may be run from several threads at once."""
 
     def __init__(self, session: Any) -> None:
         self.inputs = _specs(session.get_inputs(), "input")
@@ -197,18 +197,18 @@ class OnnxRuntimeSession(Session):
                 fix="use smaller inputs, or a machine with more memory."
                 if out_of_memory
                 else "check that the inputs' sizes and values are ones that the model takes; "
-                "`opbridge verify` tells whether it fails on inputs like those of the export too.",
+                "`opbridge verify` shows whether it also fails on inputs like those of the export.",
                 details=str(error),
             ) from error
         return dict(zip(names, results, strict=True))
 
     def end_profiling(self) -> str:
-        """The file with the times of the runs; of a session that was loaded with ``profile``."""
+        """The file with the times of the runs, for a session that was loaded with ``profile``."""
         return str(self._session.end_profiling())
 
 
 def _to_engine(spec: TensorSpec, array: np.ndarray) -> Any:
-    """An OrtValue; a type that NumPy lacks goes in as the integers of its width, with its ONNX number."""
+    """An OrtValue; a type that NumPy does not have is passed as integers of its width, with its ONNX number."""
     value = native.runtime().OrtValue
     if is_native(spec.dtype):
         return value.ortvalue_from_numpy(array)

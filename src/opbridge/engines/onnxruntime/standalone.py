@@ -1,4 +1,4 @@
-"""A model in ONNX Runtime with nothing else around it: ``opbridge reduce`` writes this function into its scripts."""
+"""Run a model in ONNX Runtime without opbridge: ``opbridge reduce`` copies this function into its scripts."""
 
 __all__ = ["run"]
 

@@ -1,10 +1,10 @@
 """Link 3: whether a build of ONNX Runtime has a kernel for a node.
 
-The last word is a session of that node alone (0.2 ms, in a child process, perhaps of the build's environment). It knows
-what the kernel list does not: casts that the engine inserts around float16, operators that it expands into others,
-attributes that a kernel refuses. The list says *why* a node was refused, and answers for nodes that can't stand alone:
-those with subgraphs, and those whose types aren't known. A build that is too old to list its kernels takes these as far
-as can be told before the whole model is loaded.
+The answer comes from a session of that node alone (0.2 ms, in a child process, perhaps of another environment). It
+covers what the kernel list does not show: casts that the engine inserts around float16, operators that it expands
+into others, attributes that a kernel refuses. The list shows *why* a node was refused, and answers for nodes that
+can't be run alone: those with subgraphs and those with unknown types. A build that is too old to list its kernels is
+assumed to take such nodes until the whole model is loaded.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for")
 
 
 class KernelSupport:
-    """Answers for one build, remembered per distinct question.
+    """Answers for one build, cached per distinct question.
 
     Args:
         build: The build.
-        newest_opset: The newest version of the standard domain that it takes.
-        newest_ir_version: The newest version of the ONNX IR that it reads.
+        newest_opset: The newest version of the standard domain that the build takes.
+        newest_ir_version: The newest version of the ONNX IR that the build reads.
     """
 
     def __init__(self, build: Build, newest_opset: int, newest_ir_version: int) -> None:
@@ -61,12 +61,12 @@ class KernelSupport:
         return refusal_of(node, reason)
 
     def _knows(self, node: ir.Node, opset_imports: Mapping[str, int]) -> bool:
-        """Whether there is an operator of this name; of a build without lists, what it says of a node of that name."""
+        """Whether the build has an operator of this name; a build without lists is asked with a node of that name."""
         key = (node.domain, node.op_type)
         if self._kernels is not None:
             return self._kernels.knows(*key)
         if key not in self._known:
-            # An opset that is too new would be refused before the name is looked at.
+            # An opset that is too new would be refused before the name is checked.
             imports = {**opset_imports, "": min(opset_imports.get("", self._newest_opset), self._newest_opset)}
             error = self._build.refusal_of(bare_model(*key, imports, self._ir_version)) if node.domain else None
             self._known[key] = error is None or not _UNKNOWN.search(error)
@@ -93,11 +93,11 @@ class KernelSupport:
         return None if error is None else self._explain(question, schema, error, self._kernels)
 
     def _sizes_may_tell(self, question: Question) -> bool:
-        """Whether the engine takes the node's opset, and its standard defines the operator by others."""
+        """Whether the engine takes the node's opset, and the standard defines the operator by a function body."""
         return question.stands_alone and question.opset <= self._newest_opset and _has_body(question)
 
     def _answer_sized(self, question: Question, reason: Reason) -> Reason | None:
-        """The answer for the node's own sizes: of some standard operators only these tell by which others they are."""
+        """The answer for the node's own sizes, on which the function bodies of some standard operators depend."""
         key = (question.key, question.sizes)
         if key not in self._answers:
             error = self._build.refusal_of(question.model_bytes(self._ir_version, sized=True))
@@ -108,7 +108,7 @@ class KernelSupport:
         match = kernels.match(schema, question.input_types, question.output_types, half_is_float=True)
         if match.has_kernels:
             return _type_reason(question, match) if match.missing else None
-        # The engine expands an operator without a kernel that the standard defines by others.
+        # The engine expands an operator without a kernel if the standard defines it by a function body.
         if _has_body(question):
             return None
         return Reason(f"no kernel for {describe_operator(question.domain, question.op_type)} in opset {question.opset}")
@@ -128,7 +128,7 @@ class KernelSupport:
         return Reason(f"ONNX Runtime {self._version}: {message}")
 
     def _explain_without_list(self, question: Question, message: str) -> Reason:
-        """The engine's words. It does not say which element type is at fault, so each may be tried in a wider one."""
+        """The engine's message. It does not name the unsupported element type, so any of them may be the cause."""
         lacking = _LACKING.search(message)
         if lacking is None or lacking["op_type"] != question.op_type:
             return Reason(f"ONNX Runtime {self._version}: {message}")

@@ -1,4 +1,4 @@
-"""OpenPPL on x86-64: models are made for it everywhere, and run where its Python binding was built."""
+"""OpenPPL on x86-64: models can be exported anywhere, and run if its Python binding is installed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["OpenPplEngine"]
 class OpenPplEngine(Engine):
     """OpenPPL (ppl.nn) on x86-64.
 
-    What it takes is a list (``listed.py``), since it can't be asked. Operators of one's own are compiled into OpenPPL
-    itself, so it takes no kernels of opbridge's.
+    The supported operators are a list (``listed.py``), since OpenPPL can't be asked. Custom operators are compiled into
+    OpenPPL itself, so it takes no kernels of opbridge.
     """
 
     name: str = "openppl"
@@ -28,35 +28,35 @@ class OpenPplEngine(Engine):
 
     @property
     def version(self) -> str:
-        """The version of the build here; without one, that of the list of operators, which needs none."""
+        """The version of the installed build; without one, the version of the list of operators."""
         return native.binding().version if native.is_built() else LISTED_VERSION
 
     @property
     def newest_opset(self) -> int:
-        """The newest opset of which it has all but a few operators."""
+        """The newest opset of which OpenPPL has nearly all operators."""
         from opbridge.engines.openppl.support import NEWEST_OPSET
 
         return NEWEST_OPSET
 
     @property
     def newest_ir_version(self) -> int:
-        """That of the newest opset."""
+        """The IR version of the newest opset."""
         return 8
 
     @property
     def takes_functions(self) -> bool:
-        """It knows none."""
+        """False: OpenPPL has no model-local functions."""
         return False
 
     @property
     def install(self) -> str:
-        """It is built from source."""
+        """OpenPPL is built from source; this names the instructions."""
         return native.HOW_TO_BUILD
 
     @property
     def limits(self) -> Mapping[str, str]:  # type: ignore[override]
-        """No kernels; without a build, no runs."""
-        refused = dict.fromkeys(_KERNELS, "openppl takes no kernels of opbridge's")
+        """OpenPPL takes no kernels; without a build it runs no models."""
+        refused = dict.fromkeys(_KERNELS, "openppl takes no kernels of opbridge")
         refused["node times"] = "does not tell what each of its nodes costs"
         if self.not_run is None:
             return refused
@@ -64,18 +64,18 @@ class OpenPplEngine(Engine):
 
     @property
     def not_run(self) -> NotRun | None:
-        """Why nothing runs here: OpenPPL was not built with its Python binding."""
+        """Why models can't run here: OpenPPL's Python binding is missing."""
         if native.is_built():
             return None
         return NotRun(
             "exported, not run",
-            "Models are made of operators that OpenPPL's list has, in an opset that it takes; its Python binding "
-            "pyppl is not installed, so they are not run.",
+            "The model uses only operators and an opset of OpenPPL's list, but its Python binding pyppl is not "
+            "installed, so it was not run.",
             native.HOW_TO_BUILD,
         )
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
-        """Whether its list has the operator, for models of this opset."""
+        """Look the operator up in the list, for models of this opset."""
         from opbridge.engines.openppl.support import refusal_of
 
         return refusal_of(node, opset_imports)
@@ -92,14 +92,14 @@ class OpenPplEngine(Engine):
 
         Args:
             path: An ONNX model of opset 11 to 16.
-            threads: OpenPPL's own number is that of its build, one without OpenMP; another can't be asked for.
-            providers: There are none.
-            libraries: It takes none.
+            threads: Must be the number of OpenPPL's build, which is 1 without OpenMP, or None.
+            providers: Not supported; must be None.
+            libraries: Not supported; must be empty.
 
         Raises:
-            InputError: The file is missing or no ONNX, or an option is given that there is none of.
-            EngineNotInstalledError: OpenPPL was not built here.
-            EngineError: OpenPPL refuses the model; the message has its return code, and its log the operator.
+            InputError: The file is missing or not ONNX, or an option is not supported.
+            EngineNotInstalledError: OpenPPL's Python binding is not installed.
+            EngineError: OpenPPL refuses the model; the message has its return code, and OpenPPL's log the operator.
         """
         from opbridge.engines.openppl.session import load_session
 

@@ -1,9 +1,9 @@
-"""The operators that OpenPPL's x86 engine has kernels for, with the opsets of the models that it takes them in.
+"""The operators for which OpenPPL's x86 engine has kernels, with the opsets of the models in which it takes them.
 
-OpenPPL can't be asked: it names an operator that it lacks in a line of its log alone, after the model was loaded, and
-it has no package that could be installed for asking. So this is a list, read from the kernels that the x86 engine
-registers in ppl.nn 0.9.2 (``src/ppl/nn/engines/x86``); ``Constant`` is its parser's. What a node of these computes is
-judged where OpenPPL runs it, not here. Its own ``pmx`` operators are left out: no ONNX model has them.
+OpenPPL can't be asked: it reports a missing operator only in its log, after loading the model, and there is no package
+to install. So this is a list of the kernels that the x86 engine registers in ppl.nn 0.9.2 (``src/ppl/nn/engines/x86``);
+``Constant`` is handled by its parser. Verification, not this list, judges the results. OpenPPL's own ``pmx`` operators
+are left out, since no ONNX model has them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 __all__ = ["LISTED", "LISTED_VERSION"]
 
 LISTED_VERSION = "0.9.2"
-"""The release that the list is of."""
+"""The release that the list describes."""
 
-# By the first and the last opset.
+# The keys are the first and the last opset.
 _STANDARD = {
     (1, 11): "ArgMax",
-    # From 13 on the axes of ReduceSum are an input, which is not looked at: it adds up everything.
+    # From opset 13 on, the axes of ReduceSum are an input, which OpenPPL ignores: it sums over all axes.
     (1, 12): "If Loop ReduceSum",
     (1, 14): "GRU Shape",
     (1, 16): (
@@ -28,7 +28,7 @@ _STANDARD = {
     (2, 17): "Split",
     (4, 16): "Concat",
     (5, 16): "Reshape",
-    # Without Abs, Max and Min: those of a build of its master give zeros and other wrong numbers.
+    # Abs, Max and Min are left out: a build of OpenPPL's master gives zeros and other wrong numbers for them.
     (6, 16): "Ceil Clip Exp Floor HardSigmoid LeakyRelu Log PRelu Relu Sigmoid Sqrt Sum Tanh Tile",
     (7, 13): "LSTM",
     (7, 16): "Add And Cos Div Equal Greater Less Mul Pow Sin Sub",
@@ -51,4 +51,4 @@ LISTED: dict[tuple[str, str], tuple[int, int]] = {
     **{("", name): opsets for opsets, names in _STANDARD.items() for name in names.split()},
     **{("mmcv", name): (1, 1) for name in _MMCV.split()},
 }
-"""By domain and operator type: the first and the last version of the domain that a model may import."""
+"""The first and the last version of the domain that a model may import, by domain and operator type."""

@@ -1,4 +1,4 @@
-"""OpenPPL's Python binding ``pyppl``, where it was built: the only place that imports it."""
+"""OpenPPL's Python binding ``pyppl``: the only module that imports it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Binding:
 
     @property
     def version(self) -> str:
-        """The version of the build."""
+        """The version of the installed build."""
         return ".".join(str(getattr(self.nn, f"PPLNN_VERSION_{part}")) for part in ("MAJOR", "MINOR", "PATCH"))
 
     def say(self, code: Any) -> str:
-        """A return code in OpenPPL's words."""
+        """OpenPPL's text for a return code."""
         return str(self.common.GetRetCodeStr(code))
 
 
@@ -40,7 +40,7 @@ def binding() -> Binding:
     """The installed binding.
 
     Raises:
-        EngineNotInstalledError: There is none, or it can't be imported, or has no x86 engine.
+        EngineNotInstalledError: The binding is missing, can't be imported, or has no x86 engine.
     """
     try:
         nn, common = importlib.import_module("pyppl.nn"), importlib.import_module("pyppl.common")
@@ -53,7 +53,7 @@ def binding() -> Binding:
     for part in ("x86", "onnx"):
         if not hasattr(nn, part):
             raise EngineNotInstalledError(f"This build of OpenPPL's pyppl has no part {part!r}.", fix=HOW_TO_BUILD)
-    # It tells each partition of each graph otherwise.
+    # By default OpenPPL logs every partition of every graph.
     nn.SetLoggingLevel(common.LOG_LEVEL_ERROR)
     return Binding(nn, common)
 

@@ -1,4 +1,4 @@
-"""A model in OpenPPL, by its Python binding."""
+"""A model in OpenPPL, through its Python binding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["OpenPplSession", "load_session"]
 def load_session(
     path: Path, *, threads: int | None, providers: Sequence[str] | None, libraries: Sequence[Path]
 ) -> OpenPplSession:
-    """See :meth:`opbridge.engines.openppl.engine.OpenPplEngine.load`."""
+    """Implement :meth:`opbridge.engines.openppl.engine.OpenPplEngine.load`."""
     check_threads(threads)
     if providers is not None:
         raise InputError("OpenPPL has no execution providers.", fix="leave them out.")
@@ -36,13 +36,13 @@ def load_session(
 
 
 class OpenPplSession(Session):
-    """A model in OpenPPL. Runs of several threads come one after the other: the tensors are the model's own.
+    """A model in OpenPPL. Runs of several threads are serialized, since the model owns its tensors.
 
     Args:
         path: The model.
-        binding: OpenPPL's.
+        binding: OpenPPL's Python binding.
         inputs: The model's inputs.
-        outputs: Its outputs.
+        outputs: The model's outputs.
 
     Raises:
         EngineError: OpenPPL refuses the model.
@@ -66,7 +66,7 @@ class OpenPplSession(Session):
         self._runtime = builder.CreateRuntime()
         if not self._runtime:
             raise refused("OpenPPL made no runtime of it")
-        # The runtime refers to them.
+        # The runtime refers to these objects.
         self._keep = (engine, builder, resources)
         self._tensors = {
             tensor.GetName(): tensor
@@ -105,7 +105,7 @@ def _failing(what: str) -> EngineError:
 
 
 def _array(tensor: Any, dtype: str) -> np.ndarray:
-    """A copy of a tensor's contents. One without elements comes without a shape of its own."""
+    """A copy of a tensor's contents. OpenPPL gives a tensor without elements no shape."""
     data = tensor.ConvertToHost()
     if not data:
         shape = tuple(tensor.GetShape().GetDims())

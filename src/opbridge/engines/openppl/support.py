@@ -1,4 +1,4 @@
-"""Link 3: whether OpenPPL's list has a node, and what is known of it beyond the list."""
+"""Link 3: whether OpenPPL's list has a node, with known exceptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "refusal_of"]
 
 OLDEST_OPSET, NEWEST_OPSET = 11, 16
-# By name: onnx_ir is not imported for the question which engines there are.
+# Names and not onnx_ir.DataType, so that listing the engines does not import onnx_ir.
 _EQUAL_TAKES = ("FLOAT", "INT64")
 
 

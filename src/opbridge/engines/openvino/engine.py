@@ -1,4 +1,4 @@
-"""OpenVINO, as the installed package answers for it."""
+"""OpenVINO: the installed package."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["OpenVinoEngine"]
 
 
 class OpenVinoEngine(AnswersQuestions, Profiles):
-    """OpenVINO on the CPU, unless :meth:`load` is told other devices; float32 is computed in float32 there.
+    """OpenVINO on the CPU, unless :meth:`load` gets other devices; there, float32 is computed in float32.
 
-    It computes float64 in float32, which is why a node of that type is refused.
+    OpenVINO computes float64 in float32, so a float64 node is refused.
     """
 
     name: str = "openvino"
@@ -33,27 +33,27 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
 
     @property
     def version(self) -> str:
-        """Its version. Raises EngineNotInstalledError when there is none."""
+        """The version. Raises EngineNotInstalledError if the package is missing."""
         return native.version()
 
     @property
     def newest_opset(self) -> int:
-        """The newest version of the standard domain whose schemas it has."""
+        """The newest version of the standard domain whose schemas the frontend has."""
         return native.newest_opset()
 
     @property
     def takes_functions(self) -> bool:
-        """It has no rule for a node that a model-local function defines."""
+        """False: the frontend has no conversion rule for a node that a model-local function defines."""
         return False
 
     @property
     def kernel_adapter(self) -> Path:
-        """The C++ file that makes kernels operators of OpenVINO's."""
+        """The C++ file that registers kernels as operators of OpenVINO."""
         return Path(__file__).with_name("adapter.cc")
 
     @property
     def adapter_flags(self) -> AdapterFlags:
-        """OpenVINO's headers and libraries: the wheel has both. A library is for this release of OpenVINO alone."""
+        """OpenVINO's headers and libraries, from its wheel. A library works with this release of OpenVINO only."""
         place = native.folder()
         patterns = ("libopenvino.so.*", "libtbb.so.*")
         names = [f"-l:{file.name}" for pattern in patterns for file in sorted((place / "libs").glob(pattern))[:1]]
@@ -70,19 +70,19 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
         return OpenVinoSupport(self.version, self.newest_opset)
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
-        """Whether it converts a model of this node alone, and its CPU plugin takes what that becomes.
+        """Ask whether the frontend converts a model of this node alone, and whether the CPU plugin takes the result.
 
         Args:
             node: A node whose inputs carry dtype and, where known, shape.
             opset_imports: The model's domain versions.
 
         Returns:
-            None when the engine takes it, otherwise the reason.
+            None if the engine takes the node, otherwise the reason.
         """
         return self._support.ask(node, opset_imports)
 
     def answer(self, question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """What :meth:`supports` asks, in the child process where it asks it."""
+        """Answer the question of :meth:`supports`, in a child process."""
         from opbridge.engines.openvino.questions import answer
 
         return answer(question, arrays)
@@ -98,13 +98,13 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
         """Load a model file.
 
         Args:
-            path: An ONNX model; its external data is found beside it.
-            threads: Threads of a run; the engine's default is one per core.
-            providers: Devices in order of preference, as OpenVINO names them; the default is the CPU.
+            path: An ONNX model; external data is in the same folder.
+            threads: The number of threads of a run; the engine's default is one per core.
+            providers: Names of OpenVINO devices in order of preference; the default is the CPU.
             libraries: Libraries of kernels, built with this engine's adapter.
 
         Raises:
-            InputError: The file is missing, truncated or no ONNX, or an option or a library is wrong.
+            InputError: The file is missing, truncated or not ONNX, or an option or a library is wrong.
             EngineError: The engine refuses the model or a library; the message is the engine's.
         """
         from opbridge.engines.openvino.session import load_session
@@ -114,7 +114,7 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
     def profile(
         self, path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path] = (), runs: int = 7
     ) -> tuple[NodeTime, ...]:
-        """The mean time of each node, by its performance counters."""
+        """The mean time of each node, from OpenVINO's performance counters."""
         from opbridge.engines.openvino.profile import profile_model
 
         return profile_model(Path(path), feeds, libraries=libraries, runs=runs)

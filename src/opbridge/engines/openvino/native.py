@@ -1,4 +1,4 @@
-"""The installed openvino package: the only place that imports it, and the only one that reads its files."""
+"""The installed openvino package: the only module that imports it and reads its files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def runtime() -> Any:
     """The ``openvino`` module.
 
     Raises:
-        EngineNotInstalledError: It is not installed, can't be imported, or is older than its present interface.
+        EngineNotInstalledError: The package is not installed, can't be imported, or is too old.
     """
     return import_engine("openvino", has="Core", package="openvino", install=_INSTALL)
 
@@ -34,7 +34,7 @@ def version() -> str:
 
 
 def folder() -> Path:
-    """Where the package is, with its headers and libraries."""
+    """The folder of the package, with its headers and libraries."""
     return Path(runtime().__file__).parent
 
 
@@ -42,8 +42,8 @@ def folder() -> Path:
 def newest_opset() -> int:
     """The newest version of the standard domain whose schemas the ONNX frontend has.
 
-    It takes models of any version, and reads those of a newer one by the rules of older ones. So its own library is
-    asked: the names of its schemas are in it.
+    OpenVINO takes models of any version, and reads those of a newer version by the rules of older ones. So
+    the answer comes from its library file, which contains the names of its schemas.
     """
     places = [*folder().glob("libs/*openvino_onnx_frontend*"), *folder().glob("libs/openvino_onnx_frontend*")]
     versions = [int(number) for place in places for number in _SCHEMA.findall(place.read_bytes())]
@@ -51,7 +51,7 @@ def newest_opset() -> int:
 
 
 def make_core(libraries: Sequence[Path] = ()) -> Any:
-    """A Core with opbridge's own operators for the engine, and libraries of kernels."""
+    """A Core with opbridge's operators for the engine and with libraries of kernels."""
     core = runtime().Core()
     from openvino.frontend.onnx import ConversionExtension
 
@@ -63,7 +63,7 @@ def make_core(libraries: Sequence[Path] = ()) -> Any:
 
 
 def clean_message(error: BaseException) -> str:
-    """The engine's own words in one line, without the places in its C++ source."""
+    """The engine's message in one line, without locations in its C++ source."""
     text = " ".join(_PLACE.sub("", str(error)).split())
     for phrase in ("FrontEnd API failed with OpConversionFailure: ", "Model wasn't fully converted. "):
         text = text.replace(phrase, "")

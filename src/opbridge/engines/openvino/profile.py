@@ -1,4 +1,4 @@
-"""What OpenVINO's performance counters say of each node."""
+"""The time of each node, from OpenVINO's performance counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["profile_model"]
 def profile_model(
     path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path], runs: int
 ) -> tuple[NodeTime, ...]:
-    """See :meth:`opbridge.engines.base.Engine.profile`. A counter holds the mean of all its runs."""
+    """See :meth:`opbridge.engines.roles.Profiles.profile`. A counter holds the mean of all runs."""
     session = load_session(path, threads=None, devices=None, libraries=libraries, profile=True)
     for _ in range(1 + runs):
         session.run(feeds)

@@ -1,4 +1,4 @@
-"""What OpenVINO says of small models, from a child process: its frontend crashes on nodes that it cannot convert."""
+"""Ask OpenVINO about small models in a child process, since its frontend crashes on some nodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["OpenVinoQuestions", "Said", "answer"]
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """What it says of a model.
+    """OpenVINO's answer for a model.
 
     Attributes:
-        problem: Why it can't be converted, in one line; empty where it can.
-        left: Types of the operations that the CPU plugin does not take.
-        crashed: How the engine died of it; empty where it did not.
+        problem: Why the model can't be converted, in one line; empty if it can.
+        left: The types of the operations that the CPU plugin does not take.
+        crashed: How the engine crashed; empty if it did not.
     """
 
     problem: str = ""
@@ -36,14 +36,14 @@ class OpenVinoQuestions:
     """The installed OpenVINO in a child process.
 
     Args:
-        name: What it is called in errors.
+        name: The engine's name in error messages.
     """
 
     def __init__(self, name: str) -> None:
         self._engine = AskedEngine(name, "openvino")
 
     def about(self, model: bytes) -> Said:
-        """What it says of a serialized ONNX model."""
+        """OpenVINO's answer for a serialized ONNX model."""
         try:
             said = self._ask({"about": "model"}, {"model": np.frombuffer(model, np.uint8)})
         except EngineCrashError as error:
@@ -60,7 +60,7 @@ class OpenVinoQuestions:
 
 
 def answer(question: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What :class:`OpenVinoQuestions` asks, from the other side."""
+    """Answer a question of :class:`OpenVinoQuestions`, in the child process."""
     if question["about"] == "float64":
         return {"type": _float64_is()}
     core = _core()
@@ -79,7 +79,7 @@ def _core() -> Any:
 
 
 def _float64_is() -> str:
-    """As a compiled model says of itself."""
+    """The type in which a compiled model adds float64 numbers."""
     opset = native.runtime().opset8
     one = opset.parameter([-1], native.runtime().Type.f64)
     model = native.runtime().Model([opset.add(one, one)], [one])

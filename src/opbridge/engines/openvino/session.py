@@ -1,4 +1,4 @@
-"""A model in OpenVINO: loaded, its failures translated, run."""
+"""A model loaded in OpenVINO."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opbridge.kernels.library import KernelLibrary
 
 __all__ = ["OpenVinoSession", "load_session"]
 
-# Types of arrays that OpenVINO's tensors are not made of by themselves.
+# NumPy dtypes that OpenVINO's tensors are not created from directly.
 _FOREIGN = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2"}
 
 
@@ -33,9 +33,9 @@ def load_session(
     libraries: Sequence[Path],
     profile: bool = False,
 ) -> OpenVinoSession:
-    """See :meth:`OpenVinoEngine.load <opbridge.engines.openvino.engine.OpenVinoEngine.load>`.
+    """Implement :meth:`OpenVinoEngine.load <opbridge.engines.openvino.engine.OpenVinoEngine.load>`.
 
-    With ``profile``, the session counts the time of each node.
+    With ``profile``, the session measures the time of each node.
     """
     native.runtime()
     check_threads(threads)
@@ -56,7 +56,7 @@ def load_session(
 
 def _core(libraries: Sequence[Path]) -> Any:
     for library in libraries:
-        KernelLibrary(Path(library))  # What is wrong with it, it says itself.
+        KernelLibrary(Path(library))  # This raises if the file is not a library of kernels.
     try:
         return native.make_core(libraries)
     except Exception as error:
@@ -87,26 +87,26 @@ def _load_error(path: Path, error: Exception) -> OpbridgeError:
     message = native.clean_message(error)
     if re.search(r"external data|Invalid usage of method for externally stored data", message, re.I):
         return InputError(
-            f"The weights that {path.name!r} keeps in a file of their own are missing or truncated: {message}",
+            f"The external data of {path.name!r} is missing or truncated: {message}",
             fix="keep the model and its data file together in one folder; copy both again.",
             details=str(path),
         )
     return EngineError(
         f"OpenVINO {native.version()} refuses {path.name!r}: {message}",
-        fix="run `opbridge diagnose` on the model to see what the engine lacks, or install a newer openvino.",
+        fix="run `opbridge diagnose` on the model to see what is not supported, or install a newer openvino.",
         details=str(error),
     )
 
 
 class OpenVinoSession(Session):
-    """A model in OpenVINO. May be run from several threads at once: each has a request of its own."""
+    """A model in OpenVINO. It may be run from several threads at once; each has its own request."""
 
     def __init__(self, compiled: Any, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> None:
         self.inputs = inputs
         self.outputs = outputs
         self._compiled = compiled
         self._requests = threading.local()
-        # An input that nothing reads is not among the compiled model's.
+        # The compiled model has no inputs that nothing reads.
         names = {name: port for port in compiled.inputs for name in port.get_names()}
         self._ports = {spec.name: names[spec.name] for spec in inputs if spec.name in names}
 
@@ -127,17 +127,17 @@ class OpenVinoSession(Session):
             raise EngineError(
                 f"OpenVINO failed while running the model: {native.clean_message(error)}",
                 fix="check that the inputs' sizes and values are ones that the model takes; "
-                "`opbridge verify` tells whether it fails on inputs like those of the export too.",
+                "`opbridge verify` shows whether it also fails on inputs like those of the export.",
                 details=str(error),
             ) from error
 
     def profiling_info(self) -> list[Any]:
-        """The counters of this thread's runs; of a session that was loaded with ``profile``."""
+        """The counters of this thread's runs, for a session that was loaded with ``profile``."""
         return list(self._requests.one.profiling_info)
 
 
 def _to_engine(spec: TensorSpec, array: np.ndarray) -> Any:
-    """A tensor that shares the array's memory; a type that NumPy lacks goes in as integers with its name."""
+    """A tensor that shares the array's memory; a type that NumPy does not have is passed as integers with its name."""
     runtime = native.runtime()
     if spec.dtype not in _FOREIGN:
         return runtime.Tensor(np.asarray(array, order="C"))
@@ -150,5 +150,5 @@ def _from_engine(spec: TensorSpec, tensor: Any) -> np.ndarray:
     if spec.dtype == "str":
         return np.array(tensor.str_data, dtype=object)
     array = np.array(tensor.data)
-    # Of a type that NumPy lacks the array has the bytes, under the name of another type.
+    # For a type that NumPy does not have, the array holds the bytes under another dtype.
     return array.view(numpy_dtype(spec.dtype)) if spec.dtype in _FOREIGN else array

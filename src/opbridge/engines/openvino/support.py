@@ -1,7 +1,7 @@
 """Link 3: whether the installed OpenVINO takes a node.
 
-Two parts of it are asked, with a model of that node alone: the ONNX frontend, whether it has a rule that converts the
-node, and the CPU plugin, whether it takes what the node becomes (30 ms, so equal questions are asked once).
+Two parts of OpenVINO are asked with a model of that node alone: the ONNX frontend, whether it has a rule that converts
+the node, and the CPU plugin, whether it takes the converted operations (30 ms, so equal questions are asked once).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["OpenVinoSupport"]
 
 _UNKNOWN = re.compile(r"No conversion rule found for operations?")
-# They move numbers, and compute nothing.
+# These operators move numbers and compute nothing.
 _MOVING = frozenset({"Cast", "CastLike", "Constant", "Identity"})
 
 
 class OpenVinoSupport:
-    """Answers for the installed version, remembered per distinct question.
+    """Answers for the installed version, cached per distinct question.
 
     Args:
-        version: Its version.
+        version: The version of OpenVINO.
         newest_opset: The newest version of the standard domain that it knows.
     """
 
@@ -46,7 +46,7 @@ class OpenVinoSupport:
             self._answers[question.key] = self._answer(question)
         answer = self._answers[question.key]
         if answer is not None and answer is not UNKNOWN and question.stands_alone:
-            # Some operators need sizes, of a weight for one, which a question leaves out at first.
+            # Some operators need sizes, such as those of a weight, which the first question leaves out.
             key = (question.key, question.sizes)
             if key not in self._answers:
                 self._answers[key] = self._answer(question, sized=True)
@@ -72,7 +72,7 @@ class OpenVinoSupport:
                 if _UNKNOWN.search(said.problem)
                 else Reason(f"{self._name}: {said.problem}", missing_dtypes=dtypes)
             )
-        # The plugin takes nothing of unknown rank. In a loop's body the engine works the ranks out from outside.
+        # The plugin takes no tensors of unknown rank. In a loop's body the engine infers ranks from the outer graph.
         if said.left and _ranks_are_known(question):
             names = ", ".join(said.left)
             return Reason(

@@ -1,4 +1,4 @@
-"""A node that the engine has a kernel for, but not of its element type, computes in a wider type."""
+"""Compute a node in a wider type if the engine has a kernel for the operator, but not for the element type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CastAroundMissingTypesPass"]
 
 _D = ir.DataType
-# Every value of the narrow type is one of the wide type too. Integers wrap around alike when the result is cast back.
+# The wide type holds every value of the narrow type. Integers wrap around alike when the result is cast back.
 _WIDER: dict[DataType, tuple[DataType, ...]] = {
     _D.BOOL: (_D.UINT8, _D.INT32, _D.INT64),
     _D.INT8: (_D.INT32, _D.INT64),
@@ -39,7 +39,7 @@ _WIDER: dict[DataType, tuple[DataType, ...]] = {
     _D.BFLOAT16: (_D.FLOAT, _D.DOUBLE),
     _D.FLOAT: (_D.DOUBLE,),
 }
-# Their results depend on the width of the type itself.
+# The results of these operators depend on the width of the type.
 _WIDTH_MATTERS = frozenset(
     {"BitCast", "Cast", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"}
 )
@@ -49,15 +49,15 @@ ORDER = 30
 
 
 def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> CastAroundMissingTypesPass | None:
-    """For a model that the engine refuses something of; the bodies beside the kernels are to run as well."""
+    """For a model of which the engine refuses a node. The bodies of nodes with kernels must run as well."""
     return CastAroundMissingTypesPass(engine) if probe(model, engine) else None
 
 
 class CastAroundMissingTypesPass(ir.passes.InPlacePass):
-    """Put lossless widening casts before, and casts back after, each standard node refused for its types alone.
+    """Put lossless widening casts before, and casts back after, each standard node that is refused only for its types.
 
-    Whether a wider type helps is asked of the engine; nothing is ever narrowed, so a float64 node without a kernel
-    stays refused. Nodes in subgraphs are treated alike, and those in function bodies whose types are known.
+    The engine decides whether a wider type helps. Nothing is ever narrowed, so a float64 node without a kernel stays
+    refused. Nodes in subgraphs are included, and nodes in function bodies if their types are known.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -65,7 +65,7 @@ class CastAroundMissingTypesPass(ir.passes.InPlacePass):
         self._engine = engine
 
     def call(self, model: Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which nodes now compute in which type."""
+        """Change ``model`` in place; the result lists the nodes that now compute in another type."""
         fill_types(model)
         names = Names(model)
         done: dict[tuple[str, str], list[str]] = {}
@@ -84,7 +84,7 @@ class CastAroundMissingTypesPass(ir.passes.InPlacePass):
         return AdaptationResult(model, bool(adaptations), adaptations)
 
     def _find(self, node: Node, opset_imports: Mapping[str, int], missing: tuple[str, ...]) -> _Widening | None:
-        """The first widening with which the engine takes the node."""
+        """The first wider type with which the engine takes the node."""
         try:
             schema = onnx.defs.get_schema(node.op_type, opset_imports[""], "")
         except onnx.defs.SchemaError:
@@ -109,9 +109,9 @@ class _Widening:
     """Which values of a node get which type.
 
     Attributes:
-        dtypes: The wide type of each narrow one.
-        inputs: Positions of the inputs that are cast.
-        outputs: Positions of the outputs that are cast back.
+        dtypes: The wide type of each narrow type.
+        inputs: The positions of the inputs that are cast.
+        outputs: The positions of the outputs that are cast back.
     """
 
     dtypes: Mapping[DataType, DataType]
@@ -123,7 +123,7 @@ class _Widening:
         return f"computes in {', '.join(pairs)}"
 
     def question(self, node: Node) -> Node:
-        """The node as it would be, on its own."""
+        """A detached copy of the node in the wide type."""
         inputs = [
             self._wide_value(value, f"x{position}") if position in self.inputs and value is not None else value
             for position, value in enumerate(node.inputs)
@@ -168,7 +168,7 @@ class _Widening:
         return ir.Value(name=name, type=ir.TensorType(self._wide(value)), shape=value.shape)
 
     def _attributes(self, node: Node) -> dict[str, Any]:
-        """The attributes that state the type of an output: a number (``dtype``), or a tensor to repeat (``value``)."""
+        """The attributes that state an output's type: a type number (``dtype``) or a tensor (``value``)."""
         changed = {}
         dtype = node.attributes.get("dtype")
         if dtype is not None and not dtype.is_ref() and ir.DataType(dtype.as_int()) in self.dtypes:
@@ -182,7 +182,7 @@ class _Widening:
 
 
 def _widening(node: Node, schema: Any, dtypes: Mapping[DataType, DataType]) -> _Widening | None:
-    """The values whose type variable may stand for the wide type; None if no value has one."""
+    """The values whose type variable allows the wide type; None if there is no such value."""
     allowed = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
 
     def positions(values: Any, formals: Any) -> Iterator[int]:
@@ -204,7 +204,7 @@ def _onnx_name(dtype: DataType) -> str:
 
 
 def _cast(value: Value, result: Value, around: Node, names: Names) -> Node:
-    """A Cast from one value to another, with the provenance of the node it is put beside."""
+    """A Cast from one value to another, with the provenance of the neighbouring node."""
     return ir.Node(
         "",
         "Cast",

@@ -1,6 +1,6 @@
-"""Counts the axes of reductions from the front, for ONNX Runtime keeps a negative one where the input is empty.
+"""Count the axes of reductions from the front, because ONNX Runtime ignores a negative axis if the input is empty.
 
-``ReduceSum`` of a tensor of shape [0, 4, 5] over the axis -1 gives [0, 4, 5] there, over the axis 2 [0, 4].
+There, ``ReduceSum`` of a tensor of shape [0, 4, 5] over axis -1 has shape [0, 4, 5], and over axis 2 shape [0, 4].
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["CountedAxesPass"]
 
 
 class CountedAxesPass(ir.passes.InPlacePass):
-    """Write negative axes of reductions as positive ones, where the input may be empty and its rank is known."""
+    """Write negative axes of reductions as positive ones if the input may be empty and its rank is known."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """See the class. The model computes the same."""
+        """Change ``model`` in place; its results stay the same."""
         modified = False
         for graph in scopes(model):
             for node in list(ir.traversal.RecursiveGraphIterator(graph)):

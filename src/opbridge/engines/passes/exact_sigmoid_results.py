@@ -1,4 +1,4 @@
-"""Exact tails for a sigmoid that is a result of the model: a probability that somebody compares or takes the log of."""
+"""Accurate small results for a sigmoid that is an output of the model, such as a probability that is compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ExactSigmoidResultsPass"]
 
 ORDER = 15
-"""Before casts are put around what has no kernel."""
+"""This pass runs before casts are inserted around nodes without a kernel."""
 
 _TRANSPARENT = frozenset(
     {
@@ -25,24 +25,24 @@ _TRANSPARENT = frozenset(
         *("Transpose", "Unsqueeze"),
     }
 )
-"""Operators through which a small number stays as exact as it was."""
+"""Operators that keep the relative accuracy of a small number."""
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[Any]) -> ExactSigmoidResultsPass | None:
-    """For ONNX Runtime, whose float32 Sigmoid is exact to 3e-8 of 1, not of its value: 17% off at -15, 0 below -18."""
+    """For ONNX Runtime, whose float32 Sigmoid has an absolute error of 3e-8: 17% of the value at -15; 0 below -18."""
     if engine.package != "onnxruntime" or not any(_is_rough(node) for node in model.graph):
         return None
     return ExactSigmoidResultsPass()
 
 
 class ExactSigmoidResultsPass(ir.passes.InPlacePass):
-    """Compute 1 / (1 + exp(-x)) where a float32 ``Sigmoid`` reaches an output of the model almost as it is.
+    """Compute 1 / (1 + exp(-x)) for a float32 ``Sigmoid`` that reaches an output of the model almost unchanged.
 
-    Inside a network its error vanishes beside that of what follows, and one node is twice as fast: there it stays.
+    Inside a network, the error is negligible and the single node is twice as fast, so ``Sigmoid`` stays there.
     """
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which nodes were changed."""
+        """Change ``model`` in place; the result lists the changed nodes."""
         changed = []
         for node in list(model.graph):
             if _is_rough(node):

@@ -1,4 +1,4 @@
-"""For standard operators that an engine lacks and that the standard itself defines by others."""
+"""For standard operators that an engine does not have and that the standard defines by a function body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEEPEST = 4
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> ExpandStandardBodiesPass | None:
-    """For a model of which the engine refuses an operator with a body in the standard, where that body is no worse."""
+    """For a model of which the engine refuses an operator with a function body in the standard."""
     typed = with_types(model)
     refused = (
         engine.supports(node, scope.opset_imports) is not None
@@ -44,19 +44,19 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class ExpandStandardBodiesPass(ir.passes.InPlacePass):
-    """Put the standard's own function body in the place of each refused node that has one."""
+    """Replace each refused node by the standard's function body of its operator, if there is one."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self._engine = engine
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which operators were expanded, and is not to be used if none."""
+        """Change ``model`` in place; the result lists the expanded operators; do not use it if there are none."""
         fill_types(model)
         before = len(probe(model, self._engine))
         names = Names(model)
         done: dict[str, dict[str, None]] = {}
-        # A body may hold an operator that the engine lacks, and that has a body too.
+        # A body may contain another operator that the engine does not have and that has a body.
         for _ in range(_DEEPEST):
             expanded = [self._expand(scope, model, names, done) for scope in scopes(model)]
             if not any(expanded):
@@ -72,7 +72,7 @@ class ExpandStandardBodiesPass(ir.passes.InPlacePass):
     def _expand(
         self, scope: ir.Graph | ir.Function, model: ir.Model, names: Names, done: dict[str, dict[str, None]]
     ) -> bool:
-        """Expand each refused node once; whether there was one."""
+        """Expand each refused node once; returns whether there was one."""
         opset = scope.opset_imports.get("", model.opset_imports.get("", 1))
         found = False
         for node in list(scope.all_nodes()):

@@ -1,4 +1,4 @@
-"""For standard operators that an engine lacks and that others which it has can express, to the last digits."""
+"""For standard operators that an engine does not have and that other operators express without loss of accuracy."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class ExpressByOthersPass(ir.passes.InPlacePass):
-    """Put other operators in the place of each refused node, where the engine refuses less of the model then."""
+    """Replace each refused node by other operators, if the engine then refuses less of the model."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self._engine = engine
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which nodes, and is not to be used if none."""
+        """Change ``model`` in place; the result lists the replaced nodes, and must not be used if there are none."""
         fill_types(model)
         before = len(probe(model, self._engine))
         names = Names(model)
@@ -87,7 +87,7 @@ def _express(node: ir.Node, opset: int, names: Names) -> bool:
 def _floating(site: Site) -> ir.Value:
     value = site.input(0)
     if site.dtype(value) not in _FLOATS:
-        raise CannotExpress("it is for floating point alone")
+        raise CannotExpress("it is for floating-point types only")
     assert value is not None
     return value
 
@@ -108,9 +108,9 @@ def _magnitude(op: Builder, x: ir.Value) -> ir.Value:
 
 
 def _round(site: Site, op: Builder) -> ir.Value:
-    """To the nearest integer; of two, to the even one. The difference to the floor is exact where it matters.
+    """Round half to even. The difference from the floor is exact wherever it matters.
 
-    It works on the absolute value, so that a zero gets the sign of what was rounded.
+    The computation uses the absolute value, so that a zero gets the sign of the input.
     """
     x = _floating(site)
     size = _magnitude(op, x)
@@ -138,10 +138,10 @@ def _softplus(site: Site, op: Builder) -> ir.Value:
 
 
 def _place_of_extreme(site: Site, op: Builder) -> ir.Value:
-    """The first index of the largest or smallest element: TopK gives the lower index of two equal ones first."""
+    """The first index of the largest or smallest element: of two equal elements, TopK returns the lower index first."""
     x = site.input(0)
     if site.attribute("select_last_index"):
-        raise CannotExpress("of equal elements it is to give the last")
+        raise CannotExpress("it returns the last of equal elements")
     assert x is not None
     axis = site.attribute("axis")
     one = op.constant(np.array([1], dtype=np.int64))
@@ -170,14 +170,14 @@ def _reduce_l2(site: Site, op: Builder) -> ir.Value:
 
 
 def _remainder(site: Site, op: Builder) -> ir.Value:
-    """Of integers, with the divisor's sign: Div truncates."""
+    """The remainder of integers, with the divisor's sign. Div truncates."""
     a, b = site.input(0), site.input(1)
     if site.dtype(a) not in (ir.DataType.INT32, ir.DataType.INT64) or site.attribute("fmod"):
-        raise CannotExpress("it is for integers alone, and for the divisor's sign")
+        raise CannotExpress("it is for integers with the divisor's sign only")
     assert a is not None
     rest = op.Sub(a, op.Mul(b, op.Div(a, b)))
     zero = op.like(0, a)
-    # Without Sign, which engines that lack Mod have for floats alone.
+    # Engines without Mod have Sign for floats only.
     below = op.And(op.Less(rest, zero), op.Greater(b, zero))
     above = op.And(op.Greater(rest, zero), op.Less(b, zero))
     moved = op.Add(rest, b)
@@ -205,7 +205,7 @@ def _mean(op: Builder, value: ir.Value, axes: list[int]) -> ir.Value:
 
 
 def _softmax(site: Site, op: Builder) -> ir.Value:
-    """Over the last axis, with the axes exchanged around it."""
+    """A Softmax over the last axis, between two Transpose nodes."""
     x = _floating(site)
     rank = site.rank(x)
     axis = site.attribute("axis") % rank
@@ -218,7 +218,7 @@ def _softmax(site: Site, op: Builder) -> ir.Value:
 
 
 def _extreme(site: Site, op: Builder) -> ir.Value:
-    """The larger or smaller of two after the other; NaN if one is."""
+    """The elementwise maximum or minimum of all inputs, pair by pair; NaN if one is NaN."""
     result = _floating(site)
     for position in range(1, len(site.node.inputs)):
         other = site.input(position)

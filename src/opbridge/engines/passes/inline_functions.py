@@ -24,17 +24,17 @@ ORDER = 20
 
 
 def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> InlineFunctionsPass | None:
-    """For engines that take no functions. A node that a kernel takes stays a node, and loses its body."""
+    """For engines that take no model-local functions. A node with a kernel stays a node, without its function body."""
     if not model.functions or engine.takes_functions:
         return None
     return InlineFunctionsPass({kernel.target for kernel in kernels})
 
 
 class InlineFunctionsPass(ir.passes.InPlacePass):
-    """Replace every call of a model-local function by the function's nodes, and leave none.
+    """Replace every call of a model-local function by the function's nodes, and remove all functions.
 
     Args:
-        kept: ``"domain::Op"`` of the nodes that stay, since a kernel takes them.
+        kept: ``"domain::Op"`` of the nodes that stay because a kernel computes them.
     """
 
     def __init__(self, kept: Collection[str] = ()) -> None:
@@ -42,7 +42,7 @@ class InlineFunctionsPass(ir.passes.InPlacePass):
         self._kept = frozenset(kept)
 
     def call(self, model: Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which calls there were of each function."""
+        """Change ``model`` in place; the result lists the calls of each function."""
         calls: dict[str, list[str]] = {}
         for node in model.graph.all_nodes():
             if node.op_identifier() in model.functions and not self._keeps(node.domain, node.op_type):

@@ -1,4 +1,4 @@
-"""For nodes that a kernel of their name does not cover."""
+"""For nodes whose element types the kernel of their operator does not cover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BODY_DOMAIN", "ServeUncoveredByBodyPass"]
 
 BODY_DOMAIN = "opbridge.body"
-"""A domain that no library registers: a node of it runs its function body."""
+"""A domain that no library registers, so that a node in it runs its function body."""
 
 
 ORDER = 10
@@ -32,8 +32,8 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 class ServeUncoveredByBodyPass(ir.passes.InPlacePass):
     """Move nodes whose element types no variant of the kernel takes, and their functions, to a domain of their own.
 
-    An engine does not fall back by itself: a registered name wins before element types are looked at, so a double node
-    with a float kernel would make the whole model invalid.
+    An engine has no fallback: a registered name takes precedence before element types are checked, so a float64 node
+    with a float32 kernel would make the whole model invalid.
     """
 
     def __init__(self, operators: Sequence[KernelOperator]) -> None:
@@ -41,7 +41,7 @@ class ServeUncoveredByBodyPass(ir.passes.InPlacePass):
         self._operators = {(operator.domain, operator.name): operator for operator in operators}
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which nodes run their body."""
+        """Change ``model`` in place; the result lists the nodes that run their body."""
         moved: dict[str, list[str]] = {}
         for node in all_nodes(model):
             operator = self._operators.get((node.domain, node.op_type))
@@ -66,7 +66,7 @@ def covers(operator: KernelOperator, node: ir.Node) -> bool:
         return False
     dtypes = [None if value is None else _name(value) for value in inputs]
     if any(dtype == "" for dtype in dtypes):
-        return True  # Of an unknown type; the engine will say.
+        return True  # The type is unknown; the engine decides.
     return operator.find_variant(dtypes) is not None
 
 

@@ -1,4 +1,4 @@
-"""For attributes that are lists of strings, which ONNX Runtime hands to no kernel."""
+"""For attributes that are lists of strings, which ONNX Runtime does not pass to kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TensorsForStringListsPass"]
 
 
 ORDER = 11
-"""After the nodes that run their body have another name, which keep what they are called with."""
+"""This pass runs after the nodes that run their body were renamed; these keep their attributes."""
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> TensorsForStringListsPass | None:
@@ -34,10 +34,10 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class TensorsForStringListsPass(ir.passes.InPlacePass):
-    """Give each list of strings of a kernel's node as a tensor of strings of one dimension.
+    """Write each attribute of a kernel's node that is a list of strings as a one-dimensional tensor of strings.
 
     The C API of ONNX Runtime reads attributes of type int, float and string, lists of the first two, and tensors
-    (``KernelInfoGetAttribute_*``): of a list of strings it says that it is not there.
+    (``KernelInfoGetAttribute_*``); it reports a list of strings as missing.
 
     Args:
         attributes: The names of such attributes by (domain, name) of the operator.
@@ -48,13 +48,13 @@ class TensorsForStringListsPass(ir.passes.InPlacePass):
         self._attributes = attributes
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which nodes were changed."""
+        """Change ``model`` in place; the result lists the changed nodes."""
         changed: dict[str, list[str]] = {}
         for node in all_nodes(model):
             function = model.functions.get(node.op_identifier())
             for name in sorted(self._attributes.get((node.domain, node.op_type), ())):
                 given = node.attributes.get(name)
-                # A function that reads the attribute reads it as it was declared.
+                # The function body reads the attribute in the declared form.
                 if given is None or not _is_string_list(given) or (function and name in function.attributes):
                     continue
                 node.attributes[name] = ir.AttrTensor(name, _tensor(given))

@@ -1,7 +1,7 @@
-"""Multiplies a vector from the left, for ONNX Runtime is wrong where it comes after a transposed matrix.
+"""Multiply a vector from the left, because ONNX Runtime gets the product of a transposed matrix and a vector wrong.
 
-It fuses the Transpose of the last two axes with the MatMul after it, and loses it where the second operand is a vector:
-``A.T @ v`` is ``A @ v``, or some other numbers where A is not square.
+It fuses a Transpose of the last two axes with the following MatMul, and drops it if the second operand is a vector:
+``A.T @ v`` becomes ``A @ v``, or arbitrary numbers if A is not square.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["TransposedVectorsPass"]
 
 
 class TransposedVectorsPass(ir.passes.InPlacePass):
-    """Write the product of a transposed matrix and a vector as that of the vector and the matrix."""
+    """Write the product of a transposed matrix and a vector as the product of the vector and the matrix."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """See the class. The model computes the same."""
+        """Change ``model`` in place; its results stay the same."""
         modified = False
         for node in all_nodes(model):
             matrix = _transposed_for_a_vector(node)
@@ -29,7 +29,7 @@ class TransposedVectorsPass(ir.passes.InPlacePass):
 
 
 def _transposed_for_a_vector(node: ir.Node) -> ir.Value | None:
-    """What a MatMul's first operand is the transpose of, if the second one is a vector; else None."""
+    """The matrix whose transpose is a MatMul's first operand, if the second one is a vector; otherwise None."""
     if node.domain or node.op_type != "MatMul":
         return None
     first, vector = node.inputs

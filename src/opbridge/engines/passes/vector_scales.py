@@ -1,6 +1,6 @@
-"""Writes float64 factors of matrix products as tensors, for ONNX Runtime fuses a number into the product in float32.
+"""Write float64 factors of matrix products as vectors, because ONNX Runtime fuses a scalar as a float32 attribute.
 
-Its FusedMatMul takes a constant of one element beside a MatMul as an attribute, which has 24 of the 53 bits.
+Its FusedMatMul stores a scalar factor in an attribute with 24 of the 53 bits.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _PRODUCTS = frozenset({"MatMul", "FusedMatMul", "Gemm"})
 
 
 class VectorScalesPass(ir.passes.InPlacePass):
-    """Write the scalar float64 constants of ``Mul`` and ``Div`` as vectors where there are matrix products."""
+    """Write the scalar float64 constants of ``Mul`` and ``Div`` as vectors, in models with matrix products."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """See the class. The model computes the same."""
+        """Change ``model`` in place; its results stay the same."""
         modified = False
         for graph in scopes(model):
             nodes = list(ir.traversal.RecursiveGraphIterator(graph))

@@ -1,6 +1,6 @@
-"""Lets scatters that add up or compare 16-bit floats do so in float32.
+"""Compute scatters with a reduction of 16-bit floats in float32.
 
-Sums of many such numbers lose digits with each, and ONNX Runtime, whose kernels claim the types, refuses them in a run.
+A sum of many such numbers loses digits at each step, and ONNX Runtime's kernels for these types fail when they run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class WideScatterPass(ir.passes.InPlacePass):
     """Put casts around each ``ScatterElements`` and ``ScatterND`` of 16-bit floats that has a reduction."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """See the class. The results differ by rounding alone."""
+        """Change ``model`` in place; its results differ by rounding only."""
         modified = False
         for node in all_nodes(model):
             if node.op_type in ("ScatterElements", "ScatterND") and not node.domain and _is_narrow(node):

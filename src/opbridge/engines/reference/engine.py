@@ -1,6 +1,6 @@
-"""The onnx package's ReferenceEvaluator: slow, but it computes what the standard says, in any element type.
+"""The onnx package's ReferenceEvaluator: slow, but it implements the standard for every element type.
 
-So a model in float64 can run on it, which is what verification uses it for.
+Verification uses it to run models in float64.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReferenceEngine(Engine):
 
     @property
     def version(self) -> str:
-        """The version of the onnx package. Raises EngineNotInstalledError when there is none."""
+        """The version of the onnx package. Raises EngineNotInstalledError if it is missing."""
         try:
             import onnx
             import onnx.reference
@@ -54,23 +54,23 @@ class ReferenceEngine(Engine):
 
     @property
     def takes_functions(self) -> bool:
-        """It does not tell the overloads of a function from each other."""
+        """False: the evaluator does not distinguish the overloads of a function."""
         return False
 
     @property
     def takes_kernels(self) -> bool:
-        """It calls them through ctypes."""
+        """True: kernels are called through ctypes."""
         return True
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
-        """Whether it has an implementation of the operator at this opset; element types it does not mind.
+        """Ask whether there is an implementation of the operator at this opset, for any element type.
 
         Args:
             node: The node.
             opset_imports: The model's domain versions.
 
         Returns:
-            None when the engine takes it, otherwise the reason.
+            None if the engine takes the node, otherwise the reason.
         """
         question = Question(node, opset_imports)
         key = (question.domain, question.op_type, question.opset)
@@ -91,13 +91,13 @@ class ReferenceEngine(Engine):
         """Load a model file.
 
         Args:
-            path: An ONNX model; its external data is found beside it.
-            threads: Threads of a kernel; the evaluator itself has one.
-            providers: It has none to choose from.
+            path: An ONNX model; external data is in the same folder.
+            threads: The number of threads of a kernel; the evaluator itself uses one.
+            providers: Not supported; must be None.
             libraries: Libraries of kernels.
 
         Raises:
-            InputError: The file is missing, truncated or no ONNX, or an option or a library is wrong.
+            InputError: The file is missing, truncated or not ONNX, or an option or a library is wrong.
             EngineError: The evaluator refuses the model.
         """
         from opbridge.engines.reference.session import load_session

@@ -36,14 +36,14 @@ def load_session(
     except Exception as error:
         raise EngineError(
             f"onnx's reference evaluator refuses {path.name!r}: {type(error).__name__}: {_one_line(error)}",
-            fix="run `opbridge diagnose` on the model to see what it lacks.",
+            fix="run `opbridge diagnose` on the model to see what it does not support.",
             details=str(error),
         ) from error
     return EvaluatorSession(evaluator, inputs, outputs)
 
 
 def _kernel_class(library: KernelLibrary, operator: KernelOperator, threads: int) -> Any:
-    """A kernel as the evaluator takes operators: a class of that name."""
+    """A kernel as an operator class for the evaluator."""
     from onnx.reference.op_run import OpRun
 
     def run(self: Any, *arrays: np.ndarray | None, **unused: Any) -> tuple[np.ndarray, ...]:
@@ -65,7 +65,7 @@ def _attributes(node: Any, operator: KernelOperator) -> dict[str, Any]:
 
 
 def _value(value: Any, kind: str) -> Any:
-    """An attribute's value as a kernel's call takes it; a list of strings may have become a tensor."""
+    """An attribute's value for a kernel's call; a list of strings may have become a tensor."""
     import onnx
 
     if isinstance(value, onnx.TensorProto):
@@ -85,7 +85,7 @@ def _one_line(error: BaseException) -> str:
 
 
 class EvaluatorSession(Session):
-    """A model in the evaluator, which is slow."""
+    """A model in the evaluator."""
 
     def __init__(self, evaluator: Any, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> None:
         self.inputs = inputs

@@ -1,7 +1,6 @@
-"""TensorRT proper, where the package ``tensorrt`` and its libraries are installed; PyPI has no libraries for it.
+"""TensorRT, if the package ``tensorrt`` and its libraries are installed; PyPI does not have the libraries.
 
-The code is that of its sibling, TensorRT for RTX, whose parser has the same interface; what it takes is what its own
-parser says.
+It shares its code with TensorRT for RTX, whose parser has the same interface; the answers are those of its own parser.
 """
 
 from typing import ClassVar
@@ -13,7 +12,7 @@ __all__ = ["ENGINE"]
 
 
 class TensorRTEngine(TensorRTRTXEngine):
-    """TensorRT on NVIDIA's GPUs. No machine with it was at hand when this was written."""
+    """TensorRT on NVIDIA's GPUs. This has not been tested with the real product."""
 
     name: str = "tensorrt"
     package: ClassVar[str] = "tensorrt"
@@ -21,7 +20,7 @@ class TensorRTEngine(TensorRTRTXEngine):
 
     @property
     def install(self) -> str:
-        """Where it comes from."""
+        """Where the installation is described."""
         return TENSORRT.install
 
 

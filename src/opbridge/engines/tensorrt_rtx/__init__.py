@@ -1,7 +1,7 @@
-"""TensorRT for RTX: NVIDIA's sibling product of TensorRT for GPUs of its RTX series.
+"""TensorRT for RTX: NVIDIA's variant of TensorRT for GPUs of the RTX series.
 
-Its parser and its builder work without a GPU, so they are asked here; running needs one. TensorRT proper has the same
-interface and is served by the same code, in ``engines/tensorrt``; each answers for itself alone.
+The parser and the builder work without a GPU; running needs one. TensorRT has the same interface and uses the same code
+(``engines/tensorrt``), but each product answers only for itself.
 """
 
 from opbridge.engines.tensorrt_rtx.engine import TensorRTRTXEngine

@@ -1,4 +1,4 @@
-"""From an ONNX model to an engine file, which needs no GPU."""
+"""Build an engine file from an ONNX model, which needs no GPU."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from opbridge.errors import EngineError
 __all__ = ["PROFILE", "beside", "build_engine", "write_engine"]
 
 PROFILE = (1, 16, 1024)
-"""The smallest size of a dynamic dimension, the one that the engine file is tuned for, and the largest.
+"""The minimum, optimum and maximum size of a dynamic dimension in an engine file.
 
-An ONNX model says no ranges. For others, build with the product's own ``trtexec`` from the bundle's model.
+An ONNX model states no ranges. For other ranges, build from the bundle's model with the product's ``trtexec``.
 """
 
 
 def write_engine(product: Product, name: str, model: Path) -> Path:
-    """Build a model, and write the engine file beside it.
+    """Build a model, and write the engine file to the same folder.
 
     Args:
         product: The product.
@@ -28,7 +28,7 @@ def write_engine(product: Product, name: str, model: Path) -> Path:
         model: An ONNX model.
 
     Raises:
-        EngineError: The parser refuses the model, or the builder fails; the message is its own.
+        EngineError: The parser refuses the model, or the builder fails; the message is the product's.
     """
     path = beside(model, name, ".engine")
     path.write_bytes(build_engine(product, model))
@@ -36,7 +36,7 @@ def write_engine(product: Product, name: str, model: Path) -> Path:
 
 
 def beside(model: Path, name: str, ending: str) -> Path:
-    """A file beside a model whose name begins with the model's stem and the engine's name."""
+    """A path in the model's folder whose name begins with the model's stem and the engine's name."""
     stem = model.stem if model.stem.endswith(f".{name}") else f"{model.stem}.{name}"
     return model.with_name(stem + ending)
 
@@ -47,7 +47,7 @@ def build_engine(product: Product, model: Path) -> bytes:
     if parsed.errors:
         raise EngineError(
             f"The parser of {product.title} refuses {model.name!r}: {'; '.join(map(_say, parsed.errors[:5]))}.",
-            fix="run `opbridge diagnose` on the model; a node of an operator of your own needs a body (body_for).",
+            fix="run `opbridge diagnose` on the model; a node of a custom operator needs a function body (body_for).",
         )
     builder, logger = native.builder(product), native.logger(product)
     logger.messages = []
@@ -63,7 +63,7 @@ def build_engine(product: Product, model: Path) -> bytes:
 
 
 def _configuration(product: Product, builder: Any, network: Any) -> Any:
-    """Full float32 digits, and a range for each dynamic dimension."""
+    """A configuration with full float32 precision and a range for each dynamic dimension."""
     trt = native.runtime(product)
     configuration = builder.create_builder_config()
     flag = getattr(trt.BuilderFlag, "TF32", None)

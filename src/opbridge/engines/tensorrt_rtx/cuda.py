@@ -1,6 +1,6 @@
-"""The CUDA driver, by its C interface: what a session needs of it, and whether there is a GPU at all.
+"""The parts of CUDA's driver API that a session needs.
 
-The driver's library comes with the GPU's driver, so that nothing is to be installed for it.
+The library is a part of the GPU's driver, so no package needs to be installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Memory", "Stream", "gpu_count"]
 
 @functools.cache
 def gpu_count() -> int:
-    """How many GPUs the driver sees; 0 where there is no driver."""
+    """The number of GPUs; 0 without a driver."""
     try:
         driver = _driver()
     except OSError:
@@ -40,7 +40,7 @@ def _call(name: str, *arguments: Any) -> None:
     if code != 0:
         raise EngineError(
             f"The GPU's driver failed: {name} gave error {code}.",
-            fix="free memory of the GPU, or use smaller inputs; error 2 is lack of memory.",
+            fix="free memory of the GPU, or use smaller inputs; error 2 means out of memory.",
         )
 
 
@@ -55,15 +55,15 @@ def _context() -> ctypes.c_void_p:
 
 
 def enter() -> None:
-    """Make the GPU the calling thread's."""
+    """Make the GPU current in the calling thread."""
     _call("cuCtxSetCurrent", _context())
 
 
 class Memory:
-    """Memory of the GPU; it goes with the object.
+    """Memory of the GPU, freed with this object.
 
     Args:
-        size: Bytes; 0 takes one, since an address is needed.
+        size: The number of bytes; 0 allocates one byte, since an address is needed.
     """
 
     def __init__(self, size: int) -> None:
@@ -76,22 +76,22 @@ class Memory:
 
     @property
     def address(self) -> int:
-        """Where it is."""
+        """The address in the GPU's memory."""
         return self._address.value
 
     def fill(self, array: np.ndarray) -> None:
-        """Copy an array into it."""
+        """Copy an array to this memory."""
         if array.nbytes:
             _call("cuMemcpyHtoD_v2", self._address, ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes))
 
     def read(self, array: np.ndarray) -> None:
-        """Copy it into an array."""
+        """Copy this memory to an array."""
         if array.nbytes:
             _call("cuMemcpyDtoH_v2", ctypes.c_void_p(array.ctypes.data), self._address, ctypes.c_size_t(array.nbytes))
 
 
 class Stream:
-    """A queue of work for the GPU."""
+    """A CUDA stream."""
 
     def __init__(self) -> None:
         self._handle = ctypes.c_void_p()
@@ -103,9 +103,9 @@ class Stream:
 
     @property
     def handle(self) -> int:
-        """What the engine is given."""
+        """The stream's handle."""
         return self._handle.value or 0
 
     def wait(self) -> None:
-        """Until all is done."""
+        """Wait until all work of the stream is done."""
         _call("cuStreamSynchronize", self._handle)

@@ -1,4 +1,4 @@
-"""TensorRT for RTX, as its installed parser and builder answer for it; TensorRT proper by the same code."""
+"""TensorRT for RTX: its installed parser and builder. TensorRT uses the same code."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ __all__ = ["TensorRTRTXEngine"]
 
 
 class TensorRTRTXEngine(CompilesAhead):
-    """TensorRT for RTX on NVIDIA's GPUs. It is asked, and its engine file is built, without one too.
+    """TensorRT for RTX on NVIDIA's GPUs. Without a GPU it can still be asked, and its engine file can be built.
 
-    A model in it was never run by the authors of this adapter, who had no such GPU: what is verified elsewhere is that
-    the parser takes the model and that the builder builds it.
+    Running a model has not been tested on a GPU; the tests cover the parser and the builder.
 
     Attributes:
-        product: Which of the two products it is.
+        product: One of the two products, TensorRT for RTX or TensorRT.
     """
 
     name: str = "tensorrt_rtx"
@@ -35,21 +34,21 @@ class TensorRTRTXEngine(CompilesAhead):
 
     @property
     def version(self) -> str:
-        """The installed version. Raises EngineNotInstalledError when there is none."""
+        """The installed version. Raises EngineNotInstalledError if the package is missing."""
         return str(runtime(self.product).__version__)
 
     @functools.cached_property
     def newest_opset(self) -> int:  # type: ignore[override]
-        """The newest version of the standard domain that can be written: the parser refuses none that is newer."""
+        """The newest opset that can be written: the parser refuses no opset for its number."""
         from opbridge.onnx_model.opsets import NEWEST_OPSET
 
-        self.version  # noqa: B018, what is not installed takes no opset
+        self.version  # noqa: B018 - raises if the package is missing
         return NEWEST_OPSET
 
     @property
     def limits(self) -> Mapping[str, str]:  # type: ignore[override]
-        """Its kernels are plugins, which are compiled elsewhere; without a GPU it runs nothing."""
-        without_plugin = dict.fromkeys(_KERNELS, f"{self.name} takes no kernels of opbridge's")
+        """Kernels are plugins, which the user compiles; without a GPU, no model runs."""
+        without_plugin = dict.fromkeys(_KERNELS, f"{self.name} takes no kernels of opbridge")
         limits = {
             **without_plugin,
             "float64": "computes float64 as float32",
@@ -60,7 +59,7 @@ class TensorRTRTXEngine(CompilesAhead):
 
     @property
     def not_run(self) -> NotRun | None:
-        """Why nothing runs here: there is no GPU."""
+        """Why models can't run here: there is no GPU."""
         from opbridge.engines.tensorrt_rtx.cuda import gpu_count
 
         if gpu_count() > 0:
@@ -80,17 +79,17 @@ class TensorRTRTXEngine(CompilesAhead):
         return NodeSupport(self.product, self.version, self.newest_opset)
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
-        """Whether the parser takes this node: by a model of the node alone, where there can be one."""
+        """Ask the parser about a model of this node alone, if there can be one."""
         return self._support.ask(node, opset_imports)
 
     def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
-        """Build the engine file."""
+        """Write the engine file; see the base class."""
         from opbridge.engines.tensorrt_rtx.building import write_engine
 
         return (write_engine(self.product, self.name, model),)
 
     def write_sources(self, model: Path) -> tuple[Path, ...]:
-        """Write the sources of plugins for the nodes that have kernels."""
+        """Write the sources of plugins for the nodes that have kernels; see the base class."""
         from opbridge.engines.tensorrt_rtx.plugins import write_plugins
 
         return write_plugins(self.product, self.name, model)
@@ -103,16 +102,16 @@ class TensorRTRTXEngine(CompilesAhead):
         providers: Sequence[str] | None = None,
         libraries: Sequence[Path] = (),
     ) -> Session:
-        """Load the engine file beside a model, or build the model's in memory.
+        """Load the engine file in the model's folder, or build it in memory.
 
         Args:
             path: The ``.onnx`` file.
-            threads: Means nothing on a GPU.
-            providers: There are none.
-            libraries: Libraries of plugins, which ``plugins/`` of the bundle has the sources of.
+            threads: Ignored on a GPU.
+            providers: Not supported; must be None.
+            libraries: Not supported; kernels are plugins, whose sources are in ``plugins/`` of the bundle.
 
         Raises:
-            InputError: The file is missing or no ONNX, or an option is given that there is none of.
+            InputError: The file is missing or not ONNX, or an option is not supported.
             EngineError: There is no GPU, or the parser or the builder refuses the model.
         """
         from opbridge.engines.tensorrt_rtx.session import load_session

@@ -1,4 +1,4 @@
-"""The installed TensorRT: the only place that imports it."""
+"""The installed TensorRT: the only module that imports it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Product:
     """One of the two products.
 
     Attributes:
-        title: What its makers call it.
-        modules: The Python modules that it may be imported by; the first that is there counts.
-        install: How to get it.
+        title: The product's name.
+        modules: The Python modules that may contain it; the first that exists is used.
+        install: The command that installs it, or the address of the instructions.
     """
 
     title: str
@@ -34,14 +34,14 @@ TENSORRT = Product("TensorRT", ("tensorrt",), "https://docs.nvidia.com/deeplearn
 
 @dataclasses.dataclass(frozen=True)
 class ParserError:
-    """What the parser says against a model.
+    """An error of the parser.
 
     Attributes:
-        description: Its words, or the condition that did not hold.
-        function: Its function that says it.
-        node: The node's name; empty if it is about no node.
+        description: The parser's message, or the condition that did not hold.
+        function: The parser's function that reports it.
+        node: The node's name; empty if the error is not about a node.
         operator: The node's operator type.
-        inside: The calls and subgraphs that the node is in, from the outermost.
+        inside: The calls and subgraphs that contain the node, from the outermost.
     """
 
     description: str
@@ -53,12 +53,12 @@ class ParserError:
 
 @dataclasses.dataclass(frozen=True)
 class Parsed:
-    """A model that was parsed.
+    """A parsed model.
 
     Attributes:
         network: The engine's network.
         errors: Empty if the parser takes the model.
-        keep: What the network needs to stay alive.
+        keep: The objects that must live as long as the network.
     """
 
     network: Any
@@ -71,7 +71,7 @@ def runtime(product: Product) -> Any:
     """The product's Python module.
 
     Raises:
-        EngineNotInstalledError: It is not installed, or can't be imported.
+        EngineNotInstalledError: The package is not installed, or can't be imported.
     """
     for name in product.modules:
         try:
@@ -89,7 +89,7 @@ def runtime(product: Product) -> Any:
 
 @functools.cache
 def builder(product: Product) -> Any:
-    """The builder, and with it the logger, of this process."""
+    """The builder of this process, with its logger."""
     return runtime(product).Builder(logger(product))
 
 
@@ -111,9 +111,9 @@ def logger(product: Product) -> Any:
 
 
 def parse(product: Product, model: bytes | Path) -> Parsed:
-    """Let the parser read a model: the bytes of one, or a file with its external data beside it.
+    """Parse a model: serialized bytes, or a file with external data in the same folder.
 
-    It goes on after a node that it refuses, so that all are named.
+    The parser continues after a node that it refuses, so that all refused nodes are reported.
     """
     trt = runtime(product)
     made = builder(product)

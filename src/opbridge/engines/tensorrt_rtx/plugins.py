@@ -1,6 +1,6 @@
 """The sources of plugins for the nodes of a model that have kernels, and the model that calls them.
 
-Nothing is compiled here: a plugin is compiled with CUDA and with the headers of the TensorRT that is to load it.
+Nothing is compiled here: a plugin is compiled with CUDA and with the headers of the TensorRT version that loads it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PLUGIN = Path(__file__).with_name("plugin.cc")
 
 
 def write_plugins(product: Product, name: str, model: Path) -> tuple[Path, ...]:
-    """Write, beside a model, a folder with the sources of its plugins and a model that calls them.
+    """Write the sources of a model's plugins and a model that calls them, in the folder of the model.
 
     Args:
         product: The product.
         name: The engine's name.
-        model: An ONNX model, whose nodes with kernels have their bodies; its weights may be in a file beside it.
+        model: An ONNX model whose nodes with kernels have function bodies; its weights may be external data.
 
     Returns:
         The files; none for a model without kernels.
@@ -55,18 +55,18 @@ def write_plugins(product: Product, name: str, model: Path) -> tuple[Path, ...]:
 
 
 def cuda_source(kernel: KernelSpec) -> Path | None:
-    """The file with an operator's kernel for the GPU: it stands beside the header, with its stem."""
+    """The file with an operator's GPU kernel: next to the header, with the same stem."""
     file = kernel.file.with_suffix(".cu")
     return file if file.is_file() else None
 
 
 def write_sources(product: Product, kernels: Sequence[KernelSpec], folder: Path) -> tuple[Path, ...]:
-    """Write the sources of a library of plugins, a CMakeLists.txt for them, and what each operator runs on.
+    """Write the sources of a library of plugins, its CMakeLists.txt, and ``plugins.json`` with each operator's device.
 
     Args:
         product: The product.
         kernels: The kernels.
-        folder: The folder to make.
+        folder: The folder to create.
     """
     headers = list(dict.fromkeys(kernel.header for kernel in kernels))
     gpu = list(dict.fromkeys(file for kernel in kernels if (file := cuda_source(kernel)) is not None))
@@ -93,13 +93,13 @@ def _described(kernel: KernelSpec) -> dict[str, str]:
 
 
 def _operator(node: onnx.NodeProto) -> str:
-    """``"domain::Op"`` of a node, by the name that it had before it was adapted."""
+    """``"domain::Op"`` of a node before the model was adapted."""
     noted = (item.value for item in node.metadata_props if item.key == ORIGINAL)
     return next(noted, f"{node.domain}::{node.op_type}")
 
 
 def _call_plugins(model: onnx.ModelProto, targets: set[str]) -> None:
-    """Take the bodies of these nodes away, and say which plugin they call."""
+    """Remove the function bodies of these nodes, and add the attributes that select their plugins."""
     import onnx
 
     bodies = set()

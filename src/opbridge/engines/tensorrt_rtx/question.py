@@ -1,7 +1,7 @@
 """A node as a question to the parser: a model of that node alone.
 
-The parser checks sizes and constant contents, so the question keeps the sizes that the model states and, of constants,
-all but the contents of large ones.
+The parser checks sizes and the contents of constants, so the question keeps the sizes in the model and the contents of
+small constants.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["lone_model"]
 
 _SMALL = 4096
-"""Constants up to this size go in with their contents; larger ones are weights, which come as inputs."""
+"""Constants up to this size keep their contents; larger ones are weights, which become inputs."""
 
 
 def lone_model(node: ir.Node, opset_imports: Mapping[str, int], ir_version: int) -> bytes | None:
-    """A model of this node alone, serialized; equal for nodes that ask the same.
+    """A serialized model of this node alone; equal for nodes that ask the same question.
 
     Returns:
-        None where none can be made: a type or a rank is not known, the node has subgraphs, or an attribute is a
+        None if there can't be one: a type or a rank is not known, the node has subgraphs, or an attribute is a
         parameter of an enclosing function.
     """
     import onnx_ir as ir

@@ -1,4 +1,4 @@
-"""A model in TensorRT, on a GPU. It was written by the documented interface, and never run: see docs/engines.md."""
+"""A model in TensorRT, on a GPU. It follows the documented interface and has not been run: see docs/engines.md."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def load_session(
     providers: Sequence[str] | None,
     libraries: Sequence[Path],
 ) -> Session:
-    """See :meth:`opbridge.engines.tensorrt_rtx.engine.TensorRTRTXEngine.load`."""
+    """Implement :meth:`opbridge.engines.tensorrt_rtx.engine.TensorRTRTXEngine.load`."""
     product, version = engine.product, engine.version
     check_threads(threads)
     if providers is not None:
@@ -40,8 +40,8 @@ def load_session(
     inputs, outputs = onnx_specs(path)
     if libraries:
         raise EngineError(
-            f"{product.title} takes kernels as plugins alone, and {libraries[0].name} is none.",
-            fix="compile the plugins whose sources the bundle has, and load them with the product's own trtexec.",
+            f"{product.title} takes kernels only as plugins, and {libraries[0].name} is not a plugin.",
+            fix="compile the plugins from the sources in the bundle, and load them with the product's trtexec.",
         )
     idle = engine.not_run
     if idle is not None:
@@ -54,13 +54,13 @@ def load_session(
 
 
 class TensorRTSession(Session):
-    """An engine file, ready to run. Runs of several threads come one after the other.
+    """An engine file, ready to run. Runs of several threads are serialized.
 
     Args:
         product: The product.
         serialized: The engine file's contents.
         inputs: The model's inputs.
-        outputs: Its outputs.
+        outputs: The model's outputs.
     """
 
     def __init__(self, product: Product, serialized: bytes, inputs: Any, outputs: Any) -> None:
@@ -76,9 +76,7 @@ class TensorRTSession(Session):
         self._engine = self._runtime.deserialize_cuda_engine(serialized)
         self._context: Any = None if self._engine is None else self._engine.create_execution_context()
         if self._context is None:
-            raise self._error(
-                "can't load the engine file", "export the model again on a machine with this very version."
-            )
+            raise self._error("can't load the engine file", "export the model again on a machine with this version.")
         self._allocators = {spec.name: _allocator(trt, cuda) for spec in outputs}
         self._stream = cuda.Stream()
 
@@ -115,7 +113,7 @@ class TensorRTSession(Session):
 
 
 def _allocator(trt: Any, cuda: Any) -> Any:
-    """What gives the engine memory for an output, whose size may show only while the model runs."""
+    """The allocator for an output, whose size may be known only while the model runs."""
 
     class Allocator(trt.IOutputAllocator):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:

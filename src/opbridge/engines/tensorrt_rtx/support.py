@@ -1,7 +1,7 @@
-"""Link 3: whether the installed parser takes a node, in its own words.
+"""Link 3: whether the installed parser takes a node.
 
-Two things are not left to the parser, since it says nothing of them: it looks an operator up without its domain, so
-that a custom ``mylib::Add`` would be taken for ONNX's; and it computes float64 as float32.
+Two cases are checked here, since the parser is silent about them: it looks operators up without their domain, so it
+would run ONNX's ``Add`` for a custom ``mylib::Add``, and it computes float64 as float32.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _ASSERTION = re.compile(r"^Assertion failed: .*?: (?=[A-Z])")
 
 
 class NodeSupport:
-    """Answers for one product, remembered per distinct question.
+    """Answers for one product, cached per distinct question.
 
     Args:
         product: The product.
-        version: Its version.
-        newest_opset: The newest version of the standard domain that models may be of.
+        version: The version of the product.
+        newest_opset: The newest opset of a model.
     """
 
     def __init__(self, product: Product, version: str, newest_opset: int) -> None:
@@ -87,7 +87,7 @@ class NodeSupport:
         return None if given is None else Reason(f"the parser of {self._title} refuses it: {given}")
 
     def _missing_types(self, node: ir.Node) -> tuple[str, ...]:
-        """The element types among the node's that the product has no tensors of."""
+        """The element types of the node for which the product has no tensors."""
         known = native.runtime(self._product).DataType
         values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.dtype is not None]
         names = ["str" if value.dtype.is_string() else str(value.dtype.numpy().name) for value in values]
@@ -95,7 +95,7 @@ class NodeSupport:
 
 
 def has_importer(product: Product, op_type: str) -> bool:
-    """Whether the parser knows an operator of this type, in whichever domain it stands."""
+    """Whether the parser knows an operator of this type, in any domain."""
     key = (product, op_type)
     if key not in _importers:
         trt = native.runtime(product)
@@ -108,7 +108,7 @@ _importers: dict[tuple[Product, str], bool] = {}
 
 
 def reason_of(error: ParserError) -> str:
-    """The parser's reason in one line; where it has none but a condition in its source, the check that has it."""
+    """The parser's reason in one line; if that is only a condition in its source, the name of the check."""
     if _NO_REASON.match(error.description) or not error.description:
         return f"its {error.function} does not hold" if error.function else "no reason given"
     return _ASSERTION.sub("", error.description).strip()

@@ -1,4 +1,4 @@
-"""TVM, as the installed package answers for it."""
+"""TVM: the installed package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["TvmEngine"]
 
 
 class TvmEngine(CompilesAhead):
-    """TVM on the CPU, by its ONNX frontend, its LLVM backend and its virtual machine."""
+    """TVM on the CPU, with its ONNX frontend, LLVM backend and virtual machine."""
 
     name: str = "tvm"
     package: ClassVar[str] = "apache-tvm"
@@ -37,24 +37,24 @@ class TvmEngine(CompilesAhead):
 
     @property
     def version(self) -> str:
-        """The version of TVM. Raises EngineNotInstalledError when there is none."""
+        """The version of TVM. Raises EngineNotInstalledError if the package is missing."""
         return native.version()
 
     @functools.cached_property
     def newest_opset(self) -> int:  # type: ignore[override]
-        """The newest version of any operator that the frontend has a converter for."""
+        """The newest operator version for which the frontend has a converter."""
         import onnx
 
         return min(native.newest_version(), int(onnx.defs.onnx_opset_version()))
 
     @property
     def takes_functions(self) -> bool:
-        """It takes none: bodies are inlined."""
+        """False: function bodies are inlined."""
         return False
 
     @property
     def takes_kernels(self) -> bool:
-        """It calls the plain library, from a packed function."""
+        """True: a packed function calls the plain library."""
         return True
 
     @functools.cached_property
@@ -64,13 +64,13 @@ class TvmEngine(CompilesAhead):
         return NodeSupport(self)
 
     def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
-        """Whether it computes this node, by compiling and running the node alone; see :class:`NodeSupport`."""
+        """Ask whether TVM computes this node, by compiling and running it alone; see :class:`NodeSupport`."""
         return self._support.ask(node, opset_imports)
 
     def compile_model(self, model: Path, libraries: Sequence[Path]) -> tuple[Path, ...]:
-        """Compile a model while its bundle is written: ``model.tvm.so`` and ``model.tvm.json``.
+        """Write ``model.tvm.so`` and ``model.tvm.json``; see the base class.
 
-        Without a C++ compiler, which links the one, nothing is written, and loading compiles the model each time.
+        Without a C++ compiler, which links the library, no file is written, and each load compiles the model.
 
         Raises:
             EngineError: TVM refuses the model.
@@ -97,14 +97,15 @@ class TvmEngine(CompilesAhead):
         """Load a model file.
 
         Args:
-            path: An ONNX model. What this version of TVM made of it is looked for beside it; else it is compiled.
-            threads: Of TVM's pool, and of each kernel; by default one per core.
-            providers: TVM has none.
+            path: An ONNX model. Files that this version of TVM compiled are loaded if they are in the same folder; else
+                the model is compiled.
+            threads: The number of threads of TVM's pool and of each kernel; by default one per core.
+            providers: Not supported; must be None.
             libraries: Libraries of kernels.
 
         Raises:
             InputError: A file is missing or damaged, or an option or a library is wrong.
-            EngineError: TVM refuses the model; the message is its own.
+            EngineError: TVM refuses the model; the message is TVM's.
         """
         native.runtime()
         if providers is not None:
@@ -126,13 +127,13 @@ class TvmEngine(CompilesAhead):
 
 
 def _beside(model: Path) -> tuple[Path, Path]:
-    # In a bundle for several engines the ONNX file may have this engine's name already.
+    # In a bundle for several engines, the ONNX file's name may already contain this engine's name.
     stem = model.stem.removesuffix(".tvm")
     return model.with_name(f"{stem}.tvm.so"), model.with_name(f"{stem}.tvm.json")
 
 
 def _made_before(model: Path, version: str) -> tuple[Any, list[dict[str, Any]]] | None:
-    """What lies beside the model, if this version of TVM compiled it; None if there is nothing for it."""
+    """The compiled model in the same folder, if this version of TVM compiled it; otherwise None."""
     code, description = _beside(model)
     if not code.is_file() or not description.is_file():
         return None
@@ -155,7 +156,7 @@ def _made_before(model: Path, version: str) -> tuple[Any, list[dict[str, Any]]] 
 
 
 def _compiled(path: Path, targets: Collection[str]) -> tuple[Any, list[dict[str, Any]]]:
-    """What TVM makes of an ONNX file, and a description of each kernel that it calls."""
+    """The compiled model of an ONNX file, and a description of each kernel that it calls."""
     import onnx_ir as ir
 
     from opbridge.engines.tvm.kernels import calls_for, renamed
@@ -165,7 +166,7 @@ def _compiled(path: Path, targets: Collection[str]) -> tuple[Any, list[dict[str,
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value") and not dim.dim_param:
-                # Sizes without a name would be one size.
+                # Unnamed dynamic sizes would all be the same size.
                 dim.dim_param = f"{value.name}_{axis}"
     descriptions = renamed(model, targets)
     module = native.import_onnx(model, calls_for(model, descriptions))

@@ -1,4 +1,4 @@
-"""Kernels in TVM: nodes that become calls of one packed function, which calls the C-ABI library."""
+"""Kernels in TVM: calls of one packed function, which calls the C ABI library."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _PREFIX = "opbridge_kernel_"
 
 
 def renamed(model: onnx.ModelProto, targets: Collection[str]) -> list[dict[str, Any]]:
-    """Give each node that a kernel computes an operator name of its own, in place: the frontend looks at names alone.
+    """Rename the operator of each node that a kernel computes to a unique name, in place: the frontend ignores domains.
 
     Args:
         model: The model.
         targets: ``"domain::Op"`` of the kernels.
 
     Returns:
-        JSON data of each such node: what runs it, its attributes, which inputs are there, and its outputs.
+        JSON data of each such node: its kernel, its attributes, the inputs that are present, and its outputs.
 
     Raises:
-        EngineError: A node is of no standard operator, and has no kernel; or the type of an output is not known.
+        EngineError: A node outside the standard domain has no kernel, or the type of an output is unknown.
     """
     values = _values(model) if targets else {}
     descriptions = []
@@ -81,7 +81,7 @@ def _output(value: ir.Value | None, target: str, node: str) -> dict[str, Any]:
 
 
 def calls_for(model: onnx.ModelProto, descriptions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What each renamed operator becomes while the frontend imports the model."""
+    """The converter of each renamed operator, by name, for the frontend's import of the model."""
     dynamic = frozenset(
         dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim if dim.dim_param
     )
@@ -100,7 +100,7 @@ def _call(
     builder: Any,
     inputs: list[Any],
 ) -> Any:
-    """Emit the call, and state the shapes of its results: sizes of the model's inputs by name, others as new ones."""
+    """Emit the call with the shapes of its results: named sizes of the model's inputs, and new variables for others."""
     native.runtime()
     from tvm import relax
 
@@ -129,7 +129,7 @@ def _call(
 def _symbols(
     given: Sequence[Any], description: Mapping[str, Any], shared: dict[str, Any], dynamic: frozenset[str]
 ) -> dict[str, Any]:
-    """The sizes that the inputs' types name, as TVM's own variables; one name is one variable in the whole model."""
+    """The named sizes of the inputs as TVM's variables; one name is one variable in the whole model."""
     for value in given:
         for size in getattr(getattr(value.ty, "shape", None), "values", None) or ():
             name = getattr(size, "name", None)
@@ -150,15 +150,15 @@ class Kernels:
     """The kernels of one model.
 
     Attributes:
-        failure: What the last kernel that failed said: an error loses its class on its way through TVM.
+        failure: The error of the last kernel that failed, since TVM does not keep an exception's class.
 
     Args:
-        descriptions: One per call, as :func:`renamed` made it.
-        libraries: Where the kernels are.
-        threads: For each call.
+        descriptions: The description of each call, from :func:`renamed`.
+        libraries: The libraries with the kernels.
+        threads: The number of threads of each call.
 
     Raises:
-        EngineError: No library has one of them.
+        EngineError: No library has one of the kernels.
     """
 
     def __init__(
@@ -172,13 +172,13 @@ class Kernels:
             _register()
 
     def __enter__(self) -> Kernels:
-        """Be what the packed function calls in this thread."""
+        """Let the packed function call these kernels in this thread."""
         self.failure = None
         _current.kernels = self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Be that no longer."""
+        """Undo ``__enter__``."""
         _current.kernels = None
 
     def call(self, position: int, tensors: Sequence[Any]) -> Any:
@@ -203,12 +203,14 @@ _current = threading.local()
 
 @functools.cache
 def _register() -> None:
-    """Make the packed function, which is the process's, and finds the model's kernels by the thread that runs it."""
+    """Register the process-wide packed function, which finds the model's kernels by the thread that runs it."""
 
     def kernel(position: int, *tensors: Any) -> Any:
         kernels = getattr(_current, "kernels", None)
         if kernels is None:
-            raise EngineError("TVM calls a kernel of opbridge's in a thread of its own.", fix="use one thread.")
+            raise EngineError(
+                "TVM calls a kernel of opbridge in another thread than the session's.", fix="use one thread."
+            )
         return kernels.call(position, tensors)
 
     native.runtime().register_global_func(_FUNCTION, kernel, override=True)

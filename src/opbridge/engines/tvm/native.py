@@ -1,4 +1,4 @@
-"""The installed TVM: the only place that imports it, and the only one that reaches into its ONNX frontend."""
+"""The installed TVM: the only module that imports it and that uses internals of its ONNX frontend."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def runtime() -> Any:
     """The ``tvm`` module.
 
     Raises:
-        EngineNotInstalledError: It is not installed, or can't be imported.
+        EngineNotInstalledError: The package is not installed, or can't be imported.
     """
     return import_engine("tvm", "tvm.relax", has="compile", package="apache-tvm", install=_INSTALL)
 
 
 def version() -> str:
-    """The version of TVM. Raises EngineNotInstalledError when there is none."""
+    """The version of TVM. Raises EngineNotInstalledError if the package is missing."""
     runtime()
     return metadata.version("apache-tvm")
 
@@ -44,8 +44,7 @@ def version() -> str:
 def _frontend() -> Any:
     """The module of the ONNX frontend, which has the table of its converters.
 
-    The table is private, and there is no other: neither a list of operators nor a way to add one is public. What
-    :func:`import_onnx` does with it, and what it needs to have, is in this file alone.
+    The table is private, but TVM has no public list of operators and no public way to add one. Only this file uses it.
     """
     runtime()
     from tvm.relax.frontend.onnx import onnx_frontend
@@ -61,13 +60,13 @@ def _frontend() -> Any:
 @functools.cache
 def converted_operators() -> frozenset[str]:
     """The operators of the standard domain that the installed frontend converts."""
-    # These it handles in its loop over the nodes.
+    # The frontend handles these in its loop over the nodes.
     return frozenset(_frontend()._get_convert_map()) | {"Constant", "If"}
 
 
 @functools.cache
 def newest_version() -> int:
-    """The newest version of an operator that the installed frontend names a converter for."""
+    """The newest operator version for which the installed frontend has a converter."""
     found = (
         int(match[1])
         for converter in _frontend()._get_convert_map().values()
@@ -81,11 +80,11 @@ def import_onnx(model: onnx.ModelProto, calls: Mapping[str, Any]) -> Any:
     """An IRModule of a model.
 
     Args:
-        model: Without model-local functions.
-        calls: What becomes of the operators of no standard, by name: a function of the block builder and the inputs.
+        model: A model without model-local functions.
+        calls: The converters of custom operators, by name: functions of the block builder and the inputs.
 
     Raises:
-        EngineError: The frontend refuses the model; the message is its own.
+        EngineError: The frontend refuses the model; the message is TVM's.
     """
     frontend = _frontend()
     made = {name: _converter(frontend, call) for name, call in calls.items()}
@@ -95,7 +94,7 @@ def import_onnx(model: onnx.ModelProto, calls: Mapping[str, Any]) -> Any:
         except Exception as error:
             raise EngineError(
                 f"TVM {version()} can't convert the model: {one_line(error)}",
-                fix="run `opbridge diagnose --engine tvm` on the model to see what it lacks.",
+                fix="run `opbridge diagnose --engine tvm` on the model to see what TVM does not support.",
                 details=str(error),
             ) from error
 
@@ -119,14 +118,14 @@ def _extended(frontend: Any, made: Mapping[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The frontend prints what it also raises, and warns of each name that it changes."""
+    """Suppress the frontend's output: it prints the errors that it raises, and warns about names that it changes."""
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of TVM's says, without its own stack."""
+    """The message of a TVM error, without its stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("File ", "Traceback", "^", "at "))]
     return (" ".join(told) or type(error).__name__)[:400]

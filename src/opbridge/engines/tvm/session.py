@@ -19,14 +19,14 @@ __all__ = ["TvmSession"]
 
 
 class TvmSession(Session):
-    """A virtual machine of TVM's, which one thread at a time runs.
+    """A virtual machine of TVM, which runs in one thread at a time.
 
     Args:
-        executable: What TVM compiled.
+        executable: The compiled model.
         inputs: The model's inputs, in order.
-        outputs: Its outputs.
-        kernels: Those that it calls.
-        threads: Of TVM's pool; None for its own choice.
+        outputs: The model's outputs, in order.
+        kernels: The kernels that the model calls.
+        threads: The number of threads of TVM's pool; None for TVM's default.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TvmSession(Session):
         tensors = [self._tensor(arrays[spec.name]) for spec in self.inputs]
         with self._lock, self._kernels:
             if self._threads is not None and self._configure is not None:
-                # The pool is the calling thread's.
+                # Each calling thread has its own pool.
                 self._configure(0, self._threads)
             try:
                 found = self._main(*tensors)
@@ -73,7 +73,7 @@ class TvmSession(Session):
 
 
 def _array(result: Any, spec: TensorSpec) -> np.ndarray:
-    """The array of a result; TVM gives a tensor of sizes as a shape."""
+    """The array of a result; TVM returns a tensor of sizes as a shape object."""
     if hasattr(result, "numpy"):
         array: np.ndarray = result.numpy()
         return array

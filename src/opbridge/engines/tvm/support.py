@@ -1,8 +1,8 @@
 """Link 3: whether the installed TVM computes a node.
 
-The frontend's table of converters says which operators it knows, and nothing of versions, types and attributes: it
-takes the nearest version there is. So each distinct node is compiled alone and run, and its results must be those of
-the standard.
+The frontend's table of converters lists the operators, but not which versions, types and attributes it supports: it
+takes the nearest version. So each distinct node is compiled alone and run, and its results must be those of the
+standard.
 """
 
 from __future__ import annotations

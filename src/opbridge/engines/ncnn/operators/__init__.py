@@ -1,6 +1,6 @@
-"""ONNX operators that layers of ncnn's own compute, which pnnx does not translate: one operator, one file.
+"""ONNX operators that pnnx does not translate and that ncnn's layers can compute: one file per operator.
 
-Each file defines ``OPERATOR``, ``"ai.onnx::DeformConv"`` for one, and
+Each file defines ``OPERATOR``, such as ``"ai.onnx::DeformConv"``, and
 ``made(attributes, constants, threads) -> Callable[[inputs], results]``: attributes are the node's, constants are arrays
 at the positions of the inputs that are constant and None at the others, inputs and results are arrays.
 """

@@ -22,14 +22,16 @@ _Arrays = Sequence[np.ndarray | None]
 
 
 def made(attributes: Mapping[str, Any], constants: _Arrays, threads: int) -> Callable[[_Arrays], list[np.ndarray]]:
-    """The operator with its weights: a net for each run of channels that share a group and an offset group.
+    """The operator with its weights: a net for each range of channels that share a group and an offset group.
 
     Raises:
-        EngineError: The weights are no constants, or the padding differs between the two ends.
+        EngineError: The weights are not constant, or the padding differs between the two ends.
     """
     weights = constants[1]
     if weights is None:
-        raise EngineError("ncnn's DeformableConv2D has constant weights, and these are computed.", fix="fix them.")
+        raise EngineError(
+            "ncnn's DeformableConv2D needs constant weights, and these are computed.", fix="make the weights constant."
+        )
     groups, offset_groups = int(attributes.get("group", 1)), int(attributes.get("offset_group", 1))
     pieces = math.lcm(groups, offset_groups)
     channels = weights.shape[1] * groups // pieces
@@ -68,7 +70,7 @@ def _part(array: np.ndarray, position: int, count: int) -> np.ndarray:
 
 
 def _net(weights: np.ndarray, attributes: Mapping[str, Any], threads: int) -> Any:
-    """A net of the layer alone, with and without a mask: which inputs there are shows when it runs."""
+    """The nets of the layer alone, with and without a mask, since a run decides which inputs are present."""
     strides, dilations = attributes.get("strides", [1, 1]), attributes.get("dilations", [1, 1])
     pads = attributes.get("pads", [0, 0, 0, 0])
     kernel = weights.shape[2:]
@@ -97,7 +99,7 @@ def _net(weights: np.ndarray, attributes: Mapping[str, Any], threads: int) -> An
         with tempfile.TemporaryDirectory(prefix="opbridge-ncnn-") as folder:
             param, data = Path(folder) / "deform.param", Path(folder) / "deform.bin"
             param.write_text(f"7767517\n{len(lines)} {count + 1}\n" + "\n".join(lines) + "\n")
-            # Weights of float32 are announced by four zero bytes.
+            # Four zero bytes mark float32 weights.
             data.write_bytes(bytes(4) + np.ascontiguousarray(weights, np.float32).tobytes())
             load_net(nets[count], param, data)
     return nets

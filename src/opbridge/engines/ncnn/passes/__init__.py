@@ -1,1 +1,1 @@
-"""What a model needs for ncnn alone."""
+"""The passes of ncnn."""

@@ -1,4 +1,4 @@
-"""Reductions over two axes in place of one, of which pnnx loses count: it reduces over none then."""
+"""Reduce over two axes instead of one, because pnnx loses a single axis and then reduces over none."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["TwoAxesOfReductionsPass"]
 
 ORDER = 60
-"""After functions are inlined, and casts are placed."""
+"""This pass runs after functions are inlined and casts are inserted."""
 
 _LARGEST_RANK = 3
-"""With one axis more it is ncnn's four, and a batch is none of them."""
+"""With one more axis this is ncnn's maximum of four; the batch does not count."""
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> TwoAxesOfReductionsPass | None:
@@ -37,12 +37,12 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class TwoAxesOfReductionsPass(ir.passes.InPlacePass):
-    """Give the input an axis of size 1 beside the one that is reduced, and reduce over both.
+    """Add an axis of size 1 next to the reduced axis, and reduce over both.
 
-    Above three dimensions, those on either side of the axis are one meanwhile: ncnn has no fifth.
+    Above three dimensions, those on each side of the axis are merged for the reduction: ncnn has no fifth dimension.
 
     Args:
-        names: The nodes.
+        names: The names of the nodes.
     """
 
     def __init__(self, names: set[str]) -> None:
@@ -50,7 +50,7 @@ class TwoAxesOfReductionsPass(ir.passes.InPlacePass):
         self._names = names
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which nodes."""
+        """Change ``model`` in place; the result lists the changed nodes."""
         changed = []
         for node in list(model.graph.all_nodes()):
             axis = _axis(node)
@@ -63,7 +63,7 @@ class TwoAxesOfReductionsPass(ir.passes.InPlacePass):
 
 
 def _axis(node: ir.Node) -> int | None:
-    """The one axis that a reduction of the standard reduces over, counted from the front."""
+    """The axis of a reduction over a single axis, counted from the front."""
     if node.domain or not node.op_type.startswith("Reduce") or not node.inputs or node.inputs[0] is None:
         return None
     shape = node.inputs[0].shape
@@ -89,7 +89,7 @@ def _shape(value: ir.Value | None) -> ir.Shape | None:
 
 
 def _sizes(value: ir.Value | None) -> list[int]:
-    """The sizes of a value, -1 for those that are open."""
+    """The sizes of a value, -1 for dynamic ones."""
     shape = _shape(value)
     assert shape is not None
     return [size if isinstance(size, int) else -1 for size in shape]
@@ -100,7 +100,7 @@ def _open(value: ir.Value) -> int:
 
 
 def _merged(node: ir.Node, axis: int) -> list[int] | None:
-    """The input's sizes in front of the axis, along it, a 1, and behind it; None if more than one is open."""
+    """The merged sizes before the axis, of the axis, 1, and after the axis; None if more than one is dynamic."""
     sizes = _sizes(node.inputs[0])
     parts = [sizes[:axis], [sizes[axis]], [1], sizes[axis + 1 :]]
     merged = [-1 if -1 in part else math.prod(part) for part in parts]
@@ -132,7 +132,7 @@ def _widen(node: ir.Node, axis: int) -> None:
 
 
 class _Made:
-    """Nodes in the place of another, each with a constant as its second input."""
+    """The nodes that replace another, each with a constant as its second input."""
 
     def __init__(self, node: ir.Node) -> None:
         self.nodes: list[ir.Node] = []

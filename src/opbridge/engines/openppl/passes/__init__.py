@@ -1,1 +1,1 @@
-"""The passes of OpenPPL alone."""
+"""The passes of OpenPPL."""

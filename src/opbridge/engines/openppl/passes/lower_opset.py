@@ -1,4 +1,4 @@
-"""For a model whose opset is newer than some of its operators have kernels for."""
+"""For a model whose opset is newer than the kernels of some of its operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORDER = 50
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> LowerOpsetPass | None:
-    """For a model with an operator that OpenPPL takes in models of older opsets alone."""
+    """For a model with an operator that OpenPPL takes only in older opsets."""
     opset = model.opset_imports.get("", 0)
     last = {LISTED[key][1] for node in all_nodes(model) if (key := ("", node.op_type)) in LISTED and not node.domain}
     wanted = sorted((n for n in last if OLDEST_OPSET <= n < opset), reverse=True)
@@ -33,10 +33,10 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class LowerOpsetPass(ir.passes.FunctionalPass):
-    """Take the model to the newest of some older opsets at which the engine refuses least, if that is an improvement.
+    """Convert the model to the newest of the older opsets at which the engine refuses least, if fewer than now.
 
     Args:
-        engine: The engine, which is asked.
+        engine: The engine that is asked about the converted models.
         opsets: The opsets to try, the newest first.
     """
 

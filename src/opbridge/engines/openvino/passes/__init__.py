@@ -1,1 +1,1 @@
-"""What a model is changed into for OpenVINO alone."""
+"""The passes of OpenVINO."""

@@ -1,4 +1,4 @@
-"""Scans whose body reads values of the graph around it: OpenVINO counts these as states, of which there are too few."""
+"""For Scans whose body reads values of the outer graph, which OpenVINO counts as states and then finds missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ScanStatesPass"]
 
 ORDER = 60
-"""After functions are inlined."""
+"""This pass runs after functions are inlined."""
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> ScanStatesPass | None:
@@ -29,14 +29,14 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class ScanStatesPass(ir.passes.InPlacePass):
-    """Make what the body reads from outside states of the Scan, which it hands on as they are."""
+    """Turn the outer values that the body reads into states of the Scan, which it passes on unchanged."""
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which nodes."""
+        """Change ``model`` in place; the result lists the changed nodes."""
         fill_types(model)
         names = Names(model)
         changed = []
-        # The outer one first: what an inner one reads may be a state of the outer one by then.
+        # Outer Scans come first: a value that an inner Scan reads may become a state of the outer one.
         for node in list(_scans(model)):
             outside = _read_from_outside(node)
             if outside:
@@ -51,7 +51,7 @@ def _scans(model: ir.Model) -> list[ir.Node]:
 
 
 def _read_from_outside(node: ir.Node) -> list[ir.Value]:
-    """The values that a Scan's body reads without having made them, each once."""
+    """The values of the outer graph that a Scan's body reads, each once."""
     body = node.attributes["body"].as_graph()
     nodes = list(body.all_nodes())
     graphs = [body, *body.subgraphs()]
@@ -84,7 +84,7 @@ def _replace_within(body: ir.Graph, value: ir.Value, state: ir.Value) -> None:
 
 
 def _with_states(node: ir.Node, outside: Sequence[ir.Value], states: int, names: Names) -> None:
-    """Put a Scan with these states more in the place of one."""
+    """Replace a Scan by one with these additional states."""
     graph = node.graph
     assert graph is not None
     before, after = node.outputs[:states], node.outputs[states:]

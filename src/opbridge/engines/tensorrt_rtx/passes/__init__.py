@@ -1,1 +1,1 @@
-"""The passes of TensorRT alone."""
+"""The passes of TensorRT."""

@@ -1,4 +1,4 @@
-"""For calls of functions that leave inputs out: the parser wants as many as the function declares."""
+"""For calls of functions that leave inputs out: the parser requires as many as the function declares."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class AbsentInputsPass(ir.passes.InPlacePass):
-    """Take inputs that a function's body does not use, and that some call leaves out, away from both."""
+    """Remove unused inputs of functions that some call leaves out, from the function and from its calls."""
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which calls lose inputs."""
+        """Change ``model`` in place; the result lists the calls that lose inputs."""
         done: dict[str, list[str]] = {}
         for function in model.functions.values():
             positions = _absent(model, function)
@@ -53,7 +53,7 @@ def _calls(model: ir.Model, function: ir.Function) -> list[ir.Node]:
 
 
 def _absent(model: ir.Model, function: ir.Function) -> set[int]:
-    """The positions of the inputs that the body does not use and some call leaves out."""
+    """The positions of the inputs that the body does not use and that some call leaves out."""
     unused = {i for i, value in enumerate(function.inputs) if not value.uses() and value not in function.outputs}
     calls = _calls(model, function) if unused else []
     return {i for i in unused if any(i >= len(call.inputs) or call.inputs[i] is None for call in calls)}

@@ -1,7 +1,7 @@
-"""For functions that the parser would take for others, without a word.
+"""For functions that the parser would silently confuse with other operators.
 
-It looks a node's operator up by its type alone. Of a ``mylib::Add`` with a body it runs ONNX's ``Add``; of two
-overloads of a function it runs one for both.
+The parser looks an operator up by its type, without the domain. For a ``mylib::Add`` with a body it runs ONNX's
+``Add``; for two overloads of a function it runs the same one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ORIGINAL", "OwnNamesPass"]
 ORDER = 15
 
 ORIGINAL = "opbridge.operator"
-"""The metadata of a node whose operator has another name now: ``"domain::Op"`` as it was."""
+"""The metadata key of a node whose operator was renamed; its value is the original ``"domain::Op"``."""
 
 
 def for_engine(model: ir.Model, engine: Any, kernels: Sequence[KernelOperator]) -> OwnNamesPass | None:
@@ -34,7 +34,7 @@ def for_engine(model: ir.Model, engine: Any, kernels: Sequence[KernelOperator]) 
 
 
 class OwnNamesPass(ir.passes.InPlacePass):
-    """Give these functions, and the nodes that call them, names of their own.
+    """Give these functions, and the nodes that call them, unique names.
 
     Args:
         functions: The identifiers of the functions.
@@ -45,7 +45,7 @@ class OwnNamesPass(ir.passes.InPlacePass):
         self._functions = functions
 
     def call(self, model: ir.Model) -> AdaptationResult:
-        """Change ``model`` in place; the result says which functions have another name."""
+        """Change ``model`` in place; the result lists the renamed functions."""
         taken = {name for _, name, _ in model.functions}
         names = {key: _own_name(key, taken) for key in sorted(self._functions)}
         done: dict[str, list[str]] = {}
@@ -69,7 +69,7 @@ class OwnNamesPass(ir.passes.InPlacePass):
 
 
 def _own_name(key: tuple[str, str, str], taken: set[str]) -> str:
-    """A name that no function has, and that is remembered as taken."""
+    """An unused name, which is then recorded as used."""
     _, name, overload = key
     wanted = f"{name}_function_{overload}" if overload else f"{name}_function"
     own = wanted
