@@ -17,6 +17,7 @@ from opbridge.engines.ncnn.carried import CARRIED
 from opbridge.engines.ncnn.kernel_nodes import named_in_param, stand_in
 from opbridge.engines.ncnn.layers import KERNEL_LAYER
 from opbridge.engines.ncnn.pnnx import Converted, run_pnnx
+from opbridge.engines.ncnn.session import SUFFIX
 from opbridge.engines.onnx_specs import check_model_file
 from opbridge.engines.own import own_operators
 from opbridge.errors import EngineError
@@ -25,9 +26,7 @@ from opbridge.onnx_model.read import read_model
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["NcnnModel", "convert_file", "convert_model", "main_file", "write_files"]
-
-_SUFFIX = ".ncnn.json"
+__all__ = ["NcnnModel", "convert_file", "convert_model", "write_files"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +44,6 @@ class NcnnModel:
     weights: bytes
     description: dict[str, Any]
     constants: dict[str, np.ndarray]
-
-
-def main_file(model: Path) -> Path:
-    """The path of the description of the ncnn model that belongs to an ONNX file."""
-    # In a bundle for several engines, the ONNX file's name already contains this engine's name.
-    return model.with_name(model.stem.removesuffix(".ncnn") + _SUFFIX)
 
 
 def convert_file(path: Path, targets: Collection[str] = ()) -> NcnnModel:
@@ -107,7 +100,7 @@ def convert_model(model: onnx.ModelProto, targets: Collection[str] = ()) -> Ncnn
 
 def write_files(model: NcnnModel, stem: Path) -> tuple[Path, ...]:
     """Write the model's files; the first one, the description, is the file to load."""
-    description = stem.with_name(stem.name + _SUFFIX)
+    description = stem.with_name(stem.name + SUFFIX)
     param, weights = stem.with_name(stem.name + ".ncnn.param"), stem.with_name(stem.name + ".ncnn.bin")
     description.write_text(json.dumps(model.description, indent=1, sort_keys=True) + "\n")
     param.write_text(model.param)

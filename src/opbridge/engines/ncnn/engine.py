@@ -114,17 +114,18 @@ class NcnnEngine(CompilesAhead):
             InputError: A file is missing or damaged, or an option or a library is wrong.
             EngineError: pnnx or ncnn refuses the model; the message is theirs.
         """
-        from opbridge.engines.ncnn.session import load_session
+        from opbridge.engines.ncnn.session import load_session, main_file
 
         native.runtime()
         if providers is not None:
             raise InputError("ncnn has no execution providers.", fix="leave providers= out.")
-        from opbridge.engines.ncnn.conversion import convert_file, main_file, write_files
-
         path = Path(path)
         beside = main_file(path)
         if beside.is_file():
             return load_session(beside, threads=threads, libraries=libraries)
+        # Converting needs onnx, running does not.
+        from opbridge.engines.ncnn.conversion import convert_file, write_files
+
         with tempfile.TemporaryDirectory(prefix="opbridge-ncnn-") as name:
             converted = convert_file(path, _targets(libraries))
             main = write_files(converted, Path(name) / "model")[0]

@@ -22,7 +22,16 @@ from opbridge.engines.onnx_specs import check_threads
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels.library import KernelLibrary
 
-__all__ = ["NcnnSession", "load_session"]
+__all__ = ["SUFFIX", "NcnnSession", "load_session", "main_file"]
+
+SUFFIX = ".ncnn.json"
+"""The end of the name of a description, the file that is loaded."""
+
+
+def main_file(model: Path) -> Path:
+    """The path of the description of the ncnn model that belongs to an ONNX file."""
+    # In a bundle for several engines, the ONNX file's name already contains this engine's name.
+    return model.with_name(model.stem.removesuffix(".ncnn") + SUFFIX)
 
 
 def load_session(path: Path, *, threads: int | None, libraries: Sequence[Path] = ()) -> NcnnSession:
