@@ -245,56 +245,56 @@ SYMBOLICS = {
     "raises": (
         lambda g, x: 1 / 0,
         r"The symbolic function of .*Function at .*test_legacy_context\.py:\d+ fails: ZeroDivisionError: division by",
-        "mend the function at that place",
+        "correct the function at that line",
     ),
     "unknown method": (
         lambda g, x: g.frobnicate(x),
         r"test_legacy_context\.py:\d+ fails: AttributeError: .*frobnicate",
-        "mend the function at that place",
+        "correct the function at that line",
     ),
     "too many values": (
         lambda g, x: g.op("custom::Two", x, outputs=2),
-        r"Function at .*test_legacy_context\.py:\d+ returns 2 values, and the operator has 1\.",
-        "let it return 1",
+        r"Function at .*test_legacy_context\.py:\d+ returns 2 values, but the operator returns 1\.",
+        "return 1 from it",
     ),
     "no value": (
         lambda g, x: None,
         r"fails: TypeError: it returns NoneType instead of a value of the graph",
-        "mend the function at that place",
+        "correct the function at that line",
     ),
     "a bare name": (
         lambda g, x: g.op("Bogus", x),
-        r"test_legacy_context\.py:\d+ makes a node 'Bogus', which ONNX does not have\.",
+        r"test_legacy_context\.py:\d+ adds a node 'Bogus', which is not an ONNX operator\.",
         "g.op('mydomain::Bogus', ...)",
     ),
     "of another opset": (
         lambda g, x: g.op("Squeeze", x, axes_i=[0]),
-        r"makes a node that is not valid at opset 18: Squeeze has no attribute 'axes'\.",
-        "or ask for the opset that it is written for (opset=11)",
+        r"adds a node that is not valid at opset 18: Squeeze has no attribute 'axes'\.",
+        "or request the opset it was written for (opset=11)",
     ),
     "too new": (
         lambda g, x: g.op("Gelu", x),
-        r"makes a node that is not valid at opset 18: Gelu is newer\.",
-        "or ask for the opset that it is written for (opset=11)",
+        r"adds a node that is not valid at opset 18: Gelu is newer\.",
+        "or request the opset it was written for (opset=11)",
     ),
     "too few inputs": (
         lambda g, x: g.op("Gemm", x),
-        r"makes a node that is not valid at opset 18: Gemm takes 2 to 3 inputs, not 1\.",
-        "or ask for the opset that it is written for (opset=11)",
+        r"adds a node that is not valid at opset 18: Gemm takes 2 to 3 inputs, not 1\.",
+        "or request the opset it was written for (opset=11)",
     ),
     "not a value": (
         lambda g, x: 5,
         r"fails: TypeError: it returns int instead of a value of the graph",
-        "mend the function at that place",
+        "correct the function at that line",
     ),
     "no kind": (
         lambda g, x: g.op("custom::One", x, alpha=1),
         r"fails: ValueError: Invalid attribute specifier 'alpha'",
-        "mend the function at that place",
+        "correct the function at that line",
     ),
     "a list as a value": (
         lambda g, x: g.op("custom::One", g.op("prim::ListConstruct", x, x)),
-        r"test_legacy_context\.py:\d+ gives a list to a node 'One', and a node takes tensors\.",
+        r"test_legacy_context\.py:\d+ passes a list to a node 'One', which takes tensors\.",
         "*symbolic_helper._unpack_list(values)",
     ),
 }
@@ -330,7 +330,7 @@ def test_settings_of_torch_are_as_before() -> None:
 
 def test_outside_of_an_export() -> None:
     with pytest.raises(
-        TranslationError, match=r"The symbolic function of mylib::op is called outside of an export\."
+        TranslationError, match=r"The symbolic function of mylib::op was called outside an export\."
     ) as e:
         emit(lambda g: None, (), name="mylib::op")
     assert "opbridge.legacy.enable()" in e.value.fix

@@ -114,13 +114,13 @@ def test_a_function_for_a_newer_opset_than_the_one_asked_for() -> None:
     with (
         registering(("aten::asinh", named("New"), 13)),
         pytest.raises(
-            TranslationError, match=r"aten::asinh at .*test_legacy_registrations\.py:\d+ is registered from ops"
+            TranslationError, match=r"aten::asinh at .*test_legacy_registrations\.py:\d+ is registered for ops"
         ) as e,
     ):
         translated(torch.asinh, opset=11)
-    assert "opset 13 on, and opset 11 is asked for." in e.value.message
+    assert "opset 13 and newer, but opset 11 is requested." in e.value.message
     assert e.value.target == "aten::asinh.default"
-    assert e.value.fix == "ask for opset 13 or newer, or register one for opset 11."
+    assert e.value.fix == "request opset 13 or newer, or register a function for opset 11."
 
 
 def test_an_empty_namespace_is_aten() -> None:
@@ -323,7 +323,7 @@ def test_errors_name_the_operator_and_its_function() -> None:
         registering(("aten::asinh", lambda g, x: g.op("custom::Two", x, outputs=2), 9)),
         pytest.raises(
             TranslationError,
-            match=r"The symbolic function of aten::asinh at .*test_legacy_registrations\.py:\d+ returns 2 values, and",
+            match=r"The symbolic function of aten::asinh at .*test_legacy_registrations\.py:\d+ returns 2 values, but",
         ),
     ):
         translated(torch.asinh)

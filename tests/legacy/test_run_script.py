@@ -125,4 +125,4 @@ def test_what_is_no_script_is_refused(tmp_path: Path) -> None:
         run_script(script)
     with pytest.raises(InputError, match="can't be read: No such file") as error:
         run_script(tmp_path / "olt.py")
-    assert error.value.fix == f"write {(tmp_path / 'old.py').as_posix()}."
+    assert error.value.fix == f"pass {(tmp_path / 'old.py').as_posix()}."

@@ -1,4 +1,4 @@
-"""The old ways under the modern exporter: symbolic functions, registrations, and torch.onnx.export's old arguments.
+"""Support for old declarations: symbolic functions, registrations, and old arguments of torch.onnx.export.
 
 ::
 

@@ -1,4 +1,4 @@
-"""``dynamic_axes`` of the old exporter as ``dynamic_shapes``: labels by input name become dimensions by argument."""
+"""Converts ``dynamic_axes`` (labels by input name) to ``dynamic_shapes`` (dimensions by argument)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AxisNames = Mapping[str, Mapping[int, str]]
 
 
 def axis_names(dynamic_axes: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    """``dynamic_axes`` in its one full form; axes given as a list are named as the old exporter named them."""
+    """Return ``dynamic_axes`` with a label for each axis; axes in a list get the labels of the old exporter."""
     full: dict[str, dict[int, str]] = {}
     for name, axes in dynamic_axes.items():
         if isinstance(axes, Mapping):
@@ -35,12 +35,12 @@ def shapes_by_argument(
     input_names: Sequence[str],
     output_names: Sequence[str],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same axes as ``dynamic_shapes`` of torch.export, by argument: for torch, and with their labels.
+    """Return the axes by argument, as ``dynamic_shapes`` of torch.export and with their labels.
 
-    Torch decides itself whether such a dimension can be dynamic: the old exporter, too, took the axes as labels.
+    torch decides whether such a dimension can be dynamic, because for the old exporter the axes were only labels.
 
     Raises:
-        InputError: A name is that of no input and no output, or an axis is beyond the tensor's rank.
+        InputError: A name is neither an input nor an output, or an axis is out of range.
     """
     leaves, structure = tree_flatten((tuple(args), dict(kwargs)))
     own = [name for name, value in arguments_by_name(module, args, kwargs).items() for _ in tree_flatten(value)[0]]
@@ -50,9 +50,9 @@ def shapes_by_argument(
     unknown = [name for name in axes if name not in names and name not in output_names]
     if unknown:
         raise InputError(
-            f"dynamic_axes: {unknown[0]!r} is the name of no input and no output; there are "
+            f"dynamic_axes: {unknown[0]!r} is neither an input nor an output; the names are "
             f"{', '.join([*dict.fromkeys(filter(None, names)), *output_names])}.",
-            fix="correct the name, or give names with input_names and output_names.",
+            fix="correct the name, or set the names with input_names and output_names.",
         )
     labels = [_axes_of(leaf, names[i], axes) for i, leaf in enumerate(leaves)]
     dimensions = [
@@ -71,8 +71,8 @@ def _axes_of(value: Any, name: str, axes: AxisNames) -> dict[int, str] | None:
     for axis, label in axes.get(name, {}).items():
         if not -value.dim() <= axis < value.dim():
             raise InputError(
-                f"dynamic_axes: {name!r} has {value.dim()} dimensions, and no axis {axis}.",
-                fix="count the axes from 0.",
+                f"dynamic_axes: axis {axis} of {name!r} is out of range: it has {value.dim()} dimensions.",
+                fix="number the axes from 0.",
             )
         found[axis % value.dim()] = label
     return found or None
@@ -81,9 +81,9 @@ def _axes_of(value: Any, name: str, axes: AxisNames) -> dict[int, str] | None:
 def label_dimensions(
     program: torch.export.ExportedProgram, labels: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> tuple[dict[str, str], list[str]]:
-    """The label of each symbol of the program, and the labels of dimensions that the model fixes.
+    """Return the label of each symbol of the program, and descriptions of the labelled dimensions that are static.
 
-    Several dimensions of one label keep it, as they did.
+    Several dimensions may have the same label, as in the old exporter.
     """
     names: dict[str, str] = {}
     fixed: list[str] = []

@@ -1,4 +1,4 @@
-"""``torch.onnx.export`` while the bridge is on: torch's exporter over a graph in which the old declarations count."""
+"""The ``torch.onnx.export`` of the bridge: torch's exporter with the old declarations honoured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["installed"]
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
-    """Let ``torch.onnx.export`` be the bridged one."""
+    """Replace ``torch.onnx.export`` inside the block."""
     original = torch.onnx.export
     torch.onnx.export = _bridged(original)  # type: ignore[assignment]
     try:
@@ -48,7 +48,7 @@ def installed() -> Iterator[None]:
 
 def _bridged(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(model: Any, args: Any = (), f: Any = None, *positional: Any, **options: Any) -> Any:
-        """``torch.onnx.export`` with the old declarations, keyword arguments and names honoured."""
+        """Export a model as ``torch.onnx.export`` does, honouring old declarations, arguments and names."""
         ours = type(model).__module__.startswith("opbridge.") and isinstance(model, torch.export.ExportedProgram)
         exportable = getattr(torch.onnx, "ExportableModule", ())
         if ours or options.get("dynamo") is False or isinstance(model, exportable):
@@ -84,7 +84,7 @@ def _export(model: Any, args: Any, f: Any, request: Request) -> torch.onnx.ONNXP
 
 
 def _inputs(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional inputs and those by keyword, which may be a dict at the end of the positional ones."""
+    """Return the positional and the keyword inputs; the latter may be a dict at the end of ``args``."""
     positional = (
         (args,) if isinstance(args, torch.Tensor) else tuple(args) if isinstance(args, (tuple, list)) else (args,)
     )
@@ -119,15 +119,13 @@ def _captured(
 
 
 def _first_named(given: Sequence[str], own: Sequence[str], count: int) -> tuple[str, ...]:
-    """The names given, as far as they go: the old exporter took fewer than there are, and more."""
+    """Return the given names and, if there are too few, the model's own; the old exporter accepted any number."""
     return (*given[:count], *(name for name in own[len(given) :]))
 
 
 def _warn_of_fixed(fixed: Sequence[str]) -> None:
     if fixed:
-        warnings.warn(
-            f"dynamic_axes: the model fixes {', '.join(fixed)}, so that dimension is not dynamic.", stacklevel=5
-        )
+        warnings.warn(f"dynamic_axes: these dimensions are static in the model: {', '.join(fixed)}.", stacklevel=5)
 
 
 def _table_specs(table: Mapping[Any, Callable[..., Any]]) -> tuple[OpSpec, ...]:
@@ -154,8 +152,8 @@ def _planned(captured: Captured, catalog: Catalog, request: Request) -> Plan:
         ]
         first = planned.missing[0].target.removesuffix(".default")
         raise UnsupportedOperatorError(
-            "Nothing maps these operators to ONNX:\n" + "\n".join(lines),
-            fix=f"give each a mapping: torch.onnx.register_custom_op_symbolic({first!r}, ...), "
+            "These operators have no mapping to ONNX:\n" + "\n".join(lines),
+            fix=f"declare a mapping for each: torch.onnx.register_custom_op_symbolic({first!r}, ...), "
             f"@opbridge.translation({first!r}) or @opbridge.decomposition({first!r}).",
             targets=[item.target for item in planned.missing],
         )
@@ -163,7 +161,7 @@ def _planned(captured: Captured, catalog: Catalog, request: Request) -> Plan:
 
 
 def _write_fixed_sizes(model: ir.Model) -> None:
-    """A size that torch found to be fixed is a number; torch writes it as if it were a name."""
+    """Write static sizes as numbers; torch writes a size that became static as if it were a name."""
     import onnx_ir as ir
 
     values = [*model.graph.inputs, *(value for node in model.graph.all_nodes() for value in node.outputs)]
@@ -174,7 +172,7 @@ def _write_fixed_sizes(model: ir.Model) -> None:
 
 
 def _name_parameters(model: ir.Model, captured: Captured, names: Sequence[str]) -> None:
-    """Give the names beyond those of the inputs to the parameters, in order, as the old exporter did."""
+    """Give the names that are left after the inputs to the parameters, in order, as the old exporter did."""
     parameters = captured.program.graph_signature.parameters
     for name, parameter in zip(names[len(captured.input_names) :], parameters, strict=False):
         initializer = model.graph.initializers.pop(parameter, None)
@@ -187,18 +185,18 @@ def _check_opset(asked: int | None) -> None:
     if asked is not None and asked > NEWEST_OPSET:
         raise InputError(
             f"opset_version={asked}: the newest opset of the installed onnx is {NEWEST_OPSET}.",
-            fix=f"ask for one from {OLDEST_OPSET} to {NEWEST_OPSET}, or leave it out.",
+            fix=f"pass an opset from {OLDEST_OPSET} to {NEWEST_OPSET}, or remove the argument.",
         )
     if asked is not None and asked < OLDEST_OPSET:
-        text = f"opset_version={asked}: {OLDEST_OPSET} is the oldest opset that is written, so the model has that."
+        text = f"opset_version={asked}: the oldest supported opset is {OLDEST_OPSET}, which the model now has."
         warnings.warn(text, stacklevel=3)
 
 
 def finish(model: ir.Model, request: Request) -> ir.Model:
-    """The model at the opset asked for, with the versions of custom domains.
+    """Convert the model to the requested opset, and set the versions of custom domains.
 
     Raises:
-        TranslationError: A node can't be expressed at that opset.
+        TranslationError: A node can't be expressed at this opset.
     """
     opset = max(request.opset_version or torch_internals.default_opset(), opsets.OLDEST_OPSET)
     if model.opset_imports.get("") != opset:
@@ -207,7 +205,7 @@ def finish(model: ir.Model, request: Request) -> ir.Model:
             item = converted.unexpressed[0]
             raise TranslationError(
                 f"{item.operator} can't be expressed at opset {opset}: {item.reason} (node {item.node}).",
-                fix="export with a newer opset_version, or give the operator a symbolic that does without it.",
+                fix="export with a newer opset_version, or register a symbolic function that does not need this node.",
             )
         model = converted.model
     for domain, version in (request.custom_opsets or {}).items():
@@ -217,10 +215,10 @@ def finish(model: ir.Model, request: Request) -> ir.Model:
 
 
 def write(program: torch.onnx.ONNXProgram, f: Any, request: Request) -> None:
-    """Write the model where the call wants it: a path, a file that is open, or nowhere.
+    """Write the model to a path or an open file; do nothing if ``f`` is None.
 
     Raises:
-        InputError: There can be no such file.
+        InputError: The file can't be written.
     """
     if request.verbose:
         print(program)
@@ -239,5 +237,5 @@ def write(program: torch.onnx.ONNXProgram, f: Any, request: Request) -> None:
         program.save(f, **options, external_data=request.external_data)
     except OSError as error:
         raise InputError(
-            f"torch.onnx.export: {f} can't be written: {error.strerror or error}.", fix="give another file."
+            f"torch.onnx.export: {f} can't be written: {error.strerror or error}.", fix="pass another path."
         ) from error

@@ -1,7 +1,7 @@
-"""The piece of an ONNX model that a symbolic function builds, and how it takes its place in the whole model.
+"""The part of an ONNX model that a symbolic function builds, and its insertion into the whole model.
 
-While torch.onnx.export runs, a call of a symbolic function is one placeholder node, which no optimizer and no version
-converter touches. Afterwards the fragment is put there node for node.
+While torch.onnx.export runs, each call of a symbolic function is one placeholder node, which neither the optimizer nor
+the version converter changes. Afterwards, the nodes of the fragment replace the placeholder.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PLACEHOLDER_DOMAIN = "opbridge.legacy"
 
 @dataclasses.dataclass(frozen=True)
 class TensorInput:
-    """What is known of an ONNX value that a symbolic function gets.
+    """The known facts about an ONNX value that is passed to a symbolic function.
 
     Attributes:
-        dtype: Its element type; None if it is not known.
-        shape: Its sizes, None for one that is not fixed; None if the rank is not known.
-        constant: Its contents (a ``torch.Tensor``), where the old exporter knew them.
+        dtype: The element type; None if it is unknown.
+        shape: The sizes, with None for a dynamic dimension; None if the rank is unknown.
+        constant: The contents (a ``torch.Tensor``) if the old exporter would have known them.
     """
 
     dtype: ir.DataType | None
@@ -38,21 +38,21 @@ class TensorInput:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Stands for the ``index``-th ONNX value among the arguments of a symbolic function."""
+    """A placeholder for the ``index``-th ONNX value among the arguments of a symbolic function."""
 
     index: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Fragment:
-    """What a symbolic function built.
+    """The nodes that a call of a symbolic function added.
 
     Attributes:
-        model: Its graph has one input per ONNX value of the call, in order. Its outputs are the values that the
-            symbolic returned. Its functions are those that the nodes call.
-        results: For each value that the symbolic returned its position among the outputs; None where it returned None.
-        several: Whether it returned a list or tuple rather than one value.
-        name: Whose symbolic function it is, for messages.
+        model: The nodes as a model. Its graph has one input per ONNX value of the call, in order, and its outputs are
+            the values that the symbolic function returned.
+        results: The position among the outputs of each value that the symbolic function returned; None for None.
+        several: Whether the symbolic function returned a list or tuple rather than one value.
+        name: The name of the operator or autograd.Function, for messages.
     """
 
     model: ir.Model
@@ -61,7 +61,7 @@ class Fragment:
     name: str = ""
 
     def value(self, position: int) -> ir.Value | None:
-        """The value that the symbolic returned at ``position``."""
+        """Return the value that the symbolic function returned at ``position``."""
         index = self.results[position]
         return None if index is None else self.model.graph.outputs[index]
 
@@ -70,10 +70,10 @@ def restore_inputs(model: ir.Model, names: Sequence[str], copies: Mapping[str, i
     """Give the model one input per ONNX value of the call, in order.
 
     Args:
-        model: Changed in place.
-        names: The inputs' names.
-        copies: The inputs of known contents, by the name of the constant that stood for each. Where that is still used
-            as it came, the input takes its place.
+        model: The model, which is changed in place.
+        names: The names of the inputs.
+        copies: The positions of the inputs with known contents, by the name of the constant that represented each one.
+            The input replaces this constant if a node still uses it.
     """
     kept = {value.name: value for value in model.graph.inputs}
     model.graph.inputs[:] = [kept.get(name) or ir.Value(name=name) for name in names]
@@ -86,15 +86,15 @@ def restore_inputs(model: ir.Model, names: Sequence[str], copies: Mapping[str, i
 
 
 def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> None:
-    """Put the fragments in the place of their placeholder nodes, and drop what only the placeholders used.
+    """Replace the placeholder nodes by their fragments, and remove nodes that only the placeholders used.
 
     Args:
-        model: Changed in place.
-        fragments: By the number that the placeholder has as its attribute ``fragment``. The inputs of the fragment's
-            graph and the values it returned are the placeholder's inputs and outputs, in order.
+        model: The model, which is changed in place.
+        fragments: The fragments, by the attribute ``fragment`` of their placeholders. The inputs of the graph of a
+            fragment and the values that it returned correspond to the inputs and outputs of the placeholder, in order.
 
     Raises:
-        TranslationError: A value is used for which the symbolic function returned None.
+        TranslationError: The model uses a value for which the symbolic function returned None.
     """
     if not fragments:
         return
@@ -112,7 +112,7 @@ def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> None:
 
 
 def _replace(placeholder: ir.Node, fragment: Fragment) -> None:
-    """Move the nodes of a copy of ``fragment`` to where ``placeholder`` is, and take that away."""
+    """Replace ``placeholder`` by the nodes of a copy of ``fragment``."""
     owner = placeholder.graph
     assert owner is not None
     graph = fragment.model.clone().graph
@@ -139,7 +139,7 @@ def _replace(placeholder: ir.Node, fragment: Fragment) -> None:
 
 
 def _initializers_as_nodes(graph: ir.Graph) -> list[ir.Node]:
-    """A Constant node for each initializer: functions and subgraphs take no others."""
+    """Replace each initializer by a Constant node, because functions have no initializers."""
     constants: list[ir.Node] = []
     for value in list(graph.initializers.values()):
         tensor = value.const_value
@@ -155,7 +155,7 @@ def _initializers_as_nodes(graph: ir.Graph) -> list[ir.Node]:
 
 
 def _connect(placeholder: ir.Node, results: list[ir.Value | None], name: str) -> None:
-    """Let what the placeholder's outputs are used for use the fragment's."""
+    """Replace the uses of the outputs of the placeholder by the results of the fragment."""
     taken: set[int] = set()
     own = set(map(id, placeholder.inputs))
     owner = placeholder.graph
@@ -165,11 +165,11 @@ def _connect(placeholder: ir.Node, results: list[ir.Value | None], name: str) ->
             if output.uses() or output.is_graph_output():
                 raise TranslationError(
                     f"The symbolic function of {name} returns None for value {position}, which the model uses.",
-                    fix="let it return a value of the graph there.",
+                    fix="return a value of the graph at that position.",
                 )
             continue
         if output.is_graph_output() and (id(result) in own or id(result) in taken or result.is_graph_output()):
-            # A value is one output of a graph at most, and an input is none.
+            # A value can be a graph output only once, and an input of the graph can't be one.
             identity = ir.node("Identity", [result], name=f"{placeholder.name}/Identity_{position}")
             identity.metadata_props.update(placeholder.metadata_props)
             owner.insert_before(placeholder, [identity])
@@ -181,7 +181,7 @@ def _connect(placeholder: ir.Node, results: list[ir.Value | None], name: str) ->
 
 
 def _describe(result: ir.Value, output: ir.Value) -> None:
-    """Give the value that takes the place of ``output`` its name, and what only torch knows of it."""
+    """Give the value that replaces ``output`` its name, and the type and shape that only torch knows."""
     result.name = output.name
     result.dtype = result.dtype or output.dtype
     known = result.shape

@@ -1,4 +1,4 @@
-"""Where the old ways enter the flow: capture, catalog, translation and findings know nothing of them."""
+"""The hooks by which this package takes part in capture, catalog, translation and findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINDINGS = "opbridge.legacy.findings"
 
 
 def install() -> None:
-    """Add the hooks of this package, once. It imports no torch."""
+    """Add the hooks of this package, once. This function does not import torch."""
     if _FINDINGS in findings.PACKAGES:
         return
     findings.PACKAGES.append(_FINDINGS)

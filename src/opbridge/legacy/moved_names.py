@@ -1,7 +1,7 @@
-"""Names of torch.onnx that old code imports and that moved or went: there again while the bridge is on.
+"""Restores the names of torch.onnx that old code imports and that were moved or removed, while the bridge is on.
 
-Each module gets a ``__getattr__``, which Python asks only for what the module itself lacks. A name that has a meaning
-still is restored; one that has none gives something whose use says so.
+Each module gets a ``__getattr__``, which Python calls only for names that the module does not have. A name that still
+has a meaning is restored. Any other name is an object that can be imported, and whose use is an error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from opbridge.torch_graph import internals as torch_internals
 __all__ = ["restored"]
 
 _SHIMS = ("utils", "symbolic_helper", *(f"symbolic_opset{n}" for n in range(7, 21)))
-"""Modules of torch.onnx that show only a part of what they held; the rest is where torch keeps its old exporter."""
+"""Modules of torch.onnx that have kept only some of their names; the others moved to the internals of the exporter."""
 
 
 class ExportTypes(enum.Enum):
-    """What ``torch.onnx.export`` could write. It writes a protobuf file; for the others, pack that file yourself."""
+    """The former file formats of ``torch.onnx.export``, which now writes protobuf files only."""
 
     PROTOBUF_FILE = "Protobuf"
     ZIP_ARCHIVE = "ZIP archive"
@@ -36,13 +36,13 @@ class ExportTypes(enum.Enum):
 
 
 class _Gone:
-    """Stands for a name without a meaning, so that importing it works; any use is an error that names the successor."""
+    """A removed name: it can be imported, and any use of it is an error that names its successor."""
 
     def __init__(self, name: str, fix: str) -> None:
         vars(self).update(_name=name, _fix=fix)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise InputError(f"{self._name} is gone from PyTorch.", fix=self._fix)
+        raise InputError(f"{self._name} was removed from PyTorch.", fix=self._fix)
 
     __call__ = __enter__ = __iter__ = __getitem__ = __setattr__ = _refuse
 
@@ -52,18 +52,18 @@ class _Gone:
         self._refuse()
 
     def __repr__(self) -> str:
-        return f"<{self._name}, which is gone from PyTorch>"
+        return f"<{self._name}, which was removed from PyTorch>"
 
 
 def _export(model: Any, args: Any, f: Any = None, *positional: Any, **options: Any) -> Any:
-    """``torch.onnx._export``: exports, and returns what the model returns."""
+    """Replace ``torch.onnx._export``: export the model, and return its outputs."""
     torch.onnx.export(model, args, f, *positional, **options)
     with torch.no_grad():
         return model(*(args if isinstance(args, (tuple, list)) else (args,)))
 
 
 def _export_to_text(model: Any, args: Any, *positional: Any, **options: Any) -> str:
-    """``torch.onnx.export_to_pretty_string``: the model as text."""
+    """Replace ``torch.onnx.export_to_pretty_string``: export the model, and return it as text."""
     return str(torch.onnx.export(model, args, None, *positional, **options))
 
 
@@ -79,7 +79,7 @@ def _setting(name: str) -> Callable[[], Any]:
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """For a switch of a log that is gone."""
+    """Do nothing: the log that this function switched was removed."""
 
 
 def _is(value: Any) -> Callable[[], Any]:
@@ -96,12 +96,12 @@ _NAMES: dict[str, Callable[[], Any]] = {
     "torch.onnx.ExportTypes": _is(ExportTypes),
     "torch.onnx.PYTORCH_ONNX_CAFFE2_BUNDLE": _is(False),
     "torch.onnx.SymbolicContext": _gone(
-        "torch.onnx.SymbolicContext", "take the graph context g: it has the node, its block and the settings."
+        "torch.onnx.SymbolicContext", "use the graph context g, which has the node, its block and the settings."
     ),
     "torch.onnx._export": _is(_export),
-    "torch.onnx._optimize_trace": _gone("torch.onnx._optimize_trace", "call torch.onnx.export, which optimizes."),
+    "torch.onnx._optimize_trace": _gone("torch.onnx._optimize_trace", "call torch.onnx.export instead."),
     "torch.onnx._run_symbolic_function": _gone(
-        "torch.onnx._run_symbolic_function", "register a symbolic with torch.onnx.register_custom_op_symbolic."
+        "torch.onnx._run_symbolic_function", "register a symbolic function with torch.onnx.register_custom_op_symbolic."
     ),
     "torch.onnx._type_utils": lambda: torch_internals.old_exporter("_type_utils"),
     "torch.onnx._globals": lambda: torch_internals.old_exporter("_globals"),
@@ -111,14 +111,14 @@ _NAMES: dict[str, Callable[[], Any]] = {
     "torch.onnx.ir_version": lambda: importlib.import_module("onnx").IR_VERSION,
     "torch.onnx.set_training": lambda: torch.onnx.select_model_mode_for_export,
     "torch.onnx.symbolic_caffe2": _gone(
-        "torch.onnx.symbolic_caffe2", "drop it: Caffe2 is gone, and its symbolics too."
+        "torch.onnx.symbolic_caffe2", "remove it: Caffe2 and its symbolic functions were removed from PyTorch."
     ),
     "torch.onnx.symbolic_registry": _is(symbolic_registry),
     "torch.onnx.utils.export_to_pretty_string": _is(_export_to_text),
     "torch.onnx.utils.is_in_onnx_export": lambda: torch.onnx.is_in_onnx_export,
-    "torch.onnx.utils._graph_op": _gone("torch.onnx.utils._graph_op", "write g.op(...) in the symbolic."),
-    "torch.onnx.utils._graph_at": _gone("torch.onnx.utils._graph_at", "write g.at(...) in the symbolic."),
-    "torch.onnx.utils._newNode": _gone("torch.onnx.utils._newNode", "write g.op(...) in the symbolic."),
+    "torch.onnx.utils._graph_op": _gone("torch.onnx.utils._graph_op", "use g.op(...) in the symbolic function."),
+    "torch.onnx.utils._graph_at": _gone("torch.onnx.utils._graph_at", "use g.at(...) in the symbolic function."),
+    "torch.onnx.utils._newNode": _gone("torch.onnx.utils._newNode", "use g.op(...) in the symbolic function."),
     f"{_HELPER}._block_list_in_opset": lambda: torch_internals.old_exporter("symbolic_helper")._block_list_in_opset,
     f"{_HELPER}._default_onnx_opset_version": _is(9),
     f"{_HELPER}._export_onnx_opset_version": _setting("export_onnx_opset_version"),
@@ -133,12 +133,12 @@ _NAMES: dict[str, Callable[[], Any]] = {
     f"{_HELPER}._training_mode": _setting("training_mode"),
     f"{_HELPER}.is_caffe2_aten_fallback": _is(lambda: False),
 }
-"""What each name stands for now. One that torch itself still has is never asked for here."""
+"""The replacement of each name. A name that torch still has is never looked up here."""
 
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """Let the old names be found, as attributes of their modules and by ``import``; then let them be gone again."""
+    """Make the old names available, as attributes and by ``import``, inside the block."""
     settings = torch_internals.old_exporter("_globals").GLOBALS
     before = dict(vars(settings))
     with contextlib.ExitStack() as stack:
@@ -153,7 +153,7 @@ def restored() -> Iterator[None]:
 
 
 def _modules(name: str) -> list[types.ModuleType]:
-    """The module that torch.onnx shows by this name, and the one that ``import`` gives: they may be two."""
+    """Return the attribute of torch.onnx and the module that ``import`` gives for a name; they may differ."""
     if not name:
         return [torch.onnx]
     shown = vars(torch.onnx).get(name)
@@ -162,7 +162,7 @@ def _modules(name: str) -> list[types.ModuleType]:
 
 
 def _imported(name: str) -> types.ModuleType | None:
-    """The module, which may not have been imported yet; the attribute of its package stays what it was."""
+    """Import a module without changing the attribute of its package."""
     parent, _, last = name.rpartition(".")
     package = sys.modules[parent]
     shown = vars(package).get(last)
@@ -201,7 +201,7 @@ def _answering(module: types.ModuleType, path: str, shim: str) -> Iterator[None]
 
 @contextlib.contextmanager
 def _importable(name: str, module: types.ModuleType) -> Iterator[None]:
-    """Let ``import name`` find a module."""
+    """Make ``import name`` return a module inside the block."""
     earlier = sys.modules.get(name)
     sys.modules[name] = module
     try:

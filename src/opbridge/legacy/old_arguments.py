@@ -1,4 +1,4 @@
-"""The keyword arguments that ``torch.onnx.export`` had over the years, as those it has now."""
+"""Converts the arguments of all older versions of ``torch.onnx.export`` to the current ones."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from opbridge.legacy import switch
 __all__ = ["Request", "read_arguments"]
 
 _POSITIONAL = ("export_params", "verbose", "training", "input_names", "output_names")
-"""What could follow ``f`` without its name, in every version that took it so."""
+"""The parameters after ``f`` that could be passed by position in older versions."""
 
 
 @dataclasses.dataclass
 class Request:
-    """An export as it is asked for now.
+    """The arguments of a call of ``torch.onnx.export``, by their current names.
 
     Attributes:
-        export_params: Whether the file holds the weights.
+        export_params: Whether the file contains the weights.
         verbose: Whether the model is printed.
-        training: ``"EVAL"``, ``"TRAINING"`` or ``"PRESERVE"``.
-        operator_export_type: By name.
-        unmapped: Arguments that only torch's own exporter has, with their values.
+        training: The training mode, ``"EVAL"``, ``"TRAINING"`` or ``"PRESERVE"``.
+        operator_export_type: The name of a member of ``torch.onnx.OperatorExportTypes``.
+        unmapped: The arguments that only torch's own exporter supports, with their values.
     """
 
     kwargs: Mapping[str, Any] | None = None
@@ -72,7 +72,8 @@ def _read_export_type(request: Request, value: Any) -> None:
 def _one_of(argument: str, name: str, names: Sequence[str]) -> str:
     if name not in names:
         raise InputError(
-            f"torch.onnx.export: {argument} is {name!r}, and can be {', '.join(names)}.", fix="give one of these."
+            f"torch.onnx.export: {argument} is {name!r}, not one of {', '.join(names)}.",
+            fix="pass one of them.",
         )
     return name
 
@@ -94,46 +95,46 @@ def _read_axes(request: Request, value: Any) -> None:
 
 
 def _read_nothing(request: Request, value: Any) -> None:
-    """For an argument whose meaning is gone, or always in force."""
+    """Ignore an argument that has no effect any more, or whose effect is now the default."""
 
 
 _OLD: dict[str, tuple[Callable[[Request, Any], None], str]] = {
     "aten": (_old_type("ONNX_ATEN"), "use a mapping for each operator (opbridge.translation)"),
-    "autograd_inlining": (_read_nothing, "drop it, the symbolic of the autograd.Function decides"),
-    "custom_opsets": (_read_opsets, "honoured"),
+    "autograd_inlining": (_read_nothing, "remove it; the symbolic of the autograd.Function is used"),
+    "custom_opsets": (_read_opsets, "it is honoured"),
     "do_constant_folding": (_read_folding, "use optimize"),
     "dynamic_axes": (_read_axes, "use dynamic_shapes"),
     "enable_onnx_checker": (_read_nothing, "use onnx.checker.check_model on the file"),
-    "example_outputs": (_read_nothing, "drop it, the outputs are computed"),
-    "export_modules_as_functions": (_read_nothing, "use @opbridge.operator for what is to be one function"),
+    "example_outputs": (_read_nothing, "remove it; the outputs are computed"),
+    "export_modules_as_functions": (_read_nothing, "use @opbridge.operator for code that must become one function"),
     "export_raw_ir": (_read_nothing, "use torch.export.export"),
     "operator_export_type": (_read_export_type, "use a mapping for each operator (opbridge.translation)"),
-    "_retain_param_name": (_read_nothing, "drop it, parameters keep their names"),
-    "strip_doc_string": (_read_nothing, "drop it, the model has no doc strings"),
+    "_retain_param_name": (_read_nothing, "remove it; parameters keep their names"),
+    "strip_doc_string": (_read_nothing, "remove it; the model has no doc strings"),
     "training": (_read_training, "use model.eval() before the export"),
     "use_external_data_format": (_read_external, "use external_data"),
 }
-"""Per old argument: how it is read, and its successor."""
+"""For each old argument, the function that reads it and the advice of the warning."""
 
 _TORCHS_OWN = ("artifacts_dir", "dump_exported_program", "fallback", "optimize", "profile", "report", "verify")
 
 
 def read_arguments(positional: Sequence[Any], options: Mapping[str, Any], *, stacklevel: int = 4) -> Request:
-    """What the arguments after ``f`` ask for; one warning names the successors of all old ones among them.
+    """Read the arguments after ``f``. A single warning names the successors of all old arguments.
 
     Raises:
-        InputError: There are too many, or one is unknown or given twice.
+        InputError: There are too many positional arguments, or an argument is unknown, repeated or of a wrong type.
     """
     given = dict(options)
     if len(positional) > len(_POSITIONAL):
         raise InputError(
-            f"torch.onnx.export got {len(positional) + 3} arguments without a name; only "
-            f"{', '.join(('model', 'args', 'f', *_POSITIONAL))} may come without one.",
-            fix="write the others with their names.",
+            f"torch.onnx.export got {len(positional) + 3} positional arguments; only "
+            f"{', '.join(('model', 'args', 'f', *_POSITIONAL))} can be passed by position.",
+            fix="pass the others by keyword.",
         )
     for name, value in zip(_POSITIONAL, positional, strict=False):
         if name in given:
-            raise InputError(f"torch.onnx.export got {name!r} twice.", fix="give it once, with its name.")
+            raise InputError(f"torch.onnx.export got {name!r} twice.", fix="pass it once, by keyword.")
         given[name] = value
     request = Request()
     known = {field.name for field in dataclasses.fields(Request)} - {"unmapped"}
@@ -148,7 +149,7 @@ def read_arguments(positional: Sequence[Any], options: Mapping[str, Any], *, sta
             request.unmapped[name] = value
         elif name != "dynamo":
             raise InputError(
-                f"torch.onnx.export has, and had, no argument {name!r}.", fix="check its spelling, or leave it out."
+                f"No version of torch.onnx.export has an argument {name!r}.", fix="correct its spelling, or remove it."
             )
     _check_kinds(request)
     _warn(old, [name for name in given if name in _OLD], request, stacklevel)
@@ -157,8 +158,8 @@ def read_arguments(positional: Sequence[Any], options: Mapping[str, Any], *, sta
 
 _KINDS: dict[str, tuple[type, str]] = {
     "opset_version": (numbers.Integral, "a number"),
-    "dynamic_axes": (Mapping, "a dict of the axes by the names of inputs and outputs"),
-    "custom_opsets": (Mapping, "a dict of the versions by domain"),
+    "dynamic_axes": (Mapping, "a dict from names of inputs and outputs to axes"),
+    "custom_opsets": (Mapping, "a dict from domains to versions"),
     "input_names": (Sequence, "a list of names"),
     "output_names": (Sequence, "a list of names"),
 }
@@ -169,22 +170,22 @@ def _check_kinds(request: Request) -> None:
         value = getattr(request, name)
         if value is not None and (isinstance(value, str) or not isinstance(value, kind)):
             raise InputError(
-                f"torch.onnx.export: {name} is {value!r}, and should be {words}.", fix=f"give {words}, or leave it out."
+                f"torch.onnx.export: {name} is {value!r}, but must be {words}.", fix=f"pass {words}, or remove it."
             )
 
 
 def _warn(positional: Sequence[str], named: Sequence[str], request: Request, stacklevel: int) -> None:
     lines = [f"{name}: {_OLD[name][1]}" for name in named]
-    lines += [f"{name}: give it by name" for name in positional]
+    lines += [f"{name}: pass it by keyword" for name in positional]
     if request.training != "EVAL":
-        lines.append("the model is exported as it is in evaluation mode")
+        lines.append("the model is exported in evaluation mode")
     lines += [
-        f"{name}: it has no meaning here; opbridge.export verifies and reports"
+        f"{name}: it has no effect here; opbridge.export verifies and reports"
         for name, value in request.unmapped.items()
         if value not in (None, False, "", ".") and name != "optimize"
     ]
     if request.unmapped.get("optimize") is False:
-        lines.append("optimize: torch's optimizer runs all the same, and leaves what a symbolic built as it is")
+        lines.append("optimize: torch's optimizer runs anyway, and does not change the nodes of symbolic functions")
     for name in (*named, *positional):
         switch.note("old argument", name)
     if lines:

@@ -1,8 +1,8 @@
-"""Operators that TorchScript's tracer records under another name than torch.export, where one follows from the other.
+"""Operators that have different names in TorchScript's tracer and in torch.export.
 
-A symbolic function registered for the tracer's name is called for the captured operator, with the arguments that the
-tracer would have recorded. Traced and captured graphs were compared for 120 functions of ``torch`` and
-``torch.nn.functional``: all others have one name in both.
+A symbolic function that is registered for the name of the tracer is called for the captured operator, with the
+arguments that the tracer would have recorded. The table results from a comparison of traced and captured graphs of 120
+functions of ``torch`` and ``torch.nn.functional``; all other functions have the same name in both.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ __all__ = ["OLD_NAMES", "OldName"]
 
 @dataclasses.dataclass(frozen=True)
 class OldName:
-    """One captured operator under its name in a traced graph.
+    """A captured operator that has another name in a traced graph.
 
     Attributes:
-        captured: The target key in a captured graph.
-        arguments: Turns the captured operator's arguments, in schema order, into the traced one's.
+        captured: The target in the captured graph.
+        arguments: A function that converts the arguments of the captured operator, in schema order, to those of the
+            traced operator.
         reason: Why the two names differ.
     """
 
@@ -32,13 +33,13 @@ class OldName:
 
 
 def _each(value: Any, count: int) -> list[Any]:
-    """One number per dimension of space: a single one holds for all."""
+    """Return one number per spatial dimension; a single number applies to all of them."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     return values * count if len(values) == 1 else values
 
 
 def _backend() -> list[bool]:
-    """The last arguments of ``_convolution``: settings of cuDNN."""
+    """Return the last arguments of ``_convolution``, which are the settings of cuDNN."""
     cudnn = torch.backends.cudnn
     return [cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32]
 
@@ -69,7 +70,7 @@ def _padded_by_name(rank: int) -> Callable[[Sequence[Any]], list[Any]]:
     return arguments
 
 
-_COMPOSITE = "the tracer records what the function calls, torch.export the function itself"
+_COMPOSITE = "the tracer records the operator that the function calls, and torch.export the function itself"
 
 OLD_NAMES: dict[str, tuple[OldName, ...]] = {
     "aten::_convolution": (
@@ -86,4 +87,4 @@ OLD_NAMES: dict[str, tuple[OldName, ...]] = {
         OldName("aten::sym_numel.default", list, "the number of elements of a dynamic shape is a symbol when captured"),
     ),
 }
-"""By the tracer's name."""
+"""The captured operators, by the name in the tracer."""

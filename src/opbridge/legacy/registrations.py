@@ -41,11 +41,11 @@ Arguments = Callable[[Sequence[Any]], list[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Registration:
-    """The symbolic functions that a user registered for one operator.
+    """The symbolic functions that the user registered for one operator.
 
     Attributes:
-        name: "aten::asinh"; an empty namespace means aten.
-        functions: By the opset from which on each holds.
+        name: The operator, such as "aten::asinh".
+        functions: The symbolic functions, by the lowest opset to which each applies.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Registration:
 
     @property
     def source(self) -> str:
-        """``file:line`` of the newest function."""
+        """``file:line`` of the function for the newest opset."""
         return _source(self.functions[max(self.functions)])
 
     def at(self, opset: int) -> Callable[..., Any] | None:
-        """The newest function not above ``opset``; None if all are. One of torch's own that is newer does not count."""
+        """Return the user's newest function up to ``opset``, even if torch has a newer one; None if there is none."""
         versions = [version for version in self.functions if version <= opset]
         return self.functions[max(versions)] if versions else None
 
@@ -66,32 +66,33 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., A
     """Register a symbolic function, as ``torch.onnx.register_custom_op_symbolic`` does.
 
     Args:
-        symbolic_name: "namespace::name"; an empty namespace means aten.
-        symbolic_fn: Takes the graph context, then the operator's arguments as values of the graph, in schema order.
-        opset_version: The opset from which on it holds.
+        symbolic_name: The operator, as "namespace::name"; an empty namespace means aten.
+        symbolic_fn: The symbolic function. Its parameters are the graph context and the arguments of the operator as
+            values of the graph, in schema order.
+        opset_version: The lowest opset to which the function applies.
 
     Raises:
-        InputError: The name can't be registered.
+        InputError: torch refuses the name.
     """
     try:
         torch_registry.register(symbolic_name, symbolic_fn, opset_version)
     except Exception as error:
         raise InputError(
             f"register_custom_op_symbolic({symbolic_name!r}): {str(error).strip()}",
-            fix="write for example register_custom_op_symbolic('mylib::my_op', symbolic, 11).",
+            fix="write, for example, register_custom_op_symbolic('mylib::my_op', symbolic, 11).",
         ) from error
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Take a registration back, as ``torch.onnx.unregister_custom_op_symbolic`` does."""
+    """Remove a registration, as ``torch.onnx.unregister_custom_op_symbolic`` does."""
     torch_registry.unregister(symbolic_name, opset_version)
 
 
 def registrations() -> tuple[Registration, ...]:
-    """The users' registrations so far, by operator.
+    """Return the user's registrations, by operator.
 
-    Those that torchvision makes for itself count only where torch has no mapping of its own. What the old exporter
-    noted down while it ran is none of a user's: the onnxscript functions that ``g.onnxscript_op`` was given.
+    torchvision's own registrations count only for operators that torch does not map. The onnxscript functions that the
+    old exporter registers for ``g.onnxscript_op`` do not count, because the user did not register them.
     """
     found = []
     for name, registered in torch_registry.registered().items():
@@ -111,7 +112,7 @@ def _is_mapped(name: str) -> bool:
 
 
 def registered_specs() -> tuple[OpSpec, ...]:
-    """The mapping of every torch operator that has a registered symbolic function, one per overload."""
+    """Return the mappings of all torch operators that have a registered symbolic function, one per overload."""
     found = registrations()
     names = {registration.name for registration in found}
     specs: list[OpSpec] = []
@@ -125,7 +126,7 @@ def registered_specs() -> tuple[OpSpec, ...]:
 
 
 def registrations_without_operator() -> tuple[Registration, ...]:
-    """The registrations under a name that no captured graph has: TorchScript's own (``prim``), or of no operator."""
+    """Return the registrations for names that never occur in a captured graph, such as TorchScript's ``prim::...``."""
     return tuple(
         one
         for one in registrations()
@@ -156,7 +157,7 @@ def _overloads(name: str) -> list[torch._ops.OpOverload]:
 def _translation(
     registration: Registration, overload: torch._ops.OpOverload, arguments: Arguments
 ) -> Callable[..., Any]:
-    """What torch.onnx calls for a node of ``overload``: it leaves out arguments that are at their defaults."""
+    """Return the translation of ``overload``; torch.onnx calls it without the arguments that have their default."""
     newest = registration.functions[max(registration.functions)]
 
     @functools.wraps(newest)
@@ -183,9 +184,9 @@ def _translation(
 def _too_new(registration: Registration, overload: torch._ops.OpOverload, opset: int) -> TranslationError:
     lowest = min(registration.functions)
     return TranslationError(
-        f"The symbolic function of {registration.name} at {_source(registration.functions[lowest])} is registered from "
-        f"opset {lowest} on, and opset {opset} is asked for.",
-        fix=f"ask for opset {lowest} or newer, or register one for opset {opset}.",
+        f"The symbolic function of {registration.name} at {_source(registration.functions[lowest])} is registered for "
+        f"opset {lowest} and newer, but opset {opset} is requested.",
+        fix=f"request opset {lowest} or newer, or register a function for opset {opset}.",
         target=str(target_key(overload)),
     )
 
@@ -210,7 +211,7 @@ _MEMORY_FORMATS = {
 
 
 def _value(argument: Any, given: Any) -> Any:
-    """An argument as TorchScript has it: torch.onnx made ONNX types of dtypes, and words of devices and layouts."""
+    """Convert an argument to TorchScript's form: torch.onnx passes ONNX types for dtypes, strings for devices."""
     kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
     if argument.name == "dtype" and given == -1:
         return None

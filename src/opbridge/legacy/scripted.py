@@ -1,7 +1,7 @@
-"""Traced and scripted modules: torch.export runs Python code, and they have none.
+"""Traced and scripted modules, which torch.export can't capture because they have no Python code.
 
-They go through torch's TorchScript exporter, which keeps their control flow and honours registered symbolics by itself;
-the model that comes out is taken to the opset that was asked for.
+torch's TorchScript exporter exports them. It keeps their control flow and honours registered symbolic functions. The
+model is then converted to the requested opset.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from opbridge.torch_graph import internals as torch_internals
 __all__ = ["export_scripted"]
 
 _NEWEST_OPSET = 17
-"""Of the TorchScript exporter's mappings, the last that were kept up; newer models are converted from there."""
+"""The newest opset for which torch maintains the TorchScript exporter; the model is converted from it."""
 
 _LAST_OPSET = 20
-"""The last that the TorchScript exporter writes."""
+"""The newest opset that the TorchScript exporter writes."""
 
 
 def export_scripted(
@@ -33,14 +33,14 @@ def export_scripted(
     """Export a TorchScript module or function.
 
     Args:
-        original: ``torch.onnx.export`` as torch has it.
-        model: From ``torch.jit.trace`` or ``torch.jit.script``.
+        original: torch's own ``torch.onnx.export``.
+        model: The result of ``torch.jit.trace`` or ``torch.jit.script``.
         args: The example inputs.
-        f: Where to write the model.
-        request: What the other arguments ask for.
+        f: The path or open file to write the model to; None to write no file.
+        request: The other arguments of the call.
 
     Raises:
-        InputError: An argument is given that the TorchScript exporter does not have.
+        InputError: The TorchScript exporter does not have one of the arguments.
         TranslationError: The TorchScript exporter fails, or the model can't be expressed at the opset.
     """
     import onnx_ir as ir
@@ -57,7 +57,7 @@ def export_scripted(
     except Exception as error:
         raise TranslationError(
             f"torch's TorchScript exporter can't export the {type(model).__name__}: {described_error(error, 200)}",
-            fix="export the nn.Module that it was made from, which torch.export captures.",
+            fix="export the original nn.Module, which torch.export captures.",
             details=str(error),
         ) from error
     switch.note("old exporter", str(getattr(model, "original_name", getattr(model, "name", type(model).__name__))))
@@ -67,7 +67,7 @@ def export_scripted(
 
 
 def _old_arguments(request: Request) -> dict[str, Any]:
-    """The request as arguments of the TorchScript exporter."""
+    """Return the request as arguments of the TorchScript exporter."""
     names = ("kwargs", "input_names", "output_names", "dynamic_axes", "custom_opsets", "do_constant_folding")
     return {
         **{name: getattr(request, name) for name in names},
@@ -85,14 +85,14 @@ def _refuse_new_arguments(model: Any, request: Request) -> None:
     for name, instead in successors.items():
         if getattr(request, name):
             raise InputError(
-                f"torch.onnx.export: {name} does not count for a {type(model).__name__}, which goes through torch's "
-                "TorchScript exporter.",
-                fix=f"use {instead}; or export the nn.Module that it was made from.",
+                f"torch.onnx.export: {name} can't be used with a {type(model).__name__}, which torch's TorchScript "
+                "exporter exports.",
+                fix=f"use {instead}; or export the original nn.Module.",
             )
 
 
 def _opset_of_mappings(opset: int) -> int:
-    """The newest opset that torch kept up, or a newer one for which the user registered a symbolic function."""
+    """Return the newest maintained opset, or a newer one for which the user registered a symbolic function."""
     versions = (version for functions in torch_registry.registered().values() for version in functions)
     return min(opset, max([_NEWEST_OPSET, *(version for version in versions if version <= _LAST_OPSET)]))
 

@@ -1,4 +1,4 @@
-"""Calling an old symbolic function inside a translation: what it builds becomes part of the model."""
+"""Calls an old symbolic function inside a translation; the nodes that it adds become part of the model."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ["emit", "splicing", "symbolic_opset"]
 
 @dataclasses.dataclass
 class _Translation:
-    """The translation that is under way.
+    """The state of the current translation.
 
     Attributes:
-        opset: The opset of its plan.
-        asked_opset: The one that symbolic functions are to write for.
-        constants: The contents of the graph's inputs that are constants of the code, by name.
-        fragments: What symbolic functions have built so far.
+        opset: The opset of the plan.
+        asked_opset: The opset of the nodes that symbolic functions add.
+        constants: The contents of the graph inputs that are constants in the user's code, by name.
+        fragments: The fragments that symbolic functions have built so far.
     """
 
     opset: int
@@ -50,16 +50,16 @@ _current: contextvars.ContextVar[_Translation | None] = contextvars.ContextVar("
 def splicing(
     program: torch.export.ExportedProgram, opset: int, asked_opset: int | None = None
 ) -> Iterator[Callable[[ir.Model], None]]:
-    """Around the translation of a program whose operators may have symbolic functions.
+    """Prepare the translation of a program whose operators may have symbolic functions.
 
     Args:
-        program: Gives the constants that its code holds.
-        opset: The opset it is translated to.
-        asked_opset: The opset that the user asks for, which may be older: symbolic functions write for it, and what
-            they build is taken up to ``opset``.
+        program: The captured program, which holds the constants of the user's code.
+        opset: The opset of the translation.
+        asked_opset: The opset that the user requested, which may be older. Symbolic functions add nodes of this opset,
+            which are then converted to ``opset``.
 
     Yields:
-        What puts into the translated model all that the symbolic functions have built.
+        A function that inserts all fragments that the symbolic functions have built into the translated model.
     """
     translation = _Translation(opset, asked_opset or opset, _constants_of(program))
     token = _current.set(translation)
@@ -76,10 +76,10 @@ def _constants_of(program: torch.export.ExportedProgram) -> dict[str, torch.Tens
 
 
 def symbolic_opset() -> int:
-    """The opset that symbolic functions are to write for: the one asked for, else that of the plan.
+    """Return the opset of the nodes that symbolic functions add: the requested one, or that of the plan.
 
     Raises:
-        TranslationError: No translation is under way.
+        TranslationError: There is no current translation.
     """
     return _translation("an operator").asked_opset
 
@@ -88,7 +88,7 @@ def _translation(name: str) -> _Translation:
     translation = _current.get()
     if translation is None:
         raise TranslationError(
-            f"The symbolic function of {name} is called outside of an export.",
+            f"The symbolic function of {name} was called outside an export.",
             fix="export the model with opbridge.export, or with torch.onnx.export after opbridge.legacy.enable().",
         )
     return translation
@@ -103,22 +103,22 @@ def emit(
     results: int | None = None,
     registered: bool = False,
 ) -> Any:
-    """Let a symbolic function build its nodes in the model that torch.onnx.export is translating.
+    """Run a symbolic function in the current translation.
 
     Args:
-        symbolic: ``symbolic(g, *args, **kwargs)``.
-        args: ONNX values for tensors, also inside lists; Python values for the rest.
-        kwargs: Likewise.
-        name: What it is the symbolic function of, for messages: "mylib::op", or the name of an autograd.Function.
-        results: How many values the operator returns; None takes what the symbolic returns.
-        registered: Make arguments that are no ONNX values constants of the graph, as the old exporter does for a
-            registered symbolic function. Without it they are passed untouched, as for an autograd.Function.
+        symbolic: The symbolic function, called as ``symbolic(g, *args, **kwargs)``.
+        args: The positional arguments: ONNX values for tensors, also inside lists, and Python values for the rest.
+        kwargs: The keyword arguments, in the same form as ``args``.
+        name: The name of the operator ("mylib::op") or of the autograd.Function, for messages.
+        results: The number of values that the operator returns; None accepts any number.
+        registered: Whether arguments that are not ONNX values become constants of the graph, as the old exporter passes
+            them to a registered symbolic function. If False, they are passed unchanged, as for an autograd.Function.
 
     Returns:
-        An ONNX value, or a tuple if the symbolic returns several or a list.
+        An ONNX value, or a tuple if the symbolic function returns a sequence.
 
     Raises:
-        TranslationError: The symbolic raises, returns another number of values, or builds an invalid node.
+        TranslationError: The symbolic function raises, returns another number of values, or adds an invalid node.
     """
     translation = _translation(name)
     values: list[Any] = []
@@ -156,21 +156,21 @@ def emit(
 
 
 def _check(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: int) -> None:
-    """Refuse a node of the standard domain that the standard does not have at this opset."""
+    """Raise TranslationError if a node of the default domain is not valid at this opset."""
     if any(node.domain == "" for node in fragment.model.graph.all_nodes()):
         try:
             onnx.checker.check_model(_typed(ir.serde.serialize_model(fragment.model)))
         except onnx.checker.ValidationError as error:
             raise TranslationError(
-                f"The symbolic function of {name}{_place(symbolic)} makes a node that is not valid at opset {opset}: "
+                f"The symbolic function of {name}{_place(symbolic)} adds a node that is not valid at opset {opset}: "
                 f"{first_line(error)}",
-                fix=f"let it make what opset {opset} has, or ask for the opset that it is written for (opset=11).",
+                fix=f"change it to add nodes of opset {opset}, or request the opset it was written for (opset=11).",
                 details=str(error),
             ) from error
 
 
 def _typed(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Types for the inputs and outputs that have none: the checker wants one on each, and looks no closer."""
+    """Give a type to each input and output that has none: the checker requires one, but does not compare it."""
     for value in (*proto.graph.input, *proto.graph.output):
         if not value.type.WhichOneof("value"):
             value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
@@ -180,7 +180,7 @@ def _typed(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _raised(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: int, wanted: int) -> ir.Model:
-    """The model of a fragment that was written for ``opset``, at the opset of the whole model."""
+    """Return the model of a fragment, which is at ``opset``, converted to the opset of the whole model."""
     model = fragment.model
     standard = any(node.domain == "" for node in model.graph.all_nodes())
     if opset == wanted or not (standard or model.functions):
@@ -189,9 +189,9 @@ def _raised(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: 
     if converted.unexpressed:
         node = converted.unexpressed[0]
         raise TranslationError(
-            f"The symbolic function of {name}{_place(symbolic)} makes a node {node.operator} at opset {opset} that "
-            f"opset {wanted} can't express: {node.reason}",
-            fix=f"register a symbolic function that is written for opset {wanted}.",
+            f"The symbolic function of {name}{_place(symbolic)} adds a node {node.operator} of opset {opset} that "
+            f"can't be expressed at opset {wanted}: {node.reason}",
+            fix=f"register a symbolic function for opset {wanted}.",
         )
     return converted.model
 
@@ -213,7 +213,7 @@ def _describe(value: ir.Value, constants: Mapping[str, torch.Tensor]) -> TensorI
 
 
 def _constant(value: ir.Value, constants: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
-    """The contents of a value that the code states, through nodes that only copy it; None for any other."""
+    """Return the contents of a value that is a constant in the user's code, through Identity nodes; otherwise None."""
     while (node := value.producer()) is not None and node.op_type == "Identity" and node.inputs[0] is not None:
         value = node.inputs[0]
     if node is None:
@@ -231,14 +231,14 @@ def _failure(symbolic: Callable[..., Any], name: str, error: Exception) -> Trans
     line = source_of_error(error)
     return TranslationError(
         f"The symbolic function of {name}{f' at {line}' if line else _place(symbolic)} fails: {described_error(error)}",
-        fix="mend the function at that place, or give the operator a mapping with opbridge.translation.",
+        fix="correct the function at that line, or give the operator a mapping with opbridge.translation.",
         details=str(error),
     )
 
 
 def _wrong_count(symbolic: Callable[..., Any], name: str, count: int, results: int) -> TranslationError:
-    values = f"{count} values" if count != 1 else "1 value"
+    values = f"{count} value{'' if count == 1 else 's'}"
     return TranslationError(
-        f"The symbolic function of {name}{_place(symbolic)} returns {values}, and the operator has {results}.",
-        fix=f"let it return {results}; a node with several outputs is made with g.op(..., outputs={results}).",
+        f"The symbolic function of {name}{_place(symbolic)} returns {values}, but the operator returns {results}.",
+        fix=f"return {results} from it; g.op(..., outputs={results}) adds a node with that many outputs.",
     )

@@ -1,4 +1,4 @@
-"""``torch.onnx.symbolic_registry``, as old code imports it while the bridge is on."""
+"""A replacement for the removed module ``torch.onnx.symbolic_registry``, which is importable while the bridge is on."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def register_op(opname: str, op: Callable[..., Any], domain: str, version: int) 
     """Register a symbolic function.
 
     Args:
-        opname: The operator's name, ``"asinh"``.
-        op: ``op(g, *values)``.
-        domain: Its namespace; empty means aten.
-        version: The opset from which on it holds.
+        opname: The name of the operator without its namespace, such as ``"asinh"``.
+        op: The symbolic function, called as ``op(g, *values)``.
+        domain: The namespace of the operator; empty means aten.
+        version: The lowest opset to which the function applies.
     """
     register_custom_op_symbolic(_name(opname, domain), op, version)
 
 
 def get_registered_op(opname: str, domain: str, version: int) -> Callable[..., Any]:
-    """The symbolic function in force for an operator at an opset, torch's own included.
+    """Return the symbolic function of an operator at an opset, including those of torch.
 
     Raises:
-        InputError: There is none.
+        InputError: The operator has no symbolic function at this opset.
     """
     found = torch_registry.symbolic_function(_name(opname, domain), version)
     if found is None:
@@ -57,27 +57,27 @@ def get_registered_op(opname: str, domain: str, version: int) -> Callable[..., A
 
 
 def is_registered_op(opname: str, domain: str, version: int) -> bool:
-    """Whether an operator has a symbolic function at an opset."""
+    """Return whether an operator has a symbolic function at an opset."""
     return torch_registry.symbolic_function(_name(opname, domain), version) is not None
 
 
 def get_op_supported_version(opname: str, domain: str, version: int) -> int | None:
-    """The lowest opset not above ``version`` at which an operator has a symbolic function; None if there is none."""
+    """Return the lowest opset up to ``version`` at which an operator has a symbolic function; None if it has none."""
     return next((n for n in _OPSETS if n <= version and is_registered_op(opname, domain, n)), None)
 
 
 def register_version(domain: str, version: int) -> None:
-    """Had to be called before the first use of an opset; every opset is there from the start now."""
+    """Do nothing: old code had to call this function before it used an opset, and now every opset is registered."""
 
 
 def get_ops_in_version(version: int) -> list[tuple[str, Callable[..., Any]]]:
-    """The names and functions of ``torch.onnx.symbolic_opset<version>``."""
+    """Return the names and functions of ``torch.onnx.symbolic_opset<version>``."""
     module: ModuleType | None = torch_internals.old_exporter(f"symbolic_opset{version}")
     return inspect.getmembers(module, inspect.isfunction) if module is not None else []
 
 
 def is_registered_version(domain: str, version: int) -> bool:
-    """Whether symbolic functions of a namespace are known at an opset."""
+    """Return whether a namespace has symbolic functions at an opset."""
     return (
         version in _OPSETS
         if not domain

@@ -1,4 +1,4 @@
-"""The old exporter's settings, as symbolic functions see them."""
+"""The settings of an export that symbolic functions can read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Target", "current_target", "targeting"]
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The settings of an export that symbolic functions see.
+    """The settings of one export.
 
     Attributes:
-        custom_opsets: The versions of custom domains; 1 for a domain that is not named.
-        training: ``torch.onnx.TrainingMode`` by name.
-        operator_export_type: ``torch.onnx.OperatorExportTypes`` by name.
-        constant_folding: Whether nodes whose inputs are all constants are computed while exporting.
+        custom_opsets: The versions of custom domains; the version of a domain that is not listed is 1.
+        training: The name of a member of ``torch.onnx.TrainingMode``.
+        operator_export_type: The name of a member of ``torch.onnx.OperatorExportTypes``.
+        constant_folding: Whether nodes whose inputs are all constants are computed during the export.
     """
 
     custom_opsets: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -31,13 +31,13 @@ _current: contextvars.ContextVar[Target | None] = contextvars.ContextVar("opbrid
 
 
 def current_target() -> Target:
-    """The settings in force."""
+    """Return the settings of the current export."""
     return _current.get() or Target()
 
 
 @contextlib.contextmanager
 def targeting(target: Target) -> Iterator[None]:
-    """Put ``target`` in force for the exports of this thread inside the block."""
+    """Use ``target`` for the exports of this thread inside the block."""
     token = _current.set(target)
     try:
         yield

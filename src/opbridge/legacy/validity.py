@@ -1,4 +1,4 @@
-"""Whether the standard has the nodes that a symbolic function made; torch's passes crash on others."""
+"""Checks the nodes that a symbolic function added against the ONNX schemas; torch's passes crash on invalid nodes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LISTS = ("prim::ListConstruct", "prim::TupleConstruct")
 
 
 class InvalidNodeError(ValueError):
-    """A node of the standard domain that the standard does not have.
+    """A node that is not valid in ONNX.
 
     Args:
-        reason: What is wrong, as the rest of a sentence: "makes a node ...".
-        fix: What to do about it.
+        reason: The problem, as the rest of a sentence about the symbolic function: "adds a node ...".
+        fix: The instruction for the user.
     """
 
     def __init__(self, reason: str, fix: str) -> None:
@@ -31,33 +31,34 @@ def check_node(kind: str, inputs: Sequence[Any], attributes: Collection[str], op
     """Check a node against the schema of its operator.
 
     Args:
-        kind: "onnx::Squeeze"; of a node of another domain only the inputs are looked at.
-        inputs: The values that it takes.
-        attributes: Their names.
-        opset: The version of the standard domain.
-        has_blocks: Whether it has subgraphs, which become further attributes.
+        kind: The operator, such as "onnx::Squeeze". For a node of another domain, only the inputs are checked.
+        inputs: The inputs of the node.
+        attributes: The names of its attributes.
+        opset: The version of the default domain.
+        has_blocks: Whether the node has subgraphs, which become further attributes.
 
     Raises:
-        InvalidNodeError: The operator is unknown, or not at this opset, or not with these inputs and attributes.
+        InvalidNodeError: The operator is unknown, is newer than this opset, or does not accept these inputs or
+            attributes.
     """
     domain, _, name = kind.partition("::")
     if domain != "prim" and any(value is not None and value.node().kind() in _LISTS for value in inputs):
         raise InvalidNodeError(
-            f"gives a list to a node {name!r}, and a node takes tensors.",
-            f"give it the elements: g.op({name!r}, *symbolic_helper._unpack_list(values)).",
+            f"passes a list to a node {name!r}, which takes tensors.",
+            f"pass the elements: g.op({name!r}, *symbolic_helper._unpack_list(values)).",
         )
     if domain != "onnx":
         return
     if name not in _operators():
         raise InvalidNodeError(
-            f"makes a node {name!r}, which ONNX does not have.",
-            f"a node of one's own has a domain: g.op('mydomain::{name}', ...).",
+            f"adds a node {name!r}, which is not an ONNX operator.",
+            f"give a custom node a domain: g.op('mydomain::{name}', ...).",
         )
     reason = _breach(name, len(inputs), attributes, opset, has_blocks)
     if reason:
         raise InvalidNodeError(
-            f"makes a node that is not valid at opset {opset}: {reason}.",
-            f"let it make what opset {opset} has, or ask for the opset that it is written for (opset=11).",
+            f"adds a node that is not valid at opset {opset}: {reason}.",
+            f"change it to add nodes of opset {opset}, or request the opset it was written for (opset=11).",
         )
 
 
