@@ -321,9 +321,9 @@ MADE = {
     ),
     "registration-without-operator": (
         {"target": "prim::ConstantChunk", "declared": "old.py:3"},
-        "The symbolic function at old.py:3 is registered for prim::ConstantChunk, which no captured graph has, and is "
-        "never called.",
-        "register it for the operator that `opbridge diagnose` lists in its place",
+        "The symbolic function at old.py:3 is for prim::ConstantChunk, which is not an operator of torch, so no "
+        "captured graph uses it.",
+        "register it for the operator that `opbridge diagnose` lists instead",
     ),
     "training-mode": (
         {"targets": ()},
@@ -413,8 +413,8 @@ def test_dropout_in_evaluation_is_no_finding(in_place: bool) -> None:
 def test_findings_about_the_old_ways() -> None:
     found = findings.by_code("ignored-registration").finding("aten::asinh", "ops.py:3", "model.py:7")
     assert found.message == (
-        "The symbolic function at ops.py:3 that is registered for aten::asinh is not called: the modern exporter has "
-        "mappings of its own (used at model.py:7)."
+        "The symbolic function at ops.py:3 that is registered for aten::asinh is not called, because the modern "
+        "exporter uses its own mappings (used at model.py:7)."
     )
     assert found.fix.startswith("call opbridge.legacy.enable() before the export")
     # tests/legacy/test_legacy_functions.py meets the other two in captures.

@@ -338,7 +338,7 @@ def test_a_size_that_needs_contents_is_dynamic_and_never_frozen(function: Any, i
     assert all(isinstance(size, torch.SymInt) for size in shape)
     (item,) = [item for item in legacy.bridged() if item.kind == "autograd.Function"]
     (note,) = item.notes
-    assert "so every size of its results is unknown while exporting" in note
+    assert "so all sizes of its results are unknown during the export" in note
     assert f"opbridge.fake_for({item.name})" in note
 
 
@@ -374,7 +374,7 @@ class Impossible(Function):
 
 
 def test_a_forward_that_runs_nowhere_names_fake_for() -> None:
-    with pytest.raises(CaptureError, match=r"The shapes that Impossible returns can't be found") as raised:
+    with pytest.raises(CaptureError, match=r"The shapes of the results of Impossible are unknown") as raised:
         captured(lambda x: Impossible.apply(x), torch.randn(2))
     assert "only on the device" in str(raised.value)
     assert "@opbridge.fake_for(Impossible)" in raised.value.fix
@@ -394,7 +394,7 @@ class Forgets(Function):
 def test_a_change_that_symbolic_cannot_give_is_told() -> None:
     captured(lambda x: Forgets.apply(x.neg()), torch.randn(3))
     (item,) = legacy.bridged()
-    assert "forward changes an input in place that it does not return" in item.notes[0]
+    assert "forward modifies an input in place and does not return it" in item.notes[0]
 
 
 def test_the_operator_computes_what_forward_computes_and_changes_nothing() -> None:
@@ -523,7 +523,7 @@ def test_with_the_bridge_off_diagnose_finds_them_and_says_how_to_turn_it_on() ->
     finding = found[0]
     assert finding.severity == "warning"
     assert "Outer.symbolic at tests/legacy/test_legacy_functions.py:" in finding.message
-    assert "is not called: the modern exporter inlines forward instead." in finding.message
+    assert "is not called, because the modern exporter inlines forward." in finding.message
     assert "opbridge.legacy.enable()" in finding.fix
     assert "opbridge run-script" in finding.fix
     with legacy.enable():

@@ -1,8 +1,8 @@
-"""One call of an autograd.Function with a ``symbolic``, as an operator of torch that takes only its tensors.
+"""A call of an autograd.Function with a ``symbolic``, as a torch operator whose inputs are the tensors of the call.
 
-The rest of the call (lists, modules, callables, dtypes, None) is kept beside the operator and given to ``forward`` and
-``symbolic`` as it is. The operator is functional: an input that ``forward`` changes in place is copied first, and the
-caller writes the result back.
+The other arguments (lists, modules, callables, dtypes, None) are stored outside the operator and passed to ``forward``
+and ``symbolic`` unchanged. The operator is functional: an input that ``forward`` modifies in place is copied first, and
+the caller writes the result back.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from opbridge.torch_graph.sources import source_of_function
 __all__ = ["NAMESPACE", "FunctionCall", "function_of", "operator_for"]
 
 NAMESPACE = "autograd_function"
-"""The namespace of these operators in torch."""
+"""The torch namespace of these operators."""
 
 _SCALARS = {torch.SymInt: "SymInt", torch.SymFloat: "float", torch.SymBool: "bool"}
 
 
 _LOST_CHANGE = (
-    "forward changes an input in place that it does not return: what uses it afterwards gets the unchanged one, "
-    "because symbolic can't give the other"
+    "forward modifies an input in place and does not return it: later uses of this input get the unmodified value, "
+    "because symbolic can't return the modified one"
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Input:
-    """Stands for the ``index``-th input of the operator among the arguments of the call."""
+    """A placeholder for the ``index``-th input of the operator among the arguments of the call."""
 
     index: int
 
 
 class _Context(torch.autograd.function.FunctionCtx):
-    """What ``forward`` gets as its ``ctx``: notes what it is told, and differentiates nothing."""
+    """The ``ctx`` of ``forward``: it stores saved tensors, and no gradient is computed."""
 
     to_save: tuple[torch.Tensor, ...] = ()
 
@@ -54,18 +54,19 @@ class _Context(torch.autograd.function.FunctionCtx):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What ``save_for_backward`` was given."""
+        """The tensors passed to ``save_for_backward``."""
         return tuple(self.to_save)
 
 
 @dataclasses.dataclass
 class _Outputs:
-    """What ``forward`` returned: the tensors in order, and how to put them back.
+    """The structure of the values that ``forward`` returned.
 
     Attributes:
-        leaves: Everything returned, flattened; a tensor's place is taken by its number as an ``_Input``.
-        structure: Of the flattened outputs.
-        of_inputs: By number of the tensor, the input that it is.
+        leaves: The flattened return value, in which each tensor is replaced by an ``_Input`` with its number.
+        structure: The pytree structure of the return value.
+        of_inputs: The position of the input that a returned tensor is, by the number of the tensor.
+        count: The number of tensors.
     """
 
     leaves: list[Any]
@@ -75,15 +76,15 @@ class _Outputs:
 
 
 class FunctionCall:
-    """A Function with the arguments of one call that are no tensors.
+    """An autograd.Function with those arguments of a call that are not tensors.
 
     Attributes:
         function: The autograd.Function.
         symbolic: Its ``symbolic``, as it was when the model was captured.
-        target: The operator's name, ``"autograd_function::MyClamp"``.
+        target: The name of the operator, such as ``"autograd_function::MyClamp"``.
         source: ``file:line`` of ``symbolic``.
-        mutates: The inputs that ``forward`` changes in place.
-        notes: What there is to say about it.
+        mutates: The positions of the inputs that ``forward`` modifies in place.
+        notes: The remarks for the user about this call.
     """
 
     def __init__(self, function: Any, forward: Callable[..., Any], arguments: _Arguments) -> None:
@@ -107,17 +108,17 @@ class FunctionCall:
 
     @property
     def display_name(self) -> str:
-        """The Function's own name, with what it is nested in."""
+        """The qualified name of the Function."""
         return str(self.function.__qualname__)
 
     def spec(self) -> OpSpec:
-        """The mapping of the operator to what ``symbolic`` builds."""
+        """Return the mapping of the operator to the nodes that ``symbolic`` adds."""
         return OpSpec(self.target, "translate", self._translate, source=self.source)
 
     def outputs(self, values: Sequence[torch.Tensor], inputs: Sequence[Any], ctx: Any) -> Any:
-        """What the user's call returns: the operator's results in the structure that ``forward`` gave them.
+        """Return the results of the operator in the structure that ``forward`` returns.
 
-        A result that is an input changed in place is written back into that input.
+        A result that is an input modified in place is written back into that input.
         """
         made = self._outputs
         assert made is not None
@@ -136,7 +137,7 @@ class FunctionCall:
         return tree_unflatten(leaves, made.structure)
 
     def run_forward(self, inputs: Sequence[Any]) -> Any:
-        """Run the user's ``forward`` on these tensors, and nothing of the bridge inside it."""
+        """Run the user's ``forward`` on these tensors, with the bridge paused."""
         from opbridge.legacy.functions import paused
 
         args, kwargs = self.arguments.fill(inputs)
@@ -154,7 +155,7 @@ class FunctionCall:
 
         key = _static_key(inputs)
         if is_capturing():
-            self._results.clear()  # What forward does may depend on what the user has changed since.
+            self._results.clear()  # The result of forward may depend on state that the user has changed since.
         elif key in self._results:
             return [torch.empty(shape, dtype=dtype, device=device) for shape, dtype, device in self._results[key]]
         values = self._fake_results(inputs, watched=is_capturing())
@@ -163,7 +164,7 @@ class FunctionCall:
         return [torch.empty_like(value, memory_format=torch.contiguous_format) for value in values]
 
     def _fake_results(self, inputs: Sequence[Any], watched: bool) -> list[torch.Tensor]:
-        """Run ``forward`` on fake tensors; if ``watched``, note what it changes in place."""
+        """Run ``forward`` on fake tensors; if ``watched``, record the inputs that it modifies in place."""
         if not watched:
             return self._flattened(fake_outputs(self, inputs)[0], inputs)
         with torch_internals.noting_mutations(inputs) as changed:
@@ -177,7 +178,7 @@ class FunctionCall:
         return values
 
     def _flattened(self, returned: Any, inputs: Sequence[Any]) -> list[torch.Tensor]:
-        """The tensors among what ``forward`` returned; how to put them back is kept for :meth:`outputs`."""
+        """Return the tensors that ``forward`` returned, and store the structure for :meth:`outputs`."""
         leaves, structure = tree_flatten(returned)
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         values = [leaves[i] for i in positions]
@@ -196,12 +197,12 @@ class FunctionCall:
 
 @dataclasses.dataclass(frozen=True)
 class _Arguments:
-    """The arguments of a call, its tensors and dynamic numbers taken out.
+    """The arguments of a call without its tensors and dynamic numbers.
 
     Attributes:
-        leaves: Everything else, with an ``_Input`` in each place that was emptied.
-        structure: Of the flattened ``(args, kwargs)``; lists and dicts that hold no input are leaves.
-        kinds: The type of each input in the operator's schema.
+        leaves: The flattened arguments, in which each tensor and dynamic number is replaced by an ``_Input``.
+        structure: The pytree structure of ``(args, kwargs)``; lists and dicts without inputs are leaves.
+        kinds: The type of each input in the schema of the operator.
         takes_ctx: Whether ``forward`` is called with a context.
     """
 
@@ -211,14 +212,14 @@ class _Arguments:
     takes_ctx: bool
 
     def fill(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """``(args, kwargs)`` with these inputs."""
+        """Return ``(args, kwargs)`` with these inputs."""
         leaves = [inputs[leaf.index] if isinstance(leaf, _Input) else leaf for leaf in self.leaves]
         args, kwargs = tree_unflatten(leaves, self.structure)
         return tuple(args), kwargs
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What makes two calls the same: equal numbers and strings, and the same objects."""
+        """The identity of a call: equal numbers and strings, and the same objects."""
         return (tuple(map(_identity, self.leaves)), str(self.structure), self.kinds, self.takes_ctx)
 
 
@@ -233,7 +234,7 @@ def _identity(leaf: Any) -> Any:
 
 
 def _is_input(value: Any, nested: bool) -> bool:
-    # A tensor inside a list is part of the graph only if it was made there; any other is a constant of the user's.
+    # A tensor inside a list is an input only if it was computed in the graph; otherwise it is a constant.
     if isinstance(value, torch.Tensor):
         return not nested or torch_internals.is_fake(value)
     return isinstance(value, tuple(_SCALARS))
@@ -260,14 +261,14 @@ def _split(args: Sequence[Any], kwargs: Mapping[str, Any], takes_ctx: bool) -> t
 
 
 def _copied(leaf: Any) -> Any:
-    """A list or dict as it is now, with the same contents: the user may change his own after the call."""
+    """Copy lists and dicts, but not their contents, because the user may change them after the call."""
     if type(leaf) in (list, tuple):
         return type(leaf)(map(_copied, leaf))
     return {key: _copied(value) for key, value in leaf.items()} if type(leaf) is dict else leaf
 
 
 def _static_key(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What the results' shapes depend on, where no size of the inputs is dynamic; None otherwise."""
+    """Return the key of a cached result; None if an input has a dynamic size."""
     found: list[Any] = []
     for value in inputs:
         if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
@@ -284,17 +285,17 @@ _numbers = itertools.count(2)
 def operator_for(
     function: Any, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], takes_ctx: bool
 ) -> tuple[FunctionCall, list[Any]]:
-    """The operator of a call, and what it is to be called with. Equal calls share one.
+    """Return the operator of a call and its inputs. Equal calls share one operator.
 
     Args:
         function: The autograd.Function.
-        forward: Its ``forward``, as found on the class.
-        args: The arguments of the call.
-        kwargs: Those by keyword.
+        forward: The ``forward`` of the Function, as found on the class.
+        args: The positional arguments of the call.
+        kwargs: The keyword arguments of the call.
         takes_ctx: Whether ``forward`` is called with a context.
     """
     arguments, inputs = _split(args, kwargs, takes_ctx)
-    symbolic = function.symbolic  # Of a classmethod a new object each time.
+    symbolic = function.symbolic  # For a classmethod, each look-up returns a new object.
     key = (function, id(getattr(symbolic, "__func__", symbolic)), *arguments.key)
     if key not in _calls:
         _calls[key] = call = FunctionCall(function, forward, arguments)
@@ -303,7 +304,7 @@ def operator_for(
 
 
 def function_of(target: Any) -> FunctionCall | None:
-    """The call that an operator of a captured graph stands for; None for any other operator."""
+    """Return the call that an operator of a captured graph represents; None for any other operator."""
     if isinstance(target, torch._ops.OpOverload) and target.namespace == NAMESPACE:
         return _by_target.get(target.name())
     return None
@@ -315,18 +316,18 @@ def _new_name(name: str) -> str:
 
 
 def _accepts(forward: Callable[..., Any], count: int, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a ``forward`` has room for so many arguments; one written without ``ctx`` has not."""
+    """Return whether ``forward`` accepts this number of arguments; one without a ``ctx`` parameter does not."""
     try:
         inspect.signature(forward).bind(*[None] * count, **kwargs)
     except TypeError:
         return False
-    except ValueError:  # A forward written in C shows no signature.
+    except ValueError:  # A forward written in C has no signature.
         return True
     return True
 
 
 def _fresh(value: torch.Tensor, inputs: Sequence[Any]) -> torch.Tensor:
-    """The tensor, contiguous and in memory of its own."""
+    """Return the tensor, contiguous and in its own memory."""
     value = value.contiguous() if value.layout is torch.strided else value
     shared = any(
         isinstance(given, torch.Tensor) and given.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()

@@ -1,4 +1,4 @@
-"""The shapes and dtypes of an autograd.Function's results: from its ``forward`` on fake tensors, or from the user."""
+"""The shapes and dtypes of the results of an autograd.Function, from its ``forward`` or from the user."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["fake_outputs"]
 
 
 def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[str, ...]]:
-    """What ``forward`` returns for fake inputs, and what there is to say about it.
+    """Return the results of ``forward`` for fake inputs, and remarks for the user.
 
-    A size that depends on the contents of a tensor is a symbol without a value. A ``forward`` that can't run without
-    contents runs on made-up ones, for the number of results, their ranks and dtypes; none of their sizes is taken.
+    A size that depends on the contents of a tensor is a symbol without a value. A ``forward`` that can't run on fake
+    tensors runs on arbitrary real ones to find the number, ranks and dtypes of the results; their sizes are not used.
 
     Raises:
-        CaptureError: ``forward`` runs neither on fake tensors nor on made-up ones.
+        CaptureError: ``forward`` fails both on fake tensors and on real ones.
     """
     declared = function_fake(call.function)
     if declared is not None:
@@ -43,13 +43,13 @@ def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[
 
 def _why(call: FunctionCall, error: Exception) -> str:
     return (
-        f"forward needs the contents of its tensors ({described_error(error, 80)}), so every size of its results is "
-        f"unknown while exporting: give them with opbridge.fake_for({call.function.__name__})"
+        f"forward needs the contents of its tensors ({described_error(error, 80)}), so all sizes of its results are "
+        f"unknown during the export; declare them with opbridge.fake_for({call.function.__name__})"
     )
 
 
 def _own_sizes(returned: Any, inputs: Sequence[Any]) -> Any:
-    """The results, with a symbol of their own for every size that the inputs' sizes do not tell."""
+    """Return the results, with a new symbol for each size that does not follow from the sizes of the inputs."""
     known = torch_internals.symbols_of(inputs)
     new: dict[str, Any] = {}
 
@@ -73,7 +73,7 @@ def _new_size() -> Any:
 
 
 def _unknown_sizes(call: FunctionCall, inputs: Sequence[Any], error: Exception) -> Any:
-    """Tensors of the results' ranks and dtypes, with a new symbol for every size."""
+    """Return tensors with the ranks and dtypes of the results, and a new symbol for each size."""
     failure: Exception = error
     for values in _made_up(inputs):
         try:
@@ -86,11 +86,11 @@ def _unknown_sizes(call: FunctionCall, inputs: Sequence[Any], error: Exception) 
     name = call.function.__name__
     place = source_of_function(call._forward)
     raise CaptureError(
-        f"The shapes that {call.display_name} returns can't be found: its forward{f' at {place}' if place else ''} "
-        f"runs neither without the contents of its tensors ({described_error(error, 200)}) nor on made-up ones "
+        f"The shapes of the results of {call.display_name} are unknown: its forward{f' at {place}' if place else ''} "
+        f"fails on fake tensors ({described_error(error, 200)}) and on arbitrary real ones "
         f"({described_error(failure, 200)}).",
-        fix=f"give its shapes: @opbridge.fake_for({name}) on a function of apply's arguments that returns empty "
-        "tensors of the right shapes and dtypes.",
+        fix=f"declare the shapes with @opbridge.fake_for({name}), on a function that takes the arguments of apply and "
+        "returns empty tensors of the right shapes and dtypes.",
     ) from error
 
 
@@ -103,7 +103,7 @@ def _device(inputs: Sequence[Any]) -> torch.device:
 
 
 def _made_up(inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Real tensors of the inputs' example sizes: ones, random numbers, zeros."""
+    """Yield real tensors with the example sizes of the inputs, filled with ones, random numbers, and zeros."""
 
     def real(value: Any, kind: str) -> Any:
         if not isinstance(value, torch.Tensor):

@@ -1,8 +1,9 @@
-"""While a model is captured, each autograd.Function that has a ``symbolic`` becomes one operator of the graph.
+"""Makes each autograd.Function that has a ``symbolic`` one operator of the graph while a model is captured.
 
-Users hold ``my_op = F.apply`` since import time, and ``apply`` looks up the class's ``forward`` at each call. So it is
-that look-up that is answered otherwise, through the metaclass, in the thread that captures and only meanwhile. It finds
-Functions defined, and ``symbolic``s assigned, while the model runs, and nothing is written on the user's classes.
+User code may have stored ``my_op = F.apply`` at import, but ``apply`` looks up ``forward`` on the class at each call.
+This module intercepts that look-up through the metaclass, during a capture and only in the capturing thread. This also
+works for Functions that are defined, and for ``symbolic`` methods that are assigned, while the model runs, and it does
+not modify the user's classes.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _ignored: weakref.WeakKeyDictionary[torch.export.ExportedProgram, dict[Any, str]
 
 @dataclasses.dataclass
 class Seen:
-    """The Functions with a ``symbolic`` that a capture met.
+    """The Functions with a ``symbolic`` that were called during a capture.
 
     Attributes:
         on: Whether the bridge is on.
-        latest: The Function that was met last.
-        calls: With the bridge on: their calls, by target, in order of first use.
-        ignored: With the bridge off: the Functions that were inlined, with the user's line of the first call.
+        latest: The Function that was called last.
+        calls: If the bridge is on, the calls by target, in order of first use.
+        ignored: If the bridge is off, the Functions that were inlined, with the user's line of the first call.
     """
 
     on: bool
@@ -51,16 +52,16 @@ class Seen:
     ignored: dict[Any, str] = dataclasses.field(default_factory=dict)
 
     def finish(self, program: torch.export.ExportedProgram) -> tuple[OpSpec, ...]:
-        """Note which Functions were inlined in ``program``; the declarations of those that became operators."""
+        """Record the Functions that were inlined in ``program``; return the declarations of the new operators."""
         _ignored[program] = self.ignored
         return tuple(call.spec() for call in self.calls.values())
 
 
 @contextlib.contextmanager
 def bridging() -> Iterator[Seen]:
-    """Around a capture: while the bridge is on, each Function with a ``symbolic`` becomes one operator.
+    """Observe a capture. While the bridge is on, each Function with a ``symbolic`` becomes one operator.
 
-    While it is off they are inlined as torch does, and noted.
+    While the bridge is off, torch inlines the Functions, and they are recorded.
     """
     seen = Seen(switch.is_on())
     outer = getattr(_thread, "seen", None)
@@ -77,30 +78,30 @@ def bridging() -> Iterator[Seen]:
 
 
 def ignored_in(program: torch.export.ExportedProgram) -> Mapping[Any, str]:
-    """The Functions whose ``symbolic`` did not count when a program was captured, with the line of the first call."""
+    """Return the Functions whose ``symbolic`` was ignored in a capture, with the line of the first call."""
     return _ignored.get(program, {})
 
 
 def symbolic_of(function: Any) -> Callable[..., Any] | None:
-    """The ``symbolic`` of an autograd.Function; None if it has none."""
+    """Return the ``symbolic`` of an autograd.Function; None if it has none."""
     symbolic = getattr(function, "symbolic", None)
     return symbolic if callable(symbolic) else None
 
 
 def latest_function() -> Any:
-    """The Function with a ``symbolic`` that the capture under way met last; None if it met none."""
+    """Return the Function with a ``symbolic`` that the current capture called last; None if there is none."""
     return getattr(getattr(_thread, "seen", None), "latest", None)
 
 
 def is_capturing() -> bool:
-    """Whether this thread captures a model with the bridge on, and is not inside a ``forward``."""
+    """Return whether this thread captures a model with the bridge on, outside any ``forward``."""
     seen = getattr(_thread, "seen", None)
     return seen is not None and seen.on
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Inside a ``forward`` that runs for its own operator: the outer Function wins, those that it calls are inlined."""
+    """Stop intercepting inside the ``forward`` of an operator, so that Functions that it calls are inlined."""
     seen = getattr(_thread, "seen", None)
     _thread.seen = None
     try:
@@ -143,11 +144,11 @@ def _place_of_the_call() -> str:
 
 
 def _no_context(ctx: Any, inputs: Any, output: Any) -> None:
-    """Instead of ``setup_context``: nothing is differentiated while a model is captured."""
+    """Replace ``setup_context``, because no gradient is computed while a model is captured."""
 
 
 class _Replacement:
-    """A ``forward`` that calls the Function's operator instead. ``apply`` sees the parameters of the user's own."""
+    """A ``forward`` that calls the operator of the Function, with the signature of the user's ``forward``."""
 
     def __init__(self, function: Any, forward: Callable[..., Any], takes_ctx: bool) -> None:
         self.__wrapped__ = forward
@@ -155,12 +156,12 @@ class _Replacement:
         self._takes_ctx = takes_ctx
 
     def __getattr__(self, name: str) -> Any:
-        # apply reads the code object, to turn arguments by keyword into positional ones.
+        # apply reads the code object, to convert keyword arguments to positional ones.
         return getattr(self.__wrapped__, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._takes_ctx and not (args and isinstance(args[0], torch.autograd.function.FunctionCtx)):
-            return self.__wrapped__(*args, **kwargs)  # Somebody calls F.forward himself, without apply.
+            return self.__wrapped__(*args, **kwargs)  # The user's code calls F.forward directly, without apply.
         ctx, given = (args[0], args[1:]) if self._takes_ctx else (None, args)
         call, inputs = operator_for(self._function, self.__wrapped__, given, kwargs, self._takes_ctx)
         values = call.overload(*inputs)

@@ -1,4 +1,4 @@
-"""MMDeploy's three registries, by their own words, on opbridge's rungs.
+"""MMDeploy's three registries, implemented with opbridge's rungs.
 
 ::
 
@@ -10,8 +10,9 @@
     with for_engine("onnxruntime") as rewriters:
         opbridge.export(rewriters.replaced(model), args, path="build/model", ops=rewriters.ops)
 
-A function becomes a mapping of the rung ``rewrite``, a symbolic function one that the bridge honours, and a module
-another module while the block runs. A declaration for the engine beats one for ``"default"``.
+A function rewriter becomes a mapping of the rung ``rewrite``, a symbolic rewriter becomes a symbolic function that the
+bridge honours, and a module rewriter replaces modules inside the block. A declaration for the engine takes precedence
+over one for ``"default"``.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ DEFAULT = "default"
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a rewriter may ask for.
+    """The context of a rewriter.
 
     Attributes:
         origin_func: The function that is replaced; None for a symbolic function.
-        cfg: The configuration that :func:`for_engine` was given.
-        backend: The engine.
+        cfg: The configuration passed to :func:`for_engine`.
+        backend: The name of the engine.
     """
 
     origin_func: Callable[..., Any] | None
@@ -60,29 +61,27 @@ _context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("opbri
 
 
 class _Registry:
-    """What is declared, by name and engine."""
+    """The declarations of one kind, by name and engine."""
 
     def __init__(self) -> None:
         self.declared: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {}
 
     def get_context(self) -> Context:
-        """The context of the rewriter that is running.
+        """Return the context of the running rewriter.
 
         Raises:
-            InputError: None is.
+            InputError: No rewriter is running.
         """
         context = _context.get()
         if context is None:
-            raise InputError(
-                "get_context: no rewriter is running.", fix="call it inside a rewriter, while a model is exported."
-            )
+            raise InputError("get_context: no rewriter is running.", fix="call it inside a rewriter, during an export.")
         return context
 
     def _add(self, name: str, backend: Any, value: Any, **options: Any) -> None:
         self.declared.setdefault(name, {})[str(getattr(backend, "value", backend))] = (value, options)
 
     def for_backend(self, backend: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-        """What is in force for an engine."""
+        """Yield the name, value and options of each declaration that applies to an engine."""
         for name, by_backend in self.declared.items():
             chosen = by_backend.get(backend) or by_backend.get(DEFAULT)
             if chosen is not None:
@@ -90,18 +89,18 @@ class _Registry:
 
 
 class FunctionRewriter(_Registry):
-    """``FUNCTION_REWRITER``: a Python function or a torch API is replaced while the model is captured."""
+    """``FUNCTION_REWRITER``, which replaces a Python function or a torch API while the model is captured."""
 
     def register_rewriter(self, func_name: str, backend: Any = DEFAULT, **_: Any) -> Callable[[F], F]:
-        """Declare the decorated function as what takes the place of another.
+        """Declare the decorated function as the replacement of another function.
 
         Args:
-            func_name: The import path of the other: ``"torch.Tensor.repeat"``, ``"mydet.boxes.decode"``.
-            backend: The engine's name, or ``"default"`` for every engine.
+            func_name: The import path of the replaced function, such as ``"torch.Tensor.repeat"``.
+            backend: The name of the engine, or ``"default"`` for every engine.
 
         Returns:
-            A decorator. The function takes the other's arguments, after a context if its first parameter is called
-            ``ctx``; :meth:`get_context` gives the other as ``origin_func``.
+            A decorator. The decorated function takes the arguments of the replaced function, after a context if its
+            first parameter is named ``ctx``. ``origin_func`` of :meth:`get_context` is the replaced function.
         """
 
         def decorate(function: F) -> F:
@@ -112,7 +111,7 @@ class FunctionRewriter(_Registry):
 
 
 class SymbolicRewriter(_Registry):
-    """``SYMBOLIC_REWRITER``: a symbolic function for a torch operator or an autograd.Function."""
+    """``SYMBOLIC_REWRITER``, which declares a symbolic function for a torch operator or an autograd.Function."""
 
     def register_symbolic(
         self,
@@ -125,11 +124,11 @@ class SymbolicRewriter(_Registry):
         """Declare the decorated function as a symbolic function.
 
         Args:
-            func_name: ``"grid_sampler"`` (of aten) or ``"mylib::op"`` with ``is_pytorch``, otherwise the import path of
-                an autograd.Function.
-            backend: The engine's name, or ``"default"`` for every engine.
-            is_pytorch: Whether it is for a registered operator.
-            arg_descriptors: The codes of ``parse_args``.
+            func_name: The operator if ``is_pytorch`` is set (``"grid_sampler"`` of aten, or ``"mylib::op"``),
+                otherwise the import path of an autograd.Function.
+            backend: The name of the engine, or ``"default"`` for every engine.
+            is_pytorch: Whether ``func_name`` is a registered operator.
+            arg_descriptors: The argument descriptors of ``parse_args``.
         """
 
         def decorate(function: F) -> F:
@@ -140,17 +139,18 @@ class SymbolicRewriter(_Registry):
 
 
 class ModuleRewriter(_Registry):
-    """``MODULE_REWRITER``: a submodule is replaced by another that is made from it."""
+    """``MODULE_REWRITER``, which replaces a submodule by another module constructed from it."""
 
     def register_rewrite_module(self, module_type: str | type, backend: Any = DEFAULT, **_: Any) -> Callable[[F], F]:
-        """Declare the decorated class as what takes the place of modules of a type.
+        """Declare the decorated class as the replacement of modules of a type.
 
         Args:
-            module_type: The class, or its import path.
-            backend: The engine's name, or ``"default"`` for every engine.
+            module_type: The class of the replaced modules, or its import path.
+            backend: The name of the engine, or ``"default"`` for every engine.
 
         Returns:
-            A decorator. The class is made from the module and, if it takes a second argument, the configuration.
+            A decorator. The decorated class is constructed from the replaced module and, if it takes a second argument,
+            the configuration.
         """
         name = module_type if isinstance(module_type, str) else f"{module_type.__module__}.{module_type.__qualname__}"
 
@@ -166,14 +166,14 @@ SYMBOLIC_REWRITER = SymbolicRewriter()
 MODULE_REWRITER = ModuleRewriter()
 
 _OPSET = 11
-"""From which opset on a symbolic function counts; MMDeploy asks for none."""
+"""The lowest opset to which a symbolic function applies; MMDeploy's declarations have none."""
 
 
 class Rewriters:
-    """The rewriters that are in force in a :func:`for_engine` block.
+    """The active rewriters of a :func:`for_engine` block.
 
     Attributes:
-        ops: What ``opbridge.export`` and ``opbridge.diagnose`` take as ``ops=``.
+        ops: The value of ``ops=`` for ``opbridge.export`` and ``opbridge.diagnose``.
     """
 
     def __init__(self, backend: str, config: Mapping[str, Any], undo: contextlib.ExitStack) -> None:
@@ -183,12 +183,12 @@ class Rewriters:
         )
 
     def replaced(self, model: torch.nn.Module) -> torch.nn.Module:
-        """The model with its modules replaced; at the end of the block it is as it was."""
+        """Replace modules of the model, and return it; the end of the block restores the model."""
         types = {_imported(name): made for name, made, _ in MODULE_REWRITER.for_backend(self._backend)}
         if type(model) in types:
             return self._made(types[type(model)], model)
         made: dict[torch.nn.Module, torch.nn.Module] = {}
-        modules = dict(model.named_modules(remove_duplicate=False))  # One module may stand in several places.
+        modules = dict(model.named_modules(remove_duplicate=False))  # A module may occur in several places.
         for path, child in modules.items():
             if path and type(child) in types:
                 if child not in made:
@@ -206,14 +206,14 @@ class Rewriters:
 
 @contextlib.contextmanager
 def for_engine(backend: str, config: Mapping[str, Any] | None = None) -> Iterator[Rewriters]:
-    """Put everything that is declared for an engine, or for ``"default"``, in force; the bridge is on meanwhile.
+    """Activate all declarations for an engine, or for ``"default"``, and turn the bridge on inside the block.
 
     Args:
-        backend: The engine's name: ``"onnxruntime"``, ``"ncnn"``, ``"tensorrt"``...
-        config: What rewriters find as ``cfg`` of their context.
+        backend: The name of the engine, such as ``"onnxruntime"`` or ``"tensorrt"``.
+        config: The configuration, which rewriters read as ``cfg`` of their context.
 
     Raises:
-        InputError: A name that was declared can't be imported.
+        InputError: A declared import path can't be imported.
     """
     config = config or {}
     with contextlib.ExitStack() as undo:
@@ -228,7 +228,7 @@ def for_engine(backend: str, config: Mapping[str, Any] | None = None) -> Iterato
 
 
 def _as_rewrite(name: str, function: Callable[..., Any], backend: str, config: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function as ``opbridge.rewrite`` wants it: with the original as its first argument."""
+    """Return the function in the form of ``opbridge.rewrite``, with the original as its first argument."""
 
     @functools.wraps(function)
     def rewrite(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -237,7 +237,7 @@ def _as_rewrite(name: str, function: Callable[..., Any], backend: str, config: M
 
     code = inspect.unwrap(function).__code__
     del rewrite.__wrapped__  # type: ignore[attr-defined]
-    rewrite.__module__ = f"{OPS_FILE_PREFIX}rewriters"  # It counts where it is passed as ops=, and nowhere else.
+    rewrite.__module__ = f"{OPS_FILE_PREFIX}rewriters"  # With this name, it applies only if it is passed as ops=.
     declare(OpSpec(name, "rewrite", rewrite, LOWEST_OPSET, None, "", f"{code.co_filename}:{code.co_firstlineno}"))
     return rewrite
 
@@ -250,7 +250,7 @@ def _as_symbolic(
             return function(*_leading(function, context), g, *args, **kwargs)
 
     functools.update_wrapper(symbolic, function)
-    # parse_args reads the names of the arguments here.
+    # parse_args reads the names of the arguments from the signature.
     parameters = list(inspect.signature(function).parameters.values())
     own = parameters[1:] if _wants_context(function) else parameters
     symbolic.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
@@ -263,7 +263,7 @@ def _as_symbolic(
 
 @contextlib.contextmanager
 def _with_registration(name: str, symbolic: Callable[..., Any]) -> Iterator[None]:
-    """A registered symbolic function; one that was registered before comes back."""
+    """Register a symbolic function inside the block, and restore an earlier one afterwards."""
     own = torch_registry.registered().get(name, {}).get(_OPSET)
     register_custom_op_symbolic(name, symbolic, _OPSET)
     try:
@@ -276,7 +276,7 @@ def _with_registration(name: str, symbolic: Callable[..., Any]) -> Iterator[None
 
 @contextlib.contextmanager
 def _with_symbolic(function: Any, symbolic: Callable[..., Any]) -> Iterator[None]:
-    """An autograd.Function with another ``symbolic``."""
+    """Replace the ``symbolic`` of an autograd.Function inside the block."""
     own = vars(function).get("symbolic")
     function.symbolic = staticmethod(symbolic)
     try:
@@ -306,10 +306,10 @@ def _leading(function: Callable[..., Any], context: Context) -> tuple[Context, .
 
 
 def _imported(path: str) -> Any:
-    """The class of an import path.
+    """Return the class of an import path.
 
     Raises:
-        InputError: There is none.
+        InputError: The path can't be imported.
     """
     module, _, name = path.rpartition(".")
     try:

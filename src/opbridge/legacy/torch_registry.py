@@ -1,6 +1,6 @@
 """torch's registry of symbolic functions: the only file that reads or changes it.
 
-It uses these internals of ``torch.onnx._internal.torchscript_exporter``, which ``tests/legacy/test_legacy_context.py`` checks:
+``tests/legacy/test_legacy_context.py`` checks the internals of ``torch.onnx._internal.torchscript_exporter`` used here:
 
 * ``utils.register_custom_op_symbolic``, ``unregister_custom_op_symbolic``, ``_trigger_symbolic_function_registration``.
 * ``registration.registry``: the ``_functions`` of its groups, whose ``_base`` holds torch's own symbolic functions and

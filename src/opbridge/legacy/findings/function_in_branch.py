@@ -1,16 +1,16 @@
 """An autograd.Function with a ``symbolic`` is called inside a branch or a loop body.
 
-What it means: torch captures the functions given to ``torch.cond``, ``torch.while_loop`` and ``scan`` by reading their
-bytecode, and reads through a Function into its ``forward``.
+What it means: torch captures the functions passed to ``torch.cond``, ``torch.while_loop`` and ``scan`` from their
+bytecode, and inlines the ``forward`` of a Function.
 
-Why it is a problem: there the Function can't become a node, and its ``symbolic`` would be dropped without a word.
+Why it is a problem: the Function can't become a node there, so its ``symbolic`` would be ignored silently.
 
 Example::
 
     torch.cond(x.sum() > 0, lambda x: MyOp.apply(x), lambda x: x, (x,))
 
 Fix: call the Function outside and choose between the results with ``torch.where``; or declare it with
-``@opbridge.operator``, which stays one node in a branch, too.
+``@opbridge.operator``, which is one node in a branch as well.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from opbridge.legacy.functions import latest_function
 CODE = "function-in-branch"
 
 ORDER = -2
-"""Before those that recognise torch.cond by itself."""
+"""This finding comes before the findings about torch.cond."""
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by what torch's reader of bytecode says of the bridge's ``forward``."""
+    """Explain the failure if torch's bytecode reader refused the ``forward`` of the bridge."""
     function = latest_function()
     if function is None or "Dynamo requires the `forward` attribute" not in failure.text:
         return None
@@ -33,7 +33,7 @@ def explain(failure: Failure) -> Finding | None:
     return failure.finding(
         CODE,
         name,
-        f"{name} is called inside a branch or a loop body{failure.at}, where its symbolic can't be honoured.",
+        f"{name} is called inside a branch or a loop body{failure.at}, so its symbolic can't be honoured.",
         f"call {name} outside and choose between the results with torch.where, or declare it with "
-        "@opbridge.operator, which stays one node in a branch, too.",
+        "@opbridge.operator, which is one node in a branch as well.",
     )

@@ -1,8 +1,8 @@
 """A symbolic function is registered for an operator of the model, and the modern exporter never calls it.
 
-What it means: ``torch.onnx.register_custom_op_symbolic`` feeds the TorchScript exporter alone.
+What it means: only the TorchScript exporter reads the registrations of ``torch.onnx.register_custom_op_symbolic``.
 
-Why it is a problem: the operator gets torch's own mapping instead of the user's, or has none.
+Why it is a problem: torch's own mapping is used instead of the user's, or the operator has no mapping.
 
 Example::
 
@@ -27,7 +27,7 @@ CODE = "ignored-registration"
 
 
 def detect(program: Any) -> Iterator[Finding]:
-    """Recognised by the operators of the program that have a registration of the user's."""
+    """Yield a finding for each operator of the program for which the user registered a symbolic function."""
     if switch.is_on():
         return
     nodes: dict[str, Any] = {}
@@ -41,10 +41,10 @@ def detect(program: Any) -> Iterator[Finding]:
 
 
 def finding(target: str, declared: str, used: str) -> Finding:
-    """Made of an operator, the place of its symbolic function and the place that uses it."""
+    """Return the finding for an operator, given the lines of its symbolic function and of its use."""
     where = f" at {declared}" if declared else ""
     message = (
-        f"The symbolic function{where} that is registered for {target} is not called: the modern exporter has "
-        f"mappings of its own{f' (used at {used})' if used else ''}."
+        f"The symbolic function{where} that is registered for {target} is not called, because the modern exporter "
+        f"uses its own mappings{f' (used at {used})' if used else ''}."
     )
     return Finding(CODE, target, message, TURN_ON, severity="warning", sources=(used,) if used else ())

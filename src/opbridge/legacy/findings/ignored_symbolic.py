@@ -2,8 +2,8 @@
 
 What it means: torch.export inlines the Function's ``forward``.
 
-Why it is a problem: ``symbolic`` says what is to be in the ONNX model. Where ``forward`` is only a stand-in for an
-engine's own operator, the model computes something else, without an error.
+Why it is a problem: ``symbolic`` defines the nodes of the ONNX model. If ``forward`` is only a placeholder for an
+operator of the engine, the model silently computes something else.
 
 Example::
 
@@ -32,25 +32,25 @@ from opbridge.torch_graph.sources import source_of_function
 CODE = "ignored-symbolic"
 
 ORDER = -1
-"""Before those that say what is wrong with ``forward``, which nobody would run with the bridge on."""
+"""This finding comes before the findings about ``forward``, which is not captured if the bridge is on."""
 
 TURN_ON = (
     "call opbridge.legacy.enable() before the export, or run the old script with `opbridge run-script`; "
-    "`opbridge migrate` writes the modern form."
+    "`opbridge migrate` converts the script."
 )
 
 
 def detect(program: Any) -> Iterator[Finding]:
-    """Noted while the model was captured with the bridge off."""
+    """Yield a finding for each Function that was inlined because the bridge was off."""
     for function, place in ignored_in(program).items():
         where = f", used at {place}," if place else ""
-        message = f"{_described(function)}{where} is not called: the modern exporter inlines forward instead."
+        message = f"{_described(function)}{where} is not called, because the modern exporter inlines forward."
         sources = (place,) if place else ()
         yield Finding(CODE, function.__qualname__, message, TURN_ON, severity="warning", sources=sources)
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognised by the ``forward`` of such a Function among the frames of a failed capture."""
+    """Explain a failed capture if the ``forward`` of such a Function is among its frames."""
     if switch.is_on():
         return None
     for function in _functions_in(failure):
@@ -59,7 +59,7 @@ def explain(failure: Failure) -> Finding | None:
             function.__qualname__,
             f"The forward of {function.__qualname__}{failure.at} can't be captured "
             f"({described_error(failure.error, 120)}). "
-            f"{_described(function)} says what belongs in the ONNX model, but the modern exporter does not call it.",
+            f"{_described(function)} defines the nodes of the ONNX model, but the modern exporter does not call it.",
             TURN_ON,
         )
     return None

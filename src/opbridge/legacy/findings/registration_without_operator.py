@@ -1,14 +1,14 @@
-"""A symbolic function is registered for a name that no captured graph has.
+"""A symbolic function is registered for a name that never occurs in a captured graph.
 
-What it means: TorchScript's graph has operators of its own (``prim::…``), and names that torch.export does not use.
+What it means: the name is one of TorchScript's own operators (``prim::…``), or torch.export does not use it.
 
-Why it is a problem: the symbolic function is never called, also with the bridge on.
+Why it is a problem: the symbolic function is never called, even if the bridge is on.
 
 Example::
 
     torch.onnx.register_custom_op_symbolic("prim::ConstantChunk", my_chunk, 11)
 
-Fix: register it for the operator that the captured graph has in that place; ``opbridge diagnose`` lists those.
+Fix: register it for the operator that the captured graph has instead; ``opbridge diagnose`` lists the operators.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ CODE = "registration-without-operator"
 
 
 def detect(program: Any) -> Iterator[Finding]:
-    """Recognised, while the bridge is on, by registrations of a name that torch has no operator for."""
+    """Yield a finding for each registration of a name without a torch operator, if the bridge is on."""
     if switch.is_on():
         for registration in registrations_without_operator():
             yield finding(registration.name, registration.source)
 
 
 def finding(target: str, declared: str) -> Finding:
-    """Made of the name that a symbolic function is registered for, and the function's place."""
+    """Return the finding for a registered name, given the line of its symbolic function."""
     where = f" at {declared}" if declared else ""
     return Finding(
         CODE,
         target,
-        f"The symbolic function{where} is registered for {target}, which no captured graph has, and is never called.",
-        "register it for the operator that `opbridge diagnose` lists in its place, or import the library that has it.",
+        f"The symbolic function{where} is for {target}, which is not an operator of torch, so no captured graph "
+        "uses it.",
+        "register it for the operator that `opbridge diagnose` lists instead, or import the library that defines it.",
         severity="warning",
         sources=(declared,) if declared else (),
     )
