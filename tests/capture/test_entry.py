@@ -15,6 +15,8 @@ from opbridge.bundle.reference import find_entry
 from opbridge.capture.entry import entry_file, load_entry, portable_entry
 from opbridge.errors import InputError
 
+pytestmark = pytest.mark.newest
+
 HEAD = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
 
 

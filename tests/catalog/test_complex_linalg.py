@@ -17,6 +17,8 @@ from opbridge.catalog.complex.embedded import blocks_of, from_blocks  # noqa: E4
 from opbridge.catalog.complex.rules import rules  # noqa: E402
 from opbridge.catalog.ops.linalg.lu_factor_pairs import factored_pairs  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 linalg = torch.linalg
 
 
@@ -127,6 +129,7 @@ class _Systems(torch.nn.Module):
         )
 
 
+@pytest.mark.slow
 def test_systems_through_an_export(tmp_path: Path) -> None:
     batch = torch.export.Dim("batch")
     example = (SQUARE.to(torch.complex64), TALL.to(torch.complex64))

@@ -19,6 +19,8 @@ from opbridge.proof.conformance import database  # noqa: E402
 from opbridge.proof.conformance.calls import Batch  # noqa: E402
 from opbridge.torch_graph.targets import calls_in  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 aten = torch.ops.aten
 
 ELEMENTARY = (
@@ -163,6 +165,7 @@ def _samples(names: tuple[str, ...]) -> list[Any]:
     return [calls[len(calls) // 2] for calls in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [MOVED, COMPUTED], ids=["moved", "computed"])
 def test_samples_through_an_export(names: tuple[str, ...], tmp_path: Path) -> None:
     calls = _samples(names)

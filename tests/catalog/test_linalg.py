@@ -31,6 +31,8 @@ from opbridge.catalog.ops.linalg import (  # noqa: E402
 )
 from opbridge.errors import EngineError, TranslationError  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 BATCHES = ((), (2,), (2, 3), (0,))
 SIZES = (0, 1, 2, 5, 50)
 
@@ -131,6 +133,7 @@ class TestBodies:
         torch.testing.assert_close(result[:2], torch.diag_embed(matrix[:2].diagonal(dim1=1, dim2=2).exp()))
         assert result[2].isnan().any()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["random", "zero diagonal", "zero"])
     def test_ldl(self, kind: str) -> None:
         for matrix in squares():
@@ -218,6 +221,7 @@ class TestKernels:
         with pytest.raises(EngineError, match=r"sizes \(3, 1, 4, 4\) and \(5, 5\) do not fit"):
             run(library, matrix, random(5, 5, dtype=dtype), upper=1, left=1, unitriangular=0)
 
+    @pytest.mark.slow
     def test_lu_factor(self, dtype: Any) -> None:
         library = kernel("lu_factor")
         singular = torch.stack([torch.zeros(3, 3), torch.ones(3, 3), torch.eye(3)]).to(dtype)
@@ -235,6 +239,7 @@ class TestKernels:
         with pytest.raises(EngineError, match="a pivot is 9, where there are 2 rows"):
             run(library, torch.eye(2, dtype=dtype), wrong, unpack_data=1, unpack_pivots=1)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["random", "zero diagonal", "zero"])
     def test_ldl(self, dtype: Any, kind: str) -> None:
         for matrix in squares(dtype):
@@ -283,6 +288,7 @@ class Whitening(torch.nn.Module):
         return torch.linalg.solve_triangular(lower, x.mT, upper=False), small, torch.linalg.inv(covariance)
 
 
+@pytest.mark.slow
 def test_a_model_at_other_sizes_is_verified_with_kernels_and_with_bodies(tmp_path: Path) -> None:
     wide = torch.export.Dim("features", min=2)
     bundle = opbridge.export(
@@ -300,6 +306,7 @@ def test_a_model_at_other_sizes_is_verified_with_kernels_and_with_bodies(tmp_pat
     assert len(kernels["operators"]) == 4
 
 
+@pytest.mark.quick("lu", "qr")
 @pytest.mark.parametrize(
     "body",
     [lu_factor.lu_factor, ldl_factor.ldl_factor, householder.factored, lambda x: cholesky.cholesky(x, False)],

@@ -13,6 +13,8 @@ pytest.importorskip("onnxruntime")
 import opbridge  # noqa: E402
 from opbridge.catalog.formulas.schur import quasi_triangular  # noqa: E402
 
+pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.xdist_group("linalg_eig")]
+
 SIZE = 12
 
 

@@ -18,6 +18,8 @@ from opbridge.catalog.ops.linalg.linalg_eig import eig  # noqa: E402
 from opbridge.catalog.ops.linalg.svd import svd, svdvals  # noqa: E402
 from opbridge.errors import EngineError  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 DTYPES = (torch.float32, torch.float64)
 FORMS = ("body", pytest.param("kernel", marks=needs_compiler))
 
@@ -115,6 +117,7 @@ def test_a_tiny_element_is_annihilated_as_in_lapack() -> None:
     assert factors[0, 0] == -3
 
 
+@pytest.mark.quick("body")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("a", CASES)
@@ -141,6 +144,7 @@ def test_wide_matrices_of_unknown_sizes(form: str) -> None:
     _close(values, torch.linalg.svdvals(a))
 
 
+@pytest.mark.quick("body")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("a", [case for case in CASES if case.values[0].shape[-1] == case.values[0].shape[-2]])
@@ -166,6 +170,7 @@ SQUARE = {
 }
 
 
+@pytest.mark.quick("body")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", SQUARE)

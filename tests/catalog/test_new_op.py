@@ -15,6 +15,8 @@ from opbridge.errors import InputError
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelLibrary
 
+pytestmark = pytest.mark.newest
+
 
 def test_the_files_and_the_next_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -46,6 +48,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert data["commands"][0].startswith("opbridge test-op ")
 
 
+@pytest.mark.quick("False")
 @pytest.mark.parametrize("kernel", [False, True])
 def test_it_exports_at_once(kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
@@ -59,6 +62,7 @@ def test_it_exports_at_once(kernel: bool, tmp_path: Path, monkeypatch: pytest.Mo
     assert json.loads((tmp_path / "build/it/verification.json").read_text())["verdict"] == "passed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["union", "exp", "template", "index"])
 def test_names_that_mean_something_in_cpp(name: str, tmp_path: Path) -> None:
     new_operator(f"mylib::{name}", tmp_path, kernel=True)

@@ -164,6 +164,7 @@ def test_overloads_compute_the_same(variants: Trip) -> None:
     variants.check(torch.randn(3, 4), torch.randn(2, 3, 4), torch.randn(3, 4, dtype=torch.float64))
 
 
+@pytest.mark.slow
 def test_older_ir_versions_get_mangled_names() -> None:
     trip = travel(lambda x, y: (scaled(x), scaled(y)), (torch.randn(3, 4), torch.randn(2, 3, 4)), ir_version=9)
     assert trip.proto.ir_version == 9
@@ -214,6 +215,7 @@ def test_a_list_of_tensors() -> None:
     trip.check(*(torch.randn(2, 3) for _ in range(3)))
 
 
+@pytest.mark.slow
 def test_a_dynamic_int_is_an_input_of_the_node() -> None:
     trip = travel(
         lambda x: padded(x, x.shape[0]), (torch.randn(3, 4),), dynamic_shapes={"x": {0: torch.export.Dim("rows")}}

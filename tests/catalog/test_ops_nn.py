@@ -35,6 +35,8 @@ from opbridge.catalog.ops.nn import (  # noqa: E402
 )
 from opbridge.proof.verify.distribution import compare_runs  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 INF, NAN = math.inf, math.nan
 aten, F = torch.ops.aten, nn.functional
 
@@ -160,6 +162,7 @@ def test_cubic_volumes(padding_mode: int, align: bool) -> None:
     _compare(grid_sampler_3d.grid_sampler(*places), aten.grid_sampler_3d(*places))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_all_pairs_of_any_number_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
     def distances(x: Tensor) -> tuple[Tensor, ...]:
@@ -217,6 +220,7 @@ def _session(function: Callable[..., Any], inputs: Sequence[Tensor], folder: Pat
     return opbridge.load(opbridge.export(Model(function), tuple(inputs), path=folder, verify=False, **options).path)
 
 
+@pytest.mark.slow
 def test_ctc_loss_at_another_length(tmp_path: Path) -> None:
     def loss(log_probs: Tensor, targets: Tensor, steps: Tensor, lengths: Tensor) -> Tensor:
         return F.ctc_loss(log_probs.log_softmax(-1), targets, steps, lengths, reduction="none")
@@ -267,6 +271,7 @@ def test_dropout_stays_inside_a_model_and_draws_anew(tmp_path: Path) -> None:
     assert mixed.std() > 0.05
 
 
+@pytest.mark.slow
 def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
     import onnx
 

@@ -10,6 +10,8 @@ pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("random")
+
 DRAWS = 4000
 WEIGHTS = (0.0, 1.0, 2.0, 5.0)
 

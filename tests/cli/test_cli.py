@@ -26,6 +26,8 @@ from opbridge.bundle.bundle import Bundle, write_bundle
 from opbridge.cli import main
 from opbridge.errors import CaptureError
 
+pytestmark = pytest.mark.newest
+
 ENTRY = "import torch\n\ndef model():\n    return torch.nn.ReLU(), (torch.ones(2),)\n"
 COMPARISON = {
     "output": "y", "case": "example sizes", "status": "within budget", "max_abs": 1e-7, "max_rel": 1e-7,
@@ -328,6 +330,7 @@ def test_ops_proposes_the_nearest_name(run: Callable[..., Ran]) -> None:
     assert "fix: did you mean aten::softmax" in ran.err
 
 
+@pytest.mark.slow
 def test_doctor_in_a_process_of_its_own() -> None:
     done = subprocess_run("doctor", "--json")
     data = json.loads(done.stdout)

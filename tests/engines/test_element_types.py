@@ -31,6 +31,8 @@ from opbridge.proof.conformance.definitions import differs_by_definition  # noqa
 from opbridge.proof.conformance.results import Way  # noqa: E402
 from opbridge.torch_graph.promoted_results import shield_results  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 functional = torch.nn.functional
 DOUBLES = torch.float64
 HALVES = (torch.float16, torch.bfloat16)
@@ -93,6 +95,7 @@ def _double_calls() -> list[Call]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 def test_float64_keeps_all_its_digits() -> None:
     _proved(_double_calls())

@@ -26,6 +26,8 @@ from opbridge.errors import EngineError, EngineNotInstalledError, InputError, Op
 from opbridge.kernels.declared import declared_kernels
 from opbridge.ladder.build import build
 
+pytestmark = pytest.mark.newest
+
 NAMES = [name for name in engines.names() if engines.get(name).is_installed()]
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"
@@ -77,6 +79,7 @@ def test_every_limit_is_an_ability(engine):
         re.compile(pattern)
 
 
+@pytest.mark.quick("onnxruntime")
 def test_a_cnn_at_several_sizes_in_threads_and_in_two_sessions(engine, tmp_path):
     model, image = Cnn(), torch.randn(2, 3, 12, 12)
     dynamic = {"image": {0: "n"}} if "dynamic shapes" not in engine.limits else None
@@ -100,6 +103,7 @@ def test_a_cnn_at_several_sizes_in_threads_and_in_two_sessions(engine, tmp_path)
     attempt(engine, "runs", "threads", "two sessions", act=run)
 
 
+@pytest.mark.quick("onnxruntime", "reference")
 def test_the_time_of_each_node(engine, tmp_path):
     def act() -> None:
         bundle = export(engine, Cnn(), (torch.randn(2, 3, 12, 12),), tmp_path)
@@ -112,6 +116,7 @@ def test_the_time_of_each_node(engine, tmp_path):
     attempt(engine, "node times", "runs", act=act)
 
 
+@pytest.mark.quick("onnxruntime", "openvino", "reference")
 def test_no_threads_are_refused(engine, tmp_path):
     bundle = export(engine, Cnn(), (torch.randn(1, 3, 12, 12),), tmp_path)
     with pytest.raises(InputError if engine.not_run is None else OpbridgeError) as caught:
@@ -119,6 +124,7 @@ def test_no_threads_are_refused(engine, tmp_path):
     assert engine.not_run is not None or "at least one thread" in caught.value.message
 
 
+@pytest.mark.quick("onnxruntime", "reference")
 def test_an_operator_with_a_function_body(engine, tmp_path):
     def act() -> None:
         bundle = export(engine, SoftSteps(), (torch.randn(3, 4),), tmp_path)
@@ -147,6 +153,7 @@ def kernel_model(request: pytest.FixtureRequest) -> type[Extremes]:
     return request.param
 
 
+@pytest.mark.quick("onnxruntime", "reference")
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_a_kernel_with_attributes_two_outputs_and_an_optional_input(engine, tmp_path, dtype, kernel_model):
@@ -168,6 +175,7 @@ def test_a_kernel_with_attributes_two_outputs_and_an_optional_input(engine, tmp_
     attempt(engine, *abilities, *([dtype] if dtype in ABILITIES else []), act=act)
 
 
+@pytest.mark.quick("onnxruntime")
 @needs_compiler
 def test_a_kernel_that_fails(engine, tmp_path, kernel_model):
     def act() -> None:
@@ -183,6 +191,7 @@ def test_a_kernel_that_fails(engine, tmp_path, kernel_model):
         attempt(engine, "kernel attributes", "several outputs", "optional inputs", "runs", act=act)
 
 
+@pytest.mark.quick("reference")
 def test_deform_conv2d_with_a_mask_and_groups(engine, tmp_path):
     pytest.importorskip("torchvision", reason="not run: torchvision is not installed")
     inputs = (torch.randn(1, 4, 7, 7), 2 * torch.randn(1, 36, 7, 7), torch.rand(1, 18, 7, 7))
@@ -211,6 +220,7 @@ def test_a_refused_node_is_named_with_operator_reason_and_fix(engine, tmp_path):
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.quick("onnxruntime", "reference")
 def test_a_library_for_another_platform(engine, tmp_path):
     bundle = export(engine, SoftSteps(), (torch.randn(3, 4),), tmp_path)
     # The head of an ELF file for RISC-V, and nothing after it.

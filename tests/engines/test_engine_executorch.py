@@ -24,6 +24,8 @@ from opbridge.kernels.compiler import build
 
 pytest.importorskip("executorch", reason="not run: executorch is not installed")
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 def engine():

@@ -25,6 +25,8 @@ from opbridge.ladder.adapt import adapt
 pytest.importorskip("ncnn")
 pytest.importorskip("pnnx")
 
+pytestmark = pytest.mark.newest
+
 ENGINE = engines.get("ncnn")
 KERNELS = SUPPORT / "kernels"
 ADDITION = """
@@ -107,6 +109,7 @@ def test_control_flow_is_refused():
     assert refusal.reason.endswith("has no control flow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "axis", "keepdims"), [([2, 3], 1, 0), ([2, 3, 4, 5], -3, 1)])
 def test_a_reduction_over_one_axis_of_which_pnnx_loses_count(tmp_path, shape, axis, keepdims):
     axes = numpy_helper.from_array(np.array([axis]), "axes")
@@ -331,6 +334,7 @@ def test_it_is_not_installed(monkeypatch):
             function.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_bundle_runs_without_torch_onnx_and_pnnx(tmp_path):
     file = tmp_path / "addition.py"
     file.write_text(ADDITION)

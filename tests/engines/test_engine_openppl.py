@@ -25,6 +25,8 @@ from opbridge.engines.probe import probe
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
 from opbridge.ladder.adapt import adapt
 
+pytestmark = pytest.mark.newest
+
 not_built = pytest.mark.skipif(native.is_built(), reason="not run: it is about a machine without OpenPPL")
 
 

@@ -31,6 +31,8 @@ from opbridge.kernels.compiler import HEADERS
 from opbridge.kernels.declared import KernelSpec
 from opbridge.ladder.adapt import adapt
 
+pytestmark = pytest.mark.newest
+
 STAND_INS = SUPPORT / "tensorrt_headers"
 FOLDER = HEADERS.parent / "engines" / "tensorrt_rtx"
 needs_parser = pytest.mark.skipif(
@@ -234,6 +236,7 @@ def compiled(folder: Path, *sources: Path) -> Path:
     return folder / "host"
 
 
+@pytest.mark.slow
 @needs_gxx
 def test_the_plugins_do_what_tensorrt_asks_of_them(tmp_path):
     host = compiled(tmp_path, FOLDER / "plugin.cc", STAND_INS / "host.cc", STAND_INS / "scaled.h")

@@ -20,6 +20,8 @@ pytest.importorskip("tvm", reason="not run: apache-tvm is not installed")
 
 from opbridge.engines.tvm import native
 
+pytestmark = pytest.mark.newest
+
 ENGINE = engines.get("tvm")
 KERNELS = SUPPORT / "kernels"
 

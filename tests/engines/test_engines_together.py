@@ -22,9 +22,12 @@ from opbridge.cli import main
 from opbridge.engines.listing import list_engines
 from opbridge.errors import InputError
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"
-)
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("engines_together"),
+    pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"),
+]
 THREE = ("onnxruntime", "openvino", "reference")
 
 

@@ -19,6 +19,8 @@ from opbridge.capture.entry import Entry
 from opbridge.engines.environments import cached_environments, engine_environment
 from opbridge.errors import EngineError, InputError
 
+pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.xdist_group("environments")]
+
 
 def ask(engine, model):
     converted = to_ir(model)

@@ -19,6 +19,8 @@ from opbridge.engines.process.isolation import IsolatedSession, Limits, limited
 from opbridge.engines.process.limits import parse_size
 from opbridge.errors import EngineCrashError, EngineError, InputError
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.fixture
 def relu(tmp_path: Path) -> Path:
@@ -190,6 +192,7 @@ def test_an_exit(scripted):
         session.run({"x": X})
 
 
+@pytest.mark.slow
 def test_a_hang(scripted):
     start = time.perf_counter()
     session = scripted("time.sleep(60)", limits=Limits(seconds=1.5))
@@ -199,6 +202,7 @@ def test_a_hang(scripted):
     assert time.perf_counter() - start < 30
 
 
+@pytest.mark.slow
 def test_limits_in_force(scripted):
     with limited(time_limit=1.5), limited(memory_limit=1 << 40):
         session = scripted("time.sleep(60)")
@@ -300,6 +304,7 @@ session.run({"x": np.zeros(1, np.float32)})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there a process does not know that its parent has gone")
 def test_a_busy_child_ends_when_its_parent_is_killed(tmp_path, scripted):
     scripted("").close()  # It makes the engine's files.

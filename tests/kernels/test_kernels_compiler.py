@@ -21,6 +21,8 @@ from opbridge.kernels.compiler_errors import error_lines
 from opbridge.kernels.library import KernelLibrary
 from opbridge.kernels.sources import requirements, source_files
 
+pytestmark = pytest.mark.newest
+
 PLAIN = """#include "opbridge.h"
 void plain(opbridge::Call& call) { call.output<float>(0)[0] = call.input<float>(0)[0] + VALUE; }
 OPBRIDGE_OPERATOR(plain, opbridge::shape_of_first, "mylib::plain(float32 x) -> float32 y")
@@ -38,6 +40,7 @@ def write(path: Path, text: str = PLAIN.replace("VALUE", "1")) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_cache_is_keyed_by_content(cache, tmp_path):
     source = write(tmp_path / "plain.h")
     first = build([source])
@@ -60,6 +63,7 @@ def test_the_cache_is_keyed_by_content(cache, tmp_path):
     assert all(name.endswith((".so", ".dylib", ".o")) for name in left), left
 
 
+@pytest.mark.slow
 def test_native_instructions_are_part_of_the_key(cache, tmp_path):
     source = write(tmp_path / "plain.h")
     native = build([source], native=True)
@@ -270,6 +274,7 @@ def test_the_files_that_a_kernel_is_made_of(tmp_path):
     assert {"abi.h", "call.h", "registration.h"} <= set(names)
 
 
+@pytest.mark.slow
 def test_two_libraries_in_one_process_keep_apart(cache, tmp_path):
     one = build([write(tmp_path / "one.h")], extra_compile_flags=["-fvisibility=default"])
     two = build(
@@ -306,6 +311,7 @@ def test_the_c_interface_is_c(tmp_path):
     subprocess.run([*command, f"-I{HEADERS}", "-fsyntax-only", str(source)], check=True)
 
 
+@pytest.mark.slow
 def test_no_warnings(tmp_path):
     """Authors may turn warnings into errors."""
     command = [*toolchain.find_compiler().command, "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]

@@ -19,6 +19,8 @@ from opbridge.kernels.binary import binary_platform, own_platform
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelArgument, KernelAttribute, KernelLibrary
 
+pytestmark = pytest.mark.xdist_group("kernels_library")
+
 F32 = np.float32
 
 

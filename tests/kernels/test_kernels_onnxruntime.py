@@ -24,6 +24,8 @@ from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels.compiler import build
 
+pytestmark = pytest.mark.xdist_group("kernels_onnxruntime")
+
 ENGINE = engines.get("onnxruntime")
 # Under AddressSanitizer a request for too much memory ends the process.
 CASES = {case.name: case for case in cases() if not (SANITIZE and case.name == "fault: scratch")}
@@ -219,6 +221,7 @@ OPBRIDGE_OPERATOR(same, same_shape, "mylib::same(T x) -> T y", opbridge::types<f
 """
 
 
+@pytest.mark.slow
 def test_kernels_and_an_adapter_of_different_abi_versions(tmp_path):
     """What a program without Python would load: the adapter itself says it."""
     kernels = Path(opbridge.__file__).parent / "kernels"

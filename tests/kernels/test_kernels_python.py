@@ -23,9 +23,10 @@ from opbridge.kernels.library import KernelLibrary
 from opbridge.kernels.python_source import fingerprint
 
 numba = pytest.importorskip("numba", reason="not run: numba is not installed")
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"
-)
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"),
+]
 
 
 @opbridge.operator("pykernel::blend")
@@ -92,6 +93,7 @@ def library_of(operator: Operator) -> KernelLibrary:
     return KernelLibrary(build([operator._kernel.header]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [((3, 1, 5), (4, 1)), ((), ()), ((2, 0), (1,)), ((7,), ()), ((300, 401), (300, 401))])
 def test_elements_are_broadcast(sizes):
     a, b = (torch.randn(size) for size in sizes)
@@ -113,6 +115,7 @@ def test_many_inputs_and_another_type_of_result():
     np.testing.assert_array_equal(found, inside.function(*tensors).numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3), (2, 0, 4), (2, 1, 2, 3)])
 def test_leading_axes_are_one(leading):
     x, weight = torch.randn(*leading, 6), torch.randn(6)
@@ -126,6 +129,7 @@ def test_parts_run_in_several_threads():
     np.testing.assert_allclose(one, norm.function(torch.tensor(x), torch.tensor(weight)).numpy(), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_lists_sizes_from_attributes_and_two_type_variables(dtype):
     x, index = torch.randn(4, 2), torch.tensor([3, 0, 3], dtype=dtype)
@@ -336,6 +340,7 @@ class Both(torch.nn.Module):
         return norm(blend(a, a, 0.5), weight)
 
 
+@pytest.mark.slow
 def test_a_bundle_in_a_process_without_torch_numba_and_opbridge(tmp_path):
     pytest.importorskip("onnxruntime", reason="not run: onnxruntime is not installed")
     inputs = (torch.randn(3, 6), torch.randn(6))
@@ -362,6 +367,7 @@ numpy.save(r"{tmp_path / "result.npy"}", session.run(None, dict(numpy.load(r"{tm
     np.testing.assert_allclose(np.load(tmp_path / "result.npy"), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_numba_the_function_body_runs(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.setattr(numba_compiler, "_llvm", numba_compiler._llvm.__wrapped__)

@@ -47,10 +47,14 @@ ENVIRONMENT = {
     "OPBRIDGE_TEST_SANITIZE": "1",
 }
 
-pytestmark = pytest.mark.skipif(
-    SANITIZE or not RUNTIMES or not all(Path(runtime).is_absolute() for runtime in RUNTIMES),
-    reason="this compiler has no libraries of the sanitizers to preload, or they are already",
-)
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        SANITIZE or not RUNTIMES or not all(Path(runtime).is_absolute() for runtime in RUNTIMES),
+        reason="this compiler has no libraries of the sanitizers to preload, or they are already",
+    ),
+]
 
 
 @pytest.mark.parametrize(

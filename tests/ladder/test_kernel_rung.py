@@ -24,9 +24,10 @@ from opbridge.cli import main
 from opbridge.errors import BuildError, EngineError, InputError
 from opbridge.kernels import declared
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"
-)
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"),
+]
 
 SCALE = """\
 #include "opbridge.h"
@@ -109,6 +110,7 @@ def test_a_bundle_carries_the_kernel_and_the_bodies_and_both_are_verified(tmp_pa
         np.testing.assert_array_equal(integers, (2 * x).astype(integers.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_a_node_that_the_kernel_does_not_cover_runs_its_body(tmp_path: Path) -> None:
     bundle = exported(tmp_path, scale_operator(tmp_path), verify=False)
@@ -158,6 +160,7 @@ def double_node(folder: Path) -> Iterator[tuple[nn.Module, tuple[object, ...]]]:
         spec._declared[:] = [item for item in spec._declared if item.function is not atanh]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_a_kernel_for_somebody_elses_node(tmp_path: Path) -> None:
     with double_node(tmp_path) as (model, ops):
@@ -169,6 +172,7 @@ def test_a_kernel_for_somebody_elses_node(tmp_path: Path) -> None:
         opbridge.load(bundle.path, kernels=False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_a_library_of_another_platform_gives_way_to_the_bodies_and_a_damaged_one_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -208,6 +212,7 @@ def test_a_library_of_another_platform_gives_way_to_the_bodies_and_a_damaged_one
                 opbridge.load(bundle.path, isolated=isolated)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_cmake_builds_the_library_of_a_bundle_again(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
@@ -248,6 +253,7 @@ def test_without_a_compiler_the_bodies_run_and_a_finding_says_so(tmp_path: Path)
         assert scale(torch.tensor([10.0]), 3.0).item() == 30
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels", "no_compiler")
 def test_without_a_compiler_diagnose_says_so(tmp_path: Path) -> None:
     found = opbridge.diagnose(Scaled(scale_operator(tmp_path)), (torch.randn(4, 5),))
@@ -255,6 +261,7 @@ def test_without_a_compiler_diagnose_says_so(tmp_path: Path) -> None:
     assert (finding.severity, finding.rung) == ("warning", "function")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels", "no_compiler")
 def test_without_a_compiler_a_kernel_without_a_body_is_an_error(tmp_path: Path) -> None:
     with double_node(tmp_path) as (model, ops):
@@ -285,6 +292,7 @@ def test_without_a_required_library_the_body_runs_and_a_finding_says_so(
     assert [item.severity for item in found.findings if item.code == "no-compiler"] == ["warning"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_a_file_that_has_another_operator(tmp_path: Path) -> None:
     scale = scale_operator(tmp_path)
@@ -307,6 +315,7 @@ def test_declarations_that_do_not_fit(tmp_path: Path) -> None:
     assert find_operator(scale.target) is scale
 
 
+@pytest.mark.slow
 def test_kernel_functions_of_one_name_in_two_files_are_refused(tmp_path: Path) -> None:
     """The linker would keep one of them, and both operators would compute the same."""
     from opbridge.kernels.compiler import build
@@ -360,6 +369,7 @@ OPBRIDGE_OPERATOR(shaped, sizes, "rungtest::{name}({types}", opbridge::types<flo
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_a_shape_function_that_is_wrong_at_other_sizes_is_found_by_the_verification(tmp_path: Path) -> None:
     scale = scale_operator(tmp_path)
@@ -393,6 +403,7 @@ OPBRIDGE_OPERATOR(gathered, gathered_shape, "rungtest::gathered(T... parts) -> T
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_any_number_of_inputs_none_included(tmp_path: Path) -> None:
     """Without an input nothing tells the kernel its type, so that node runs its body."""

@@ -16,6 +16,8 @@ import opbridge
 from opbridge.capture.entry import Entry
 from opbridge.errors import InputError
 
+pytestmark = pytest.mark.newest
+
 
 class Attention(nn.Module):
     """What is newer than opset 13 in most models: layer norm, GELU, softmax, means, splits, a gather."""
@@ -52,6 +54,7 @@ CASES: dict[str, tuple[type[nn.Module], tuple[Any, ...], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "opset"), [("attention", 11), ("attention", 13), ("convolutions", 11)])
 def test_verified_today_and_in_the_oldest_engine(name: str, opset: int, tmp_path: Path, old_engine) -> None:  # noqa: F811
     torch.manual_seed(0)

@@ -181,6 +181,7 @@ print([item.name for item in run_script("export.py", ["model.onnx"]).bridged])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 def test_my_add_with_its_extension(tmp_path: Path) -> None:
     pytest.importorskip("libcst")

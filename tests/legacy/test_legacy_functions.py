@@ -20,6 +20,8 @@ from opbridge.errors import CaptureError, InputError
 from opbridge.legacy.function_calls import function_of
 from opbridge.legacy.switch import is_on
 
+pytestmark = pytest.mark.xdist_group("legacy_functions")
+
 
 class Plain(Function):
     @staticmethod

@@ -24,6 +24,8 @@ from legacy_graphs import export_with_torchscript, output_trees, registered  # n
 from opbridge import legacy  # noqa: E402
 from opbridge.legacy.registrations import registrations  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("legacy_table")
+
 CASES = all_cases()
 STATIC_AND_DYNAMIC = [(name, False) for name in CASES] + [(name, True) for name in CASES if CASES[name].dynamic]
 WAYS = {"torch.onnx.export": with_torch, "opbridge.export": with_opbridge}
@@ -64,6 +66,7 @@ def test_the_table_is_large_and_its_oracle_is_used() -> None:
     assert all(case.oracle or case.graph for case in CASES.values())
 
 
+@pytest.mark.quick("False-torch.onnx.export")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("name", "dynamic"), STATIC_AND_DYNAMIC)
 def test_it_becomes_what_the_old_exporter_made_of_it(name: str, dynamic: bool, way: str, folder: Path) -> None:
@@ -94,6 +97,7 @@ def script_results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 @pytest.mark.parametrize(("name", "dynamic"), STATIC_AND_DYNAMIC)
 def test_run_script_makes_the_same(name: str, dynamic: bool, script_results: dict[tuple[str, bool], Any]) -> None:
@@ -108,6 +112,7 @@ def without_the_bridge(batch: Batch, folder: Path) -> dict[str, Any]:
     return export_all(with_torch, batch, own)
 
 
+@pytest.mark.quick("tolist", "the_newer", "opset_20", "onnxscript")
 @pytest.mark.newest
 @pytest.mark.parametrize("name", CASES)
 def test_it_fails_when_the_bridge_is_off(name: str, folder: Path) -> None:

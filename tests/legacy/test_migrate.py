@@ -27,6 +27,8 @@ from opbridge.cli import main  # noqa: E402
 from opbridge.errors import InputError  # noqa: E402
 from opbridge.legacy.migrate import Migration, migrate  # noqa: E402
 
+pytestmark = [pytest.mark.newest, pytest.mark.xdist_group("migrate")]
+
 LEGACY = EXAMPLES / "legacy"
 CASES = all_cases()
 FILES = sorted(file.name for file in FOLDER.glob("*.py") if file.name not in ("__init__.py", "table.py"))
@@ -95,6 +97,7 @@ def scalars_alike(tree: Any) -> Any:
     return tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_migrated_case_exports_the_same_model(
     name: str, results: dict[str, list[Any]], originals: dict[str, Any]

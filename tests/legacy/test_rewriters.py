@@ -20,6 +20,8 @@ from opbridge.errors import InputError  # noqa: E402
 from opbridge.legacy import rewriters  # noqa: E402
 from opbridge.legacy.rewriters import FunctionRewriter, ModuleRewriter, SymbolicRewriter, for_engine  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 EXAMPLE = EXAMPLES / "legacy" / "mmdeploy_rewrites.py"
 
 

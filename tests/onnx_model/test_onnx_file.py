@@ -13,6 +13,8 @@ from opbridge.onnx_model import write as onnx_write
 from opbridge.onnx_model.infer import with_types
 from opbridge.onnx_model.write import save_model
 
+pytestmark = pytest.mark.newest
+
 
 def _int4(values: np.ndarray) -> ir.Tensor:
     return ir.Tensor(values.astype(ml_dtypes.int4), dtype=ir.DataType.INT4)

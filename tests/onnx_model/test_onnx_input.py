@@ -18,6 +18,8 @@ from opbridge.errors import InputError
 from opbridge.onnx_model.read import model_of_proto, read_model
 from opbridge.onnx_model.write import save_model
 
+pytestmark = pytest.mark.newest
+
 node = helper.make_node
 ROW = ("FLOAT", ["n", 64])
 WEIGHT = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)

@@ -24,6 +24,8 @@ from opbridge.cli import main
 from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset, steps
 
+pytestmark = [pytest.mark.newest, pytest.mark.xdist_group("opsets")]
+
 ENGINE_NEWEST = min(26, NEWEST_OPSET)
 RANDOM = np.random.default_rng(0)
 
@@ -156,6 +158,7 @@ def node_tests() -> dict[str, list[Any]]:
     return {name: sorted(tests, key=lambda test: test.model.ByteSize())[:2] for name, tests in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [11, ENGINE_NEWEST])
 def test_the_node_tests_hold(target: int, node_tests: dict[str, list[Any]]) -> None:
     verdicts: dict[str, int] = {}

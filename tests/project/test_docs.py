@@ -23,6 +23,8 @@ import opbridge
 from opbridge import engines
 from opbridge.cli import main
 
+pytestmark = pytest.mark.newest
+
 PACKAGE = ROOT / "src" / "opbridge"
 DOCUMENTS = [
     *("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md"),
@@ -171,6 +173,7 @@ def test_the_chinese_guide_has_the_commands_of_the_english_one() -> None:
 # Commands and code, run.
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 def test_the_commands_run_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -215,6 +218,7 @@ def test_the_output_that_is_shown_has_the_headings_that_are_printed() -> None:
         assert f'"{heading}"' in sources
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
@@ -229,6 +233,7 @@ def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_code_about_old_scripts_runs(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = tmp_path / "old.py"
@@ -241,6 +246,7 @@ def test_the_code_about_old_scripts_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(
     importlib.metadata.version("torch") < "2.14",
     reason="torch 2.13 folds the batch size into a Reshape that set-dimension does not free yet",
@@ -266,6 +272,7 @@ def test_the_surgery_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_kernels_of_the_guide_compile_and_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from opbridge.kernels.compiler import build

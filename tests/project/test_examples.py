@@ -19,6 +19,8 @@ from opbridge.capture.entry import Entry, load_entry  # noqa: E402
 from opbridge.errors import BuildError  # noqa: E402
 from opbridge.kernels.toolchain import find_compiler  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.py"))
 NEEDS = {"deform_conv": "torchvision"}
 KERNELS = {file.stem for file in EXAMPLES.glob("*.h")}
@@ -68,6 +70,7 @@ def _assert_same(entry: Entry, bundle: opbridge.Bundle, *inputs: torch.Tensor) -
         np.testing.assert_allclose(array, tensor.numpy(), 1e-5, 1e-5)
 
 
+@pytest.mark.quick("asinh", "vit_attention", "super_resolution", "detector_head", "my_add")
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_verified(name: str, tmp_path: Path) -> None:
     _, bundle = _export(name, tmp_path)
@@ -170,6 +173,7 @@ def test_rotated_nms_is_right(dtype: torch.dtype) -> None:
     assert rotated_nms(boxes, scores, 0.3).tolist() == kept
 
 
+@pytest.mark.slow
 def test_rotated_nms_by_kernel_and_by_body(tmp_path: Path) -> None:
     _, bundle = _export("rotated_nms", tmp_path, verify=False)
     assert _rungs(bundle)["mylib::rotated_nms"] == ("kernel", "user")
@@ -213,6 +217,7 @@ def test_the_loop_stays_a_loop(tmp_path: Path) -> None:
         _assert_same(entry, bundle, torch.randn(5, 8), torch.tensor(steps))
 
 
+@pytest.mark.slow
 def test_the_branch_stays_a_branch(tmp_path: Path) -> None:
     entry, bundle = _export("branch", tmp_path, verify=False)
     assert _operators(bundle)["If"] == 1

@@ -14,6 +14,8 @@ from places import EXAMPLES, ROOT
 from opbridge.engines.onnxruntime import adapter_source
 from opbridge.kernels import compiler
 
+pytestmark = [pytest.mark.newest, pytest.mark.slow]
+
 PROGRAM = """
 import sys, types
 setuptools = types.ModuleType("setuptools")

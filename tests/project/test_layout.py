@@ -13,6 +13,8 @@ import pytest
 
 import opbridge
 
+pytestmark = pytest.mark.newest
+
 PACKAGE = Path(opbridge.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 OPERATOR_FILES = [file for file in sorted((PACKAGE / "catalog" / "ops").rglob("*.py")) if file.name != "__init__.py"]
@@ -106,6 +108,7 @@ assert "of_the_test" in opbridge.cli.build_parser().format_help()
 """
 
 
+@pytest.mark.slow
 def test_adding_one_thing_edits_no_file(tmp_path: Path) -> None:
     """A copy of the package, with one new operator, finding, pass, engine and subcommand dropped in."""
     shutil.copytree(PACKAGE, tmp_path / "opbridge", ignore=shutil.ignore_patterns("__pycache__"))

@@ -21,6 +21,8 @@ from opbridge.catalog.declare.spec import OpSpec
 from opbridge.torch_graph.dimensions import size_at
 from opbridge.torch_graph.outputs import opened
 
+pytestmark = pytest.mark.newest
+
 DYNAMIC = torch.export.Dim.DYNAMIC
 IMAGE = {1: DYNAMIC, 2: DYNAMIC}
 
@@ -104,6 +106,7 @@ def _cases(bundle: opbridge.Bundle) -> int:
     return len(verification["cases"])
 
 
+@pytest.mark.slow
 def test_a_detector_is_proved_at_other_sizes(tmp_path: Path) -> None:
     bundle = opbridge.export(small_ssd(), ([torch.rand(3, 40, 50)],), dynamic_shapes=([IMAGE],), path=tmp_path / "ssd")
     assert _cases(bundle) == 3
@@ -112,6 +115,7 @@ def test_a_detector_is_proved_at_other_sizes(tmp_path: Path) -> None:
     assert counts != {0}
 
 
+@pytest.mark.slow
 def test_the_second_stage_of_a_mask_rcnn_is_proved_at_other_sizes(tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     corners = 40 * torch.rand(12, 2)
@@ -125,6 +129,7 @@ def test_the_second_stage_of_a_mask_rcnn_is_proved_at_other_sizes(tmp_path: Path
     assert _cases(bundle) == 3
 
 
+@pytest.mark.slow
 def test_images_are_resized_to_the_pixel(tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     from torchvision.models.detection.transform import GeneralizedRCNNTransform

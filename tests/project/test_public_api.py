@@ -17,6 +17,8 @@ from places import ROOT
 
 import opbridge
 
+pytestmark = pytest.mark.newest
+
 
 def test_the_public_names_are_sorted_and_documented() -> None:
     assert opbridge.__all__ == sorted(opbridge.__all__)

@@ -25,7 +25,7 @@ from opbridge.errors import BuildError, InputError
 from opbridge.kernels.binary import own_platform
 from opbridge.kernels.compiler import build
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")
+pytestmark = [pytest.mark.newest, pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")]
 
 ENGINES = ("--engine", "crashing")
 
@@ -80,6 +80,7 @@ def test_a_crash_is_a_result_and_the_other_cases_are_run(place, monkeypatch, cap
     assert "something is odd" in crashes[0]["log"]
 
 
+@pytest.mark.slow
 def test_killing_the_engine_costs_one_case(place, monkeypatch):
     crashing_engine.install(place / "engine", monkeypatch, "Sinh=slow")
     process = opbridge("export", "m.onnx", "-o", "b", *ENGINES, "--json")
@@ -136,6 +137,7 @@ def test_a_crash_at_a_question_is_a_refusal(place, monkeypatch):
     assert reason(onnxruntime, "Abs") == ""
 
 
+@pytest.mark.slow
 def test_limits_on_the_command_line(made, place, monkeypatch, capfd):
     crashing_engine.install(place / "engine", monkeypatch, "Sinh=hang")
     np.savez("x.npz", x=np.ones((1, 4), np.float32))
@@ -150,6 +152,7 @@ def test_limits_on_the_command_line(made, place, monkeypatch, capfd):
 # opbridge's own process.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGKILL", -9)])
 def test_killing_an_export(made, place, monkeypatch, capfd, name, code):
     shutil.copytree(made / "b", place / "b")

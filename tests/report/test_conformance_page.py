@@ -11,6 +11,8 @@ import pytest
 from opbridge.proof.conformance.results import Result, Way
 from opbridge.report.conformance_page import write_page
 
+pytestmark = [pytest.mark.newest, pytest.mark.slow]
+
 COLUMNS = ["opbridge · onnxruntime · float32", "torch.onnx · onnxruntime · float32"]
 
 

@@ -24,6 +24,8 @@ from opbridge.report.markdown import render_markdown
 from opbridge.report.page import render_page
 from opbridge.report.written import write_report
 
+pytestmark = pytest.mark.newest
+
 THREE = ("onnxruntime", "openvino", "tensorrt_rtx")
 
 

@@ -19,6 +19,8 @@ from opbridge.proof.verify.verification import CaseResult, Verification
 from opbridge.report.page import render_page
 from opbridge.report.page_words import summarise, times
 
+pytestmark = [pytest.mark.newest, pytest.mark.slow]
+
 THREE = ("onnxruntime", "openvino", "tensorrt_rtx")
 
 

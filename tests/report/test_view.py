@@ -25,6 +25,8 @@ from opbridge.report import server as served
 from opbridge.report.server import ReportServer
 from opbridge.report.written import render
 
+pytestmark = pytest.mark.newest
+
 needs_netron = pytest.mark.skipif(importlib.util.find_spec("netron") is None, reason="not run: needs the extra view")
 
 

@@ -27,6 +27,8 @@ from opbridge import surgery  # noqa: E402
 from opbridge.cli import main  # noqa: E402
 from opbridge.errors import InputError  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 node = helper.make_node
 ROW = ("FLOAT", ["n", 4])
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
@@ -103,6 +105,7 @@ SPELLINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.quick("another", "noise")
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_one_computation_in_many_spellings(spelling: str) -> None:
     model = SPELLINGS[spelling]
@@ -115,6 +118,7 @@ def test_one_computation_in_many_spellings(spelling: str) -> None:
     same(fused, model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [11, 14])
 def test_a_model_of_an_opset_from_before_functions(opset: int) -> None:
     old = opbridge.convert_opset(SPELLINGS["commuted"], opset).model
@@ -124,6 +128,7 @@ def test_a_model_of_an_opset_from_before_functions(opset: int) -> None:
     same(fused, SPELLINGS["commuted"])
 
 
+@pytest.mark.slow
 def test_each_place_has_its_own_number_and_inlining_gives_the_model_back() -> None:
     nodes = [
         node("Mul", ["x", "f"], ["a"], "m1"), node("Add", ["a", "y"], ["b"], "a1"), node("Relu", ["b"], ["c"], "r1"),
@@ -142,6 +147,7 @@ def test_each_place_has_its_own_number_and_inlining_gives_the_model_back() -> No
     same(back, model)
 
 
+@pytest.mark.slow
 def test_two_outputs_and_inside_a_branch() -> None:
     nodes = [node("Sin", ["x"], ["s"]), node("Abs", ["s"], ["q"]), node("Exp", ["s"], ["p"])]
     model = make_model(nodes, {"x": ROW}, {"p": ROW, "q": ROW})
@@ -156,6 +162,7 @@ def test_two_outputs_and_inside_a_branch() -> None:
     same(inside, branching, x=X, yes=np.array(True))
 
 
+@pytest.mark.slow
 def test_a_weight_that_was_transposed_when_the_model_was_optimized() -> None:
     weight = np.random.default_rng(2).standard_normal((4, 6)).astype(np.float32)
     nodes = [node("MatMul", ["x", "w"], ["m"]), node("Exp", ["m"], ["z"])]
@@ -168,6 +175,7 @@ def test_a_weight_that_was_transposed_when_the_model_was_optimized() -> None:
     same(fused, model, x=np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32))
 
 
+@pytest.mark.slow
 def test_an_operator_in_two_element_types_gets_two_bodies() -> None:
     nodes = [
         node("Mul", ["x", "f"], ["a"]), node("Add", ["a", "y"], ["b"]), node("Relu", ["b"], ["c"]),
@@ -227,6 +235,7 @@ def exported(transformer: Any, file: Path, dynamic: bool, optimize: bool) -> Pat
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dynamic", "optimize"), [(False, True), (False, False), (True, True), (True, False)])
 def test_the_attention_blocks_of_a_transformer(transformer: Any, tmp_path: Path, dynamic: bool, optimize: bool) -> None:
     file = exported(transformer, tmp_path / "m.onnx", dynamic, optimize)
@@ -241,6 +250,7 @@ def test_the_attention_blocks_of_a_transformer(transformer: Any, tmp_path: Path,
     same(fused, onnx.load(file), x=x)
 
 
+@pytest.mark.slow
 def test_the_command_on_a_bundle(transformer: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(EXAMPLES / "vit_attention.py")
     assert main(["export", f"{file}:model", "-o", str(tmp_path / "b"), "--no-verify", "-q"]) == 0

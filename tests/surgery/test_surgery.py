@@ -21,6 +21,8 @@ from opbridge.onnx_model.read import MappedTensor
 from opbridge.onnx_model.write import save_model
 from opbridge.surgery.edited import Edited
 
+pytestmark = pytest.mark.newest
+
 node = helper.make_node
 ROW = ("FLOAT", ["n", 4])
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)

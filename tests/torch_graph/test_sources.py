@@ -26,6 +26,8 @@ from opbridge.torch_graph.sources import (
     source_of_traceback,
 )
 
+pytestmark = pytest.mark.newest
+
 HERE = str(Path(__file__).resolve())
 
 

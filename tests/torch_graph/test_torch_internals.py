@@ -172,6 +172,7 @@ capture(Branch(), (torch.ones(3),))
 """
 
 
+@pytest.mark.slow
 def test_the_first_capture_of_a_process_may_have_branches():
     done = subprocess.run([sys.executable, "-c", CONDITION], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -209,6 +210,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plan_decomposes_as_torch_onnx_does(name):
     """One pass instead of torch.onnx's own, without opbridge's catalog: the operators must be the same."""

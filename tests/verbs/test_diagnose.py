@@ -26,6 +26,8 @@ from opbridge.torch_graph.distinct import distinct_operators
 from opbridge.torch_graph.targets import functional_target, target_key
 from opbridge.verbs.diagnose import Diagnosis, diagnose_model
 
+pytestmark = pytest.mark.newest
+
 EXAMPLE_FILES = sorted(EXAMPLES.glob("*.py"))
 
 
@@ -174,6 +176,7 @@ class Mixed(nn.Module):
         return torch.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, torch.fmax(y, y * 2)), (index, y))[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [None, {"x": {0: "rows"}}], ids=["static", "dynamic"])
 def test_distinct_operators_of_everything(dynamic: Any) -> None:
     captured = capture(Mixed(), (torch.randn(4, 3),), dynamic_shapes=dynamic)
@@ -200,6 +203,7 @@ def test_equal_operators_are_asked_about_once() -> None:
     assert {item.step.target: item.step.count for item in steps} == {"aten::linear": 10, "aten::relu": 10}
 
 
+@pytest.mark.quick("super_resolution", "branch", "asinh")
 @pytest.mark.parametrize("file", EXAMPLE_FILES, ids=lambda file: file.stem)
 def test_a_diagnosis_takes_the_rungs_of_the_export(file: Path) -> None:
     if "torchvision" in file.read_text():

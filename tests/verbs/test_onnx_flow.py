@@ -22,6 +22,8 @@ from opbridge.catalog.declare.spec import _declared as declared_specs
 from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.kernels.declared import _declared as declared_kernels
 
+pytestmark = pytest.mark.newest
+
 # HardSwish on double is refused by ONNX Runtime: it expands it into a HardSigmoid that it has for float only.
 MENDED = """<ir_version: 10, opset_import: ["": 22]>
 net (float[n, 8] x) => (float[n, 8] y, double[n, 8] z) {
@@ -95,6 +97,7 @@ def test_what_the_engine_refuses_is_mended_and_verified(mended: Path, tmp_path: 
     np.testing.assert_allclose(z, torch.nn.functional.hardswish(expected.double()).numpy(), atol=1e-6)
 
 
+@pytest.mark.quick("proto")
 @pytest.mark.parametrize("kind", ["proto", "ir"])
 def test_models_in_memory(kind: str, tmp_path: Path) -> None:
     proto = onnx.parser.parse_model(MENDED)
@@ -106,6 +109,7 @@ def test_models_in_memory(kind: str, tmp_path: Path) -> None:
     assert opbridge.verify(tmp_path / "b").passed, "the copy in the bundle is what it is compared with"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [11, 13])
 def test_another_opset(mended: Path, tmp_path: Path, opset: int) -> None:
     text = MENDED.replace("    d = Cast<to = 11>(y)\n    z = HardSwish(d)\n", "    z = Cast<to = 11>(y)\n")
@@ -177,6 +181,7 @@ def test_a_body_that_calls_a_declared_operator(foreign: Path, tmp_path: Path, de
     np.testing.assert_allclose(found, np.maximum((np.sin(x) * 2 + 1) * 3, 0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_attributes_make_two_bodies(tmp_path: Path, declarations: None) -> None:
     @opbridge.body_for("acme::Scale")
     def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
@@ -216,6 +221,7 @@ def test_a_kernel_alone_is_not_verified(tmp_path: Path, declarations: None) -> N
     assert opbridge.load(tmp_path / "b")(np.array([1, 2], np.float32))[0].tolist() == [3, 6]
 
 
+@pytest.mark.slow
 def test_verify_finds_the_original_again_or_says_that_it_is_gone(mended: Path, tmp_path: Path) -> None:
     opbridge.export(mended, path=tmp_path / "b", verify=False)
     assert opbridge.verify(tmp_path / "b").passed
@@ -360,6 +366,7 @@ def test_files_that_can_not_be_used(content: Any, named: str, tmp_path: Path) ->
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.onnx"]
 
 
+@pytest.mark.slow
 def test_the_command_line(mended: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "opbridge", *arguments]

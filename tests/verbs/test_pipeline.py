@@ -90,6 +90,7 @@ opbridge.export(Largest(), (torch.arange(6.0).reshape(2, 3),), path="loop", veri
 """
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 def test_bundles_are_byte_identical_wherever_they_are_made(tmp_path: Path) -> None:
     """Two folders, two processes, two seeds of Python's hashes, and twice in one process.
@@ -285,6 +286,7 @@ def test_a_single_tensor_and_a_plain_function(folder: Path) -> None:
     assert [spec.name for spec in bundle.inputs] == ["x"]
 
 
+@pytest.mark.slow
 def test_an_exported_program_and_a_file_of_one(folder: Path) -> None:
     program = torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),))
     assert opbridge.export(program, path="out").verified
@@ -299,6 +301,7 @@ def test_external_data(folder: Path) -> None:
     assert "model.onnx.data" in bundle.manifest["files"]
 
 
+@pytest.mark.slow
 def test_threads_do_not_disturb_each_other(folder: Path) -> None:
     """Three exports of three models at once, each of which rewrites, patches torch and restores it."""
     models = [nn.Sequential(nn.Linear(4, n), nn.ReLU()).train() for n in (2, 3, 4)]

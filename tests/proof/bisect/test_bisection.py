@@ -38,6 +38,8 @@ from opbridge.proof.verify.verify import verify
 from opbridge.report.verification import verification_view
 from opbridge.verbs.onnx_flow import load_onnx
 
+pytestmark = pytest.mark.newest
+
 ENGINE = "onnxruntime"
 
 
@@ -236,6 +238,7 @@ def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node],
     assert str(found.departures[0].first) in found.summary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pictures", "attention", "recurrent"])
 def test_values_of_a_sound_model_are_those_of_the_captured_graph(name: str, tmp_path: Path) -> None:
     found = verified(name, exported(name).model, tmp_path, trace=True)
@@ -314,6 +317,7 @@ def test_an_engine_that_is_not_deterministic(tmp_path: Path) -> None:
     assert departure.first.node == pool.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [0, 11, 23])
 def test_a_search_takes_a_logarithmic_number_of_runs(layer: int, tmp_path: Path) -> None:
     model = exported("chain").model.clone()
@@ -391,6 +395,7 @@ def make():
 """
 
 
+@pytest.mark.slow
 def test_a_bundle_verified_later_in_another_process(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG_OPERATOR)
     (tmp_path / "entry.py").write_text(ENTRY)
@@ -414,6 +419,7 @@ def test_a_bundle_verified_later_in_another_process(tmp_path: Path) -> None:
         assert "(engine " in shown
 
 
+@pytest.mark.slow
 def test_an_onnx_model_against_itself(tmp_path: Path) -> None:
     original = exported("pictures").model.clone()
     faulty = original.clone()

@@ -16,6 +16,8 @@ from opbridge.engines.process.limits import Limits
 from opbridge.errors import EngineCrashError, EngineError
 from opbridge.proof.bisect.crash_site import CrashSites
 
+pytestmark = pytest.mark.newest
+
 X = np.array([0.5, 2], np.float32)
 
 
@@ -68,6 +70,7 @@ def test_it_names_the_node(tmp_path, monkeypatch, crashes, node, operator, signa
     assert Crash.from_dict(crash.to_dict()) == crash
 
 
+@pytest.mark.slow
 def test_where_the_model_can_not_be_cut_it_names_all(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "ConcatFromSequence=crash")
     crash = crash_of(chain(tmp_path))
@@ -75,12 +78,14 @@ def test_where_the_model_can_not_be_cut_it_names_all(tmp_path, monkeypatch):
     assert "at one of the nodes 'sequence', 'atan', 'concat'" in str(crash)
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Sinh=memory")
     crash = crash_of(chain(tmp_path))
     assert (crash.cause, crash.signal, crash.node) == ("out of memory", None, "sinh")
 
 
+@pytest.mark.slow
 def test_a_hang(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Sinh=hang")
     crash = crash_of(chain(tmp_path), limits=Limits(seconds=4))
@@ -113,6 +118,7 @@ def test_a_model_that_is_no_onnx(tmp_path):
     assert CrashSites().locate("sizes 2", EngineError("refused", fix="none")) == ()
 
 
+@pytest.mark.slow
 def test_the_next_case_crashes_at_the_same_node_or_at_another(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Abs=negative,Sinh=crash")
     sites = CrashSites()

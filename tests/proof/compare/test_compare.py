@@ -21,6 +21,8 @@ from opbridge.errors import EngineNotInstalledError, InputError
 from opbridge.proof.compare.result import ModelComparison
 from opbridge.report.compare import comparison_view
 
+pytestmark = pytest.mark.newest
+
 NET = """
 import torch
 
@@ -113,6 +115,7 @@ def small(path: Path, *, shape: list[Any], dtype: int = TensorProto.FLOAT) -> st
     return str(path)
 
 
+@pytest.mark.quick("where0")
 @pytest.mark.parametrize(
     ("first", "second", "where"),
     [
@@ -144,6 +147,7 @@ def test_two_entries_that_differ() -> None:
     assert [item.status for item in found.verification.comparisons] == ["differs"] * len(found.verification.cases)
 
 
+@pytest.mark.quick("net.py")
 @pytest.mark.parametrize("reference", ["net.py:model", "bundle"])
 def test_the_first_node_that_departs_is_named(reference: str) -> None:
     found = opbridge.compare(reference, "bad.onnx")
@@ -155,6 +159,7 @@ def test_the_first_node_that_departs_is_named(reference: str) -> None:
     assert departure.first.source.endswith("net.py:13")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", ["net.py:model", "good.onnx"])
 def test_without_names_values_are_matched_by_their_numbers(reference: str) -> None:
     first = opbridge.compare(reference, "anonymous.onnx").verification.departures[0].first
@@ -162,6 +167,7 @@ def test_without_names_values_are_matched_by_their_numbers(reference: str) -> No
     assert first.operator == "ai.onnx::HardSigmoid"
 
 
+@pytest.mark.slow
 def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "good.onnx", "bundle"]) == 0
     assert "A and B are equal within the budget" in capsys.readouterr().out

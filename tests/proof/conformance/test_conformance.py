@@ -27,6 +27,8 @@ from opbridge.proof.conformance.run import run_conformance  # noqa: E402
 from opbridge.proof.conformance.sizes import enlarged, moves_of  # noqa: E402
 from opbridge.report.conformance_page import write_page  # noqa: E402
 
+pytestmark = pytest.mark.newest
+
 RESULT = Result("sort", "float32", Way(), "mismatch", {"pass": 1, "mismatch": 1}, "2 < 1 & so on", "(f32[3])")
 
 
@@ -219,6 +221,7 @@ def reads(x: torch.Tensor) -> torch.Tensor:
     return x + 1 if x.sum() > 0 else x
 
 
+@pytest.mark.slow
 def test_samples_of_one_export_have_a_verdict_each() -> None:
     values = torch.tensor([[1.0, 2.0], [3.0, 4.0]])[None, None]
     pool = torch.nn.functional.avg_pool2d
@@ -278,6 +281,7 @@ def run(tmp_path: Path, **options: Any) -> Any:
     return run_conformance(file=tmp_path / "results.jsonl", jobs=1, **options)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_and_counts(tmp_path: Path) -> None:
     found = run(tmp_path, entries=["hypot", "sparse.mm.reduce"], samples=3)
     assert [(result.entry, result.status) for result in found.results] == [
@@ -296,6 +300,7 @@ def test_a_run_is_resumed_and_counts(tmp_path: Path) -> None:
     assert (tmp_path / "results.jsonl").read_text() == lines
 
 
+@pytest.mark.slow
 def test_a_crash_and_a_hang_are_results_of_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker is replaced by one that ends on its second sample, and by one that is silent on it."""
     for ending, cause in ((f"os.kill(os.getpid(), {int(signal.SIGSEGV)})", "SIGSEGV"), ("time.sleep(60)", "5 seconds")):

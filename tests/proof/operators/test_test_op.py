@@ -20,6 +20,8 @@ from opbridge.proof.operators.result import CheckResult, OperatorCheck
 from opbridge.proof.operators.run import run_checks
 from opbridge.verbs.operator_check import check_operators
 
+pytestmark = pytest.mark.newest
+
 HEAD = "import torch\nfrom torch import Tensor\nimport opbridge\n"
 SCALE = """\
 #include "opbridge.h"
@@ -71,6 +73,7 @@ def rows(found: OperatorCheck, status: str) -> dict[tuple[str, str], str]:
     return {(result.sample, result.check): result.detail for result in found.results if result.status == status}
 
 
+@pytest.mark.slow
 def test_the_scaffold_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new_operator("test_test_op::scaffolded", tmp_path, kernel=True)
     assert main(["test-op", str(tmp_path / "scaffolded.py"), "-q", "--json"]) == 0
@@ -89,6 +92,7 @@ def test_the_scaffold_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     file = tmp_path / "tabled.py"
@@ -206,6 +210,7 @@ def test_no_compiler(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not_run["number 1", "kernel"] == "the kernel is not built"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_take_the_dtype(check: Check) -> None:
     found = check(
         declared("float_only", "torch.rand(3).half()", after="float_only.kernel('kernel.h')"),
@@ -223,12 +228,14 @@ def test_wrong_gradients(check: Check) -> None:
     assert "Jacobian mismatch" in failed["number 1", "gradients"]
 
 
+@pytest.mark.slow
 def test_gradients_at_a_kink(check: Check) -> None:
     found = check(declared("kink", "torch.zeros(4)", body="x.clamp(min=0)"))
     assert found.passed
     assert rows(found, "passed")["number 1", "gradients"] == "float64, a little beside the sample's values"
 
 
+@pytest.mark.slow
 def test_gradients_that_are_not_checked(check: Check) -> None:
     samples = "torch.rand(400), torch.zeros(0), torch.tensor([torch.inf])"
     found = check(declared("many_elements", samples, body="x.abs()"))
@@ -325,6 +332,7 @@ def test_an_engine_that_is_not_installed(check: Check, monkeypatch: pytest.Monke
     assert rows(found, "not run") == {("", "onnxruntime"): "onnxruntime is not installed. pip install onnxruntime"}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_crashes(tmp_path: Path) -> None:
     header = kernel("test_test_op::crashing", "x").replace("opbridge::elementwise", "__builtin_trap(); elementwise")
     (tmp_path / "kernel.h").write_text(header.replace("elementwise(call", "opbridge::elementwise(call"))
@@ -340,6 +348,7 @@ def test_a_kernel_that_crashes(tmp_path: Path) -> None:
     assert not found.passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -27,6 +27,8 @@ from opbridge.proof.reduce.minimise import minimise
 from opbridge.proof.reduce.problem import Problem, evaluate, widened
 from opbridge.proof.reduce.result import Reduction
 
+pytestmark = pytest.mark.newest
+
 DEEP = """
 import torch
 import unmapped
@@ -134,6 +136,7 @@ def test_a_normalization_has_a_reference_in_float64() -> None:
     assert abs(result["y"].mean()) < 1e-15
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_among_43_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faulty_engine.install(tmp_path / "engine", monkeypatch, "Erf")
     found = opbridge.reduce(chain(tmp_path / "chain.onnx"), path=tmp_path / "out", engine="faulty")
@@ -163,6 +166,7 @@ def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert run_script(tmp_path / "out").returncode < 0
 
 
+@pytest.mark.slow
 def test_an_engine_that_refuses_a_node(tmp_path: Path) -> None:
     model = onnx.load(chain(tmp_path / "chain.onnx", 2))
     node = next(node for node in model.graph.node if node.op_type == "Erf")
@@ -205,6 +209,7 @@ def test_a_wrong_mapping(tmp_path: Path) -> None:
     assert "expected, to within" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_operator_that_nothing_maps(tmp_path: Path) -> None:
     found = opbridge.reduce(entry(tmp_path, "lost"), path=tmp_path / "out")
     assert (found.kind, found.nodes, found.operators) == ("export", 1, ("opbridge_tests::lost",))
@@ -216,6 +221,7 @@ def test_an_operator_that_nothing_maps(tmp_path: Path) -> None:
     assert "torch.onnx.export(" in script
 
 
+@pytest.mark.slow
 def test_a_model_that_can_not_be_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     found = opbridge.reduce(entry(tmp_path, "branches"), path=tmp_path / "out")

@@ -22,6 +22,8 @@ from opbridge.proof.progress import Count
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.verification import CaseResult, Comparison
 
+pytestmark = pytest.mark.newest
+
 
 def cases(count: int) -> list[dict[str, np.ndarray]]:
     return [{"x": np.random.default_rng(seed).standard_normal((seed + 1, 4), np.float32)} for seed in range(count)]
@@ -101,6 +103,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_a_verification_of_a_pytorch_model_that_was_killed_goes_on(bundle, place, monkeypatch, capfd):
     (place / "net.py").write_text(MODULE)
     (place / "given").mkdir()
@@ -125,6 +128,7 @@ def test_a_verification_of_a_pytorch_model_that_was_killed_goes_on(bundle, place
     assert journals(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["inputs", "seed", "bundle"])
 def test_what_has_changed_is_run_again(bundle, place, monkeypatch, change):
     monkeypatch.setenv("CRASHES", "Sinh=note")
@@ -146,6 +150,7 @@ def test_what_has_changed_is_run_again(bundle, place, monkeypatch, change):
     assert ran(place) == expected
 
 
+@pytest.mark.slow
 def test_a_case_that_failed_is_run_again(bundle, place, monkeypatch):
     monkeypatch.setenv("CRASHES", "Sinh=note,Add=negative")
     given = [{"x": np.ones((1, 4), np.float32)}, {"x": np.full((1, 4), np.nan, np.float32)}, *cases(2)]

@@ -11,6 +11,8 @@ from sound_models import SOUND
 
 import opbridge
 
+pytestmark = pytest.mark.newest
+
 MODELS = ("counts", "half_norm", "image", "mixer", "sequence", "steps")
 QUICK = (
     "a sum of 1e6 terms",
@@ -22,6 +24,9 @@ QUICK = (
 MOST_VERIFICATIONS = 20
 
 
+@pytest.mark.quick(
+    "a dropped attribute", "the divisor", "the mean of nothing", "softmax along", "swapped inputs", "size 1 only"
+)
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.deterministic], ids=lambda fault: fault.name)
 def test_fault_is_caught_and_bisected(fault: Fault, tmp_path: Path) -> None:
     bundle, entry, nodes = faulty_bundle(fault, tmp_path / "bundle")
@@ -30,6 +35,7 @@ def test_fault_is_caught_and_bisected(fault: Fault, tmp_path: Path) -> None:
     assert named_node(found, nodes) == fault.said
 
 
+@pytest.mark.slow
 def test_fault_of_some_runs_is_called_not_deterministic(tmp_path: Path) -> None:
     fault = next(fault for fault in FAULTS if not fault.deterministic)
     bundle, entry, nodes = faulty_bundle(fault, tmp_path / "bundle")
@@ -50,6 +56,7 @@ def test_model_without_the_faults_passes(name: str) -> None:
     assert found.departures == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_ill_conditioned_model_passes(name: str, tmp_path: Path) -> None:
     entry = SOUND[name]()

@@ -18,6 +18,8 @@ from opbridge.proof.verify.torch_times import timed_calls
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
+pytestmark = pytest.mark.newest
+
 
 class Gated(torch.nn.Module):
     def __init__(self) -> None:
@@ -120,6 +122,7 @@ def test_verify_times_the_nodes_when_it_is_asked_to(tmp_path: Path) -> None:
     assert "aten::special_i0e" in (tmp_path / "b/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_tell_is_noted(tmp_path: Path) -> None:
     opbridge.export(Gated(), (torch.randn(4, 64),), path=tmp_path / "b", engines=["reference"], with_reference=True)
     verified = opbridge.verify(tmp_path / "b", timings=True)
@@ -129,6 +132,7 @@ def test_an_engine_that_does_not_tell_is_noted(tmp_path: Path) -> None:
     assert note == "no times of its nodes: reference does not measure the time of each node."
 
 
+@pytest.mark.slow
 def test_the_nodes_of_an_onnx_model_are_timed_without_pytorch(tmp_path: Path) -> None:
     opbridge.export(Gated(), (torch.randn(4, 64),), path=tmp_path / "made", verify=False)
     opbridge.export(str(tmp_path / "made/model.onnx"), path=tmp_path / "b", with_reference=True, verify=False)

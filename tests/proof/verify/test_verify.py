@@ -45,6 +45,7 @@ def test_convolution_network_passes_at_three_sizes_of_every_dimension() -> None:
     assert found.eager_matches_capture is True
 
 
+@pytest.mark.slow
 def test_attention_with_dynamic_sizes_passes() -> None:
     dims = {0: Dim("n"), 1: Dim("s")}
     args = (torch.randint(0, 50, (3, 9)), torch.ones(3, 9, dtype=torch.bool))
@@ -52,6 +53,7 @@ def test_attention_with_dynamic_sizes_passes() -> None:
     assert found.passed, found.summary()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "args"),
     [
@@ -94,6 +96,7 @@ def test_an_output_that_is_the_same_everywhere_is_noted() -> None:
     assert f"{item.output_names[0]} is 0 in every element, so little is proved of it" in found.cases[0].notes
 
 
+@pytest.mark.slow
 def test_control_flow_with_an_input_as_trip_count_passes_with_another_count() -> None:
     class Loop(torch.nn.Module):
         def forward(self, n: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

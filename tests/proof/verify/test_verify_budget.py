@@ -19,6 +19,8 @@ from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verification import Comparison, Verification
 from opbridge.proof.verify.verify import verify
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
 def test_ulps_count_the_numbers_between(dtype: Any) -> None:

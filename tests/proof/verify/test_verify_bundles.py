@@ -18,6 +18,8 @@ from opbridge.engines.onnxruntime.session import OnnxRuntimeSession
 from opbridge.errors import InputError
 from opbridge.proof.verify.verification import Verification
 
+pytestmark = pytest.mark.newest
+
 MODEL = """import torch
 
 
@@ -49,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_small_failing_input_is_kept_and_fails_again(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "net.py:model", "-o", "b", "-q", "--edge-sizes"]) == 0
     assert len(read_bundle("b").verification["cases"]) == 5
@@ -120,6 +123,7 @@ def of_onnx(folder: Path, **modes: Any) -> Verification:
     return opbridge.verify("b", reference=str(folder / "net.onnx"), bisect=False, **modes)
 
 
+@pytest.mark.slow
 def test_an_onnx_model_has_the_same_modes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(onnx.parser.parse_model(ONNX), folder / "net.onnx")
     opbridge.export(str(folder / "net.onnx"), path="b", verify=False)

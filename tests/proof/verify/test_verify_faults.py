@@ -17,6 +17,8 @@ from opbridge.errors import EngineError
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verify import verify
 
+pytestmark = pytest.mark.newest
+
 
 @functools.cache
 def conv() -> tuple[Captured, onnx.ModelProto]:

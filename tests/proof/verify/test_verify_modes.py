@@ -21,6 +21,8 @@ from opbridge.proof.verify.special import examined
 from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify
 
+pytestmark = pytest.mark.newest
+
 Dim = torch.export.Dim
 Feeds = dict[str, np.ndarray]
 
@@ -114,6 +116,7 @@ def test_an_engine_that_refuses_empty_tensors_is_an_error_only_at_the_edges() ->
     assert failing_sizes(edges) == [("0", "error")] * 3
 
 
+@pytest.mark.slow
 def test_sound_models_pass_at_the_edges() -> None:
     image = ({0: Dim("n"), 2: Dim("h", min=16), 3: Dim("w", min=16)},)
     for module, args, shapes in (
@@ -212,6 +215,7 @@ def operators(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_sound_operators_agree_on_special_values(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
@@ -270,6 +274,7 @@ def small_input(
         return found, dict(arrays)
 
 
+@pytest.mark.slow
 def test_a_failing_input_becomes_small(tmp_path: Path) -> None:
     def fault(feeds: Feeds, results: Feeds) -> None:
         if (feeds["args_0"] > 1.5).any() and feeds["args_0"].shape[0] >= 3:
@@ -307,6 +312,7 @@ def test_an_error_of_the_engine_is_made_small_too(tmp_path: Path) -> None:
     assert small["args_0"].max() in (4, 5)
 
 
+@pytest.mark.slow
 def test_the_search_for_a_small_input_ends_in_time(tmp_path: Path) -> None:
     _, small = small_input(tmp_path, fixed(), lambda feeds, results: wrong(results), seconds=1e-3)
     assert np.count_nonzero(small["args_0"]) == 64
