@@ -207,10 +207,10 @@ def test_no_compiler(cache, tmp_path, monkeypatch):
 
 def test_a_compiler_that_is_not_there(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
-    with pytest.raises(BuildError, match="names the compiler 'no-such-compiler', which is not there"):
+    with pytest.raises(BuildError, match="names the compiler 'no-such-compiler', which does not exist"):
         build([write(tmp_path / "plain.h")])
     monkeypatch.setenv("CXX", "false")
-    with pytest.raises(BuildError, match="The compiler false does not say its version"):
+    with pytest.raises(BuildError, match="The compiler false does not print its version"):
         build([write(tmp_path / "plain.h")])
 
 

@@ -159,7 +159,7 @@ BAD_CALLS = {
     "another dtype": (("scale", [np.zeros(1)] * 2, {}), "mylib::scale has no kernel for x: float64, factor: float64"),
     "nothing that tells a type": (
         ("sum_all", [], {}),
-        "mylib::sum_all has no kernel for no input at all, which tells no",
+        "mylib::sum_all has no kernel for no inputs, so the output type",
     ),
     "mixed dtypes": (("my_add", [np.zeros(1), np.zeros(1, F32)], {}), "no kernel for a: float64, b: float32"),
     "no such dtype": (("my_add", [np.zeros(1, complex)] * 2, {}), "mylib::my_add: input 'a' is complex128 of rank 1"),
@@ -255,7 +255,7 @@ def test_files_that_are_no_libraries(tmp_path):
         KernelLibrary(tmp_path / "absent.so")
     for text in (b"", b"\x7fELF", b"MZ", b"not a library at all"):
         (tmp_path / "text.so").write_bytes(text)
-        with pytest.raises(InputError, match=r"text\.so is no shared library"):
+        with pytest.raises(InputError, match=r"text\.so is not a shared library"):
             KernelLibrary(tmp_path / "text.so")
 
 
@@ -299,7 +299,7 @@ def test_somebody_elses_library(tmp_path):
     import _ctypes
 
     copy = shutil.copy(_ctypes.__file__, tmp_path / "theirs.so")
-    with pytest.raises(InputError, match=r"theirs\.so is no library of opbridge kernels: it has no"):
+    with pytest.raises(InputError, match=r"theirs\.so is not a library of opbridge kernels: it has no"):
         KernelLibrary(Path(copy))
 
 

@@ -252,7 +252,7 @@ def test_files_that_are_no_libraries(tmp_path):
     path = save(node_case("add", "my_add", [x, x], [x]).model, tmp_path / "model.onnx")
     with pytest.raises(InputError, match="There is no library of kernels at"):
         ENGINE.load(path, libraries=[tmp_path / "absent.so"])
-    with pytest.raises(InputError, match=r"model\.onnx is no shared library"):
+    with pytest.raises(InputError, match=r"model\.onnx is not a shared library"):
         ENGINE.load(path, libraries=[path])
 
 

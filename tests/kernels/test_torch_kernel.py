@@ -605,7 +605,7 @@ def test_an_operator_that_torch_does_not_have(library: Path) -> None:
 def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("OPBRIDGE_CACHE", str(tmp_path))
-    with pytest.raises(BuildError, match="'no-such-compiler', which is not there") as caught:
+    with pytest.raises(BuildError, match="'no-such-compiler', which does not exist") as caught:
         torch_adapter.build_adapter()
     assert "g++" in caught.value.fix
 

@@ -1,4 +1,4 @@
-"""The structures of ``opbridge/abi.h``, for ctypes, and how NumPy arrays and Python values go into them."""
+"""The structures of ``opbridge/abi.h`` for ctypes, and the conversion of NumPy arrays and Python values to them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Attribute(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    """``opbridge_call``; its fields follow below, since the callbacks take it."""
+    """``opbridge_call``; its fields are set below, since the callbacks refer to it."""
 
 
 FUNCTION = ctypes.CFUNCTYPE(c_int32, POINTER(Call))
@@ -170,11 +170,11 @@ _NUMBERS = {name: number for number, name in DTYPES.items()}
 
 
 def tensor_of(array: np.ndarray | None, keep: list[Any]) -> Tensor:
-    """A view of an array; None is an absent tensor.
+    """A tensor that shares an array's memory; an absent tensor for None.
 
     Args:
-        array: Of a dtype in ``DTYPES``, in native byte order.
-        keep: What must live as long as the result is put here.
+        array: An array of a dtype in ``DTYPES``, in native byte order.
+        keep: A list to which objects are added that must live as long as the result.
     """
     if array is None:
         return Tensor()
@@ -190,12 +190,12 @@ def tensor_of(array: np.ndarray | None, keep: list[Any]) -> Tensor:
 
 
 def value_of(kind: str, value: Any, keep: list[Any]) -> Value:
-    """An attribute's value of a kind; None is no value.
+    """An attribute's value of a kind; an absent value for None.
 
     Args:
         kind: One of ``KINDS``.
         value: An int, float, str, sequence of these, or array.
-        keep: What must live as long as the result is put here.
+        keep: A list to which objects are added that must live as long as the result.
 
     Raises:
         TypeError: The value is not of the kind.
@@ -204,7 +204,7 @@ def value_of(kind: str, value: Any, keep: list[Any]) -> Value:
         return Value()
     values = value if kind.endswith("s") else [value]
     if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
-        raise TypeError(f"{value!r} is no list of {kind}")
+        raise TypeError(f"{value!r} is not a list of {kind}")
     count = len(values)
     if kind in ("int", "ints"):
         if any(isinstance(item, bool) or not isinstance(item, int | np.integer) for item in values):
@@ -216,7 +216,7 @@ def value_of(kind: str, value: Any, keep: list[Any]) -> Value:
         data = (c_double * max(count, 1))(*(float(item) for item in values))
     elif kind == "tensor":
         if not isinstance(value, np.ndarray):
-            raise TypeError(f"{value!r} is no array")
+            raise TypeError(f"{value!r} is not an array")
         data = ctypes.pointer(tensor_of(np.ascontiguousarray(value).reshape(value.shape), keep))
     else:
         if any(not isinstance(item, str) for item in values):
@@ -232,7 +232,7 @@ def value_of(kind: str, value: Any, keep: list[Any]) -> Value:
 
 
 def python_value(value: Value) -> Any:
-    """The Python value of an attribute that is no tensor; None where there is none."""
+    """The Python value of an attribute that is not a tensor; None if it is absent."""
     kind = KINDS[value.kind]
     if kind == "none":
         return None

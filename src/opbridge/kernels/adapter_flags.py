@@ -1,4 +1,4 @@
-"""What an engine's adapter of kernels is compiled and linked with."""
+"""The flags for compiling and linking an engine's adapter."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class AdapterFlags:
     """The flags of an adapter. Kernels are compiled without them, so that one object serves every engine.
 
     Attributes:
-        compile: Further flags of the compiler. The engine's headers are not hashed, so its version is to be among them.
-        link: Further flags of the linker.
-        cmake: Lines for the CMakeLists.txt of a bundle, which find the engine elsewhere; ``{target}`` is the library.
+        compile: Additional compiler flags. The engine's headers are not hashed, so these must include its version.
+        link: Additional linker flags.
+        cmake: Lines for a bundle's CMakeLists.txt that find the engine on another machine; ``{target}`` is the library.
     """
 
     compile: tuple[str, ...] = ()
@@ -23,4 +23,4 @@ class AdapterFlags:
 
 
 NO_FLAGS = AdapterFlags()
-"""Of an adapter that needs none."""
+"""The flags of an adapter that needs none."""

@@ -1,4 +1,4 @@
-"""What platform a shared library is for, read from its first bytes, before the system's loader sees it."""
+"""The platform of a shared library, read from its header before the system's loader opens it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PE_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}
 
 
 def own_platform() -> str:
-    """The platform of this process, as libraries of kernels write it: "linux-x86_64"."""
+    """The platform of this process in the form that libraries of kernels use: "linux-x86_64"."""
     system = {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform)
     machine = platform.machine().lower()
     return f"{system}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }"
 
 
 def binary_platform(path: Path) -> str | None:
-    """The platform of a shared library, as in ``own_platform()``; None for a file that is no shared library.
+    """The platform of a shared library, as in ``own_platform()``; None for a file that is not a shared library.
 
     Raises:
         OSError: The file can't be read.
@@ -46,7 +46,7 @@ def binary_platform(path: Path) -> str | None:
 
 
 def missing_bytes(path: Path) -> int:
-    """How many bytes an ELF file lacks of what its own header says: loading such a file ends the process.
+    """The number of bytes that are missing at the end of an ELF file; loading a truncated file ends the process.
 
     Raises:
         OSError: The file can't be read.
@@ -62,7 +62,7 @@ def missing_bytes(path: Path) -> int:
         table = file.read(size * count)
         end = start + size * count
         if size < 40:
-            return max(0, 64 - file.seek(0, 2))  # No table of sections to go by.
+            return max(0, 64 - file.seek(0, 2))  # The file has no section table.
         for offset in range(0, len(table) - size + 1, size):
             where, _, _, length = struct.unpack_from(f"{order}QQQQ", table, offset + 8)
             end = max(end, where + length)

@@ -1,4 +1,4 @@
-"""Files that are expensive to make, each made once, by whichever process comes first."""
+"""A cache of files that are expensive to make; the first process that needs a file makes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["cache_folder", "made_once"]
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: ``OPBRIDGE_CACHE``, otherwise the platform's folder for a user's caches."""
+    """The folder of compiled kernels: ``OPBRIDGE_CACHE``, otherwise the platform's folder for a user's caches."""
     given = os.environ.get("OPBRIDGE_CACHE")
     if given:
         return Path(given).absolute()
@@ -27,11 +27,11 @@ def cache_folder() -> Path:
 
 
 def made_once(path: Path, make: Callable[[Path], None]) -> Path:
-    """The file at ``path``, made if it is not there.
+    """The file at ``path``, created if it does not exist.
 
     Args:
-        path: Where it belongs. Its name says what is in it, so an existing file is the right one.
-        make: Writes the file to the path it is given, in the same folder. If it raises, nothing stays behind.
+        path: The file. Its name identifies its contents, so an existing file is up to date.
+        make: A function that writes the file to the path it gets, in the same folder. If it raises, no file is left.
 
     Raises:
         BuildError: The folder can't be written.
@@ -52,7 +52,7 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _make(path: Path, make: Callable[[Path], None]) -> None:
-    # The lock does not hold on every network file system, so the name is this process's alone.
+    # The lock does not work on every network file system, so the temporary name is unique to this process.
     with locked_folder(path) as folder:
         unfinished = folder / path.name
         make(unfinished)
@@ -61,13 +61,13 @@ def _make(path: Path, make: Callable[[Path], None]) -> None:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Held by one process, and one thread, at a time. The file stays: to delete it would race with the next one."""
+    """A lock that one thread of one process holds at a time. The file is kept, since deleting it would be a race."""
     with open(path, "ab") as file:
         if sys.platform == "win32":
             import msvcrt
 
             while True:
-                # It gives up after ten seconds.
+                # Windows gives up after ten seconds.
                 with contextlib.suppress(OSError):
                     file.seek(0)
                     msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)

@@ -1,7 +1,7 @@
-"""Compile kernels: once per content, into a cache that several processes share.
+"""Compile kernels into a cache that several processes share, once per content.
 
-Every source file becomes an object file of its own, named by a hash of all that goes into it, so that an engine's
-adapter is compiled once for all kernels. Files appear in the cache whole, by rename.
+Each source file becomes an object file, named by a hash of everything that affects it, so that an engine's adapter is
+compiled once for all kernels. Files appear in the cache by rename.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from opbridge.kernels.toolchain import Compiler, find_compiler, native_instructi
 __all__ = ["HEADERS", "build", "compile_adapter", "compile_flags", "link_flags"]
 
 HEADERS = Path(__file__).parent
-"""The folder of opbridge.h, to be given to a compiler with -I."""
+"""The folder of opbridge.h, for the compiler's option -I."""
 
 
 def build(
@@ -42,17 +42,17 @@ def build(
     extra_compile_flags: Sequence[str] = (),
     extra_link_flags: Sequence[str] = (),
 ) -> Path:
-    """Compile kernels, and engines' adapters with them, into one shared library.
+    """Compile kernels and engines' adapters into one shared library.
 
     Args:
         sources: The kernels' files, headers or ``.cc``.
         adapters: Engines' adapters, such as ``opbridge.engines.onnxruntime.adapter_source()``.
-        adapter_flags: What the adapters alone are compiled with, and the library is linked with.
+        adapter_flags: The compiler flags of the adapters (not of the kernels), and the linker flags of the library.
         native: Use all instructions of this machine's processor; the library may then not run on another.
-        sanitize: For AddressSanitizer and UndefinedBehaviorSanitizer, whose runtime the process must preload.
-        includes: Further folders to find included files in.
-        extra_compile_flags: What an adapter needs to compile.
-        extra_link_flags: What an adapter is linked with.
+        sanitize: Use AddressSanitizer and UndefinedBehaviorSanitizer, whose runtime the process must preload.
+        includes: Additional folders of included files.
+        extra_compile_flags: Additional compiler flags of the adapters.
+        extra_link_flags: Additional linker flags of the library.
 
     Returns:
         The library in the cache: the same file for the same contents, flags and compiler.
@@ -70,7 +70,7 @@ def build(
     flags = [*compile_flags(native=native, sanitize=sanitize), *extra_compile_flags]
     linking = [*link_flags(sanitize=sanitize), *adapter_flags.link, *extra_link_flags]
     if sanitize and compiler.is_clang:
-        # By default clang's runtime is linked into programs alone, and a library is left without.
+        # By default clang links the sanitizers' runtime into programs but not into libraries.
         linking.append("-shared-libasan")
     machine = native_instructions(compiler) if native else ""
     flags_of = {file: [*flags, *(adapter_flags.compile if file in adapters else ())] for file in files}
@@ -90,7 +90,7 @@ def build(
 
 
 def compile_adapter(adapter: Path) -> Path:
-    """Compile an engine's adapter alone into the cache, so that the first kernel need not wait for it.
+    """Compile only an engine's adapter into the cache, so that the first kernel need not wait for it.
 
     Returns:
         The object file, which :func:`build` then finds.
@@ -108,16 +108,16 @@ def compile_flags(*, native: bool = False, sanitize: bool = False) -> list[str]:
     """The compiler's flags for kernels.
 
     Args:
-        native: See :func:`build`.
-        sanitize: See :func:`build`.
+        native: Use all instructions of this machine's processor.
+        sanitize: Use the sanitizers, as in :func:`build`.
     """
-    # Neither errno nor floating-point traps are looked at; without them more loops are vectorised, with equal results.
+    # Kernels use neither errno nor floating-point traps; without them more loops are vectorized, with equal results.
     flags = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math"]
     if sanitize:
         return [*flags, "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", *_NO_RECOVERY]
     # An assert in a dependency would end the process.
     flags += ["-O3", "-DNDEBUG"]
-    # Fused multiplication and addition rounds once: a library for all machines is to give the same results on all.
+    # Fused multiply-add rounds once, and a portable library must give the same results on all machines.
     return [*flags, "-march=native"] if native else [*flags, "-ffp-contract=off"]
 
 
@@ -129,13 +129,13 @@ def link_flags(*, sanitize: bool = False) -> list[str]:
     """The flags that link kernels into a library.
 
     Args:
-        sanitize: See :func:`build`.
+        sanitize: Use the sanitizers, as in :func:`build`.
     """
     if sys.platform == "darwin":
         return ["-shared", "-fvisibility=hidden", *(["-fsanitize=address,undefined"] if sanitize else [])]
     if sys.platform == "win32":
         return ["-shared"]
-    # Two libraries of kernels in one process each keep to their own functions.
+    # Each of two libraries in one process must use its own functions.
     flags = ["-shared", "-Wl,-Bsymbolic"]
     return [*flags, "-fsanitize=address,undefined"] if sanitize else [*flags, "-Wl,-z,defs"]
 
@@ -149,7 +149,7 @@ def _hash(parts: Sequence[str]) -> str:
 
 
 def _key(compiler: Compiler, flags: Sequence[str], folders: Sequence[Path], file: Path) -> str:
-    """The hash of all that an object file is made of: contents, not paths, so that a moved project stays compiled."""
+    """The hash of everything that affects an object file: contents, not paths, so that moved files stay compiled."""
     contents = [
         f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
         for path in source_files([file], [*folders, HEADERS])
@@ -169,7 +169,7 @@ def _object(
 
 
 def _run(command: Sequence[str], compiler: Compiler, sources: Sequence[Path]) -> None:
-    # Messages in other languages can't be read.
+    # The error parser reads English messages.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         with tempfile.TemporaryFile() as output:

@@ -1,4 +1,4 @@
-"""What a compiler says, cut down to the lines that the author of a kernel has to read."""
+"""Reduce a compiler's output to the lines that matter to the author of a kernel."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LINKER = re.compile(
 )
 _LINKER_PLACE = re.compile(r"^.*?(?=undefined|multiple|duplicate|cannot|library)")
 _SYSTEM = ("/usr/", "/opt/", "/Library/", "/Applications/")
-# Clang repeats the condition of a static assertion.
+# Clang's message repeats the condition of a static assertion.
 _ASSERTED = re.compile(
     r"static(?:_assert| assertion) failed due to requirement "
     r"(?:'::opbridge::.*'|'.*'(?:: | \")(?P<words>opbridge.*?)\"?)"
 )
-# How GCC and clang say where in the user's file an error in a header comes from.
+# The phrases with which GCC and clang refer from an error in a header to the user's file.
 _ORIGIN = re.compile(r"required from|in expansion of macro|in instantiation of|instantiated from|requested here")
 
 
@@ -30,9 +30,9 @@ def error_lines(output: str, headers: Path, *, most: int = 10) -> list[str]:
     An error inside opbridge's own or the system's headers is given the place in the author's file that led there.
 
     Args:
-        output: All that the compiler printed.
+        output: The output of the compiler.
         headers: The folder of opbridge's headers.
-        most: How many of them; a last line says how many more there are.
+        most: The largest number of errors; a last line gives the number of the others.
     """
     lines = output.splitlines()
     errors: dict[str, None] = {}
@@ -53,7 +53,7 @@ def error_lines(output: str, headers: Path, *, most: int = 10) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """The text of an error; of one of opbridge's own assertions its words alone, empty if it has none."""
+    """The text of an error; for an assertion in opbridge's headers, its message alone, empty if there is none."""
     asserted = _ASSERTED.fullmatch(text)
     if asserted is None:
         return text
@@ -61,7 +61,7 @@ def _plain(text: str) -> str:
 
 
 def _origin(lines: list[str], index: int, headers: Path) -> tuple[str, str] | None:
-    """The author's place for the error in line ``index``: in the notes behind it, or in the lines that lead to it."""
+    """The author's line for the error in line ``index``, from the notes after it or the lines before it."""
     behind = []
     for line in lines[index + 1 :]:
         if (located := _LOCATED.match(line)) and _ERROR.match(located["rest"]):
@@ -85,6 +85,6 @@ def _is_authors(file: str, headers: Path) -> bool:
 
 
 def _short(file: str) -> str:
-    """Relative to the working directory where the file lies under it."""
+    """The path, relative to the working directory if the file is inside it."""
     path = Path(file)
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file

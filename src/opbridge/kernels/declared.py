@@ -1,4 +1,4 @@
-"""Which kernels the user has declared, and for which operators."""
+"""The kernels that the user has declared, and their operators."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class KernelSpec:
     """A kernel and the operator it is for.
 
     Attributes:
-        target: ``"domain::name"``: the ONNX node and, where there is one, the torch operator of this name.
+        target: ``"domain::name"``: the ONNX node, and the torch operator of this name if there is one.
         file: The author's file.
-        native: Whether it is compiled for this machine's processor only.
+        native: Whether the kernel is compiled for this machine's processor only.
         source: ``file:line`` of the declaration.
         python: The kernel, if it is written in Python.
     """
@@ -32,7 +32,7 @@ class KernelSpec:
 
     @property
     def header(self) -> Path:
-        """The kernel's C++ file; of one in Python, what Numba makes of it.
+        """The kernel's C++ file; for a kernel in Python, the file that Numba's output is written to.
 
         Raises:
             BuildError: Numba is missing, or can't compile the kernel.
@@ -52,7 +52,7 @@ def kernel_for(target: str, header: str | Path, *, native: bool = False) -> None
     """Give a node of a custom domain a compiled kernel, so that it runs fast in every engine (rung ``kernel``).
 
     Args:
-        target: ``"domain::Op"`` of the node, whoever made it.
+        target: ``"domain::Op"`` of the node.
         header: The kernel's C++ file, relative to the file that calls this. See ``opbridge.h``.
         native: Use all instructions of this machine's processor; the library may then not run on another.
 
@@ -107,5 +107,5 @@ def _declare(spec: KernelSpec) -> KernelSpec:
 
 
 def _is_of_catalog(spec: KernelSpec) -> bool:
-    """Whether a kernel is opbridge's own: one that the user declares for the same operator takes its place."""
+    """Whether a kernel is opbridge's own, which one declared by the user for the same operator replaces."""
     return spec.file.is_relative_to(Path(__file__).resolve().parents[1] / "ops")

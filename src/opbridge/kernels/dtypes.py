@@ -1,4 +1,4 @@
-"""Element types by name, the same names in every engine: NumPy's, and ml_dtypes' for those NumPy lacks."""
+"""Element types by name, the same for every engine: NumPy's names, and ml_dtypes' for the types that NumPy lacks."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def numpy_dtype(name: str) -> np.dtype:
 
 
 def is_native(name: str) -> bool:
-    """Whether NumPy itself has the type; the others are ml_dtypes' and foreign to most libraries."""
+    """Whether NumPy itself has the type; the others come from ml_dtypes, and most libraries do not know them."""
     return not hasattr(ml_dtypes, name)

@@ -1,7 +1,7 @@
 """The layout of a kernel that is written in Python: ``"x[..., n], w[n] -> y[..., n]"``.
 
-It says of each tensor its element type, its rank and its sizes, and so what a shape function would say. The sizes of
-outputs are expressions of the inputs' sizes and of integer attributes.
+A layout states each tensor's element type, rank and sizes, so it replaces the shape function. The sizes of outputs are
+expressions of the inputs' sizes and of integer attributes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ITEM = re.compile(r"(?:(?P<type>[A-Za-z_]\w*)\s+)?(?P<name>[A-Za-z_]\w*)\s*(?:\
 
 
 class LayoutError(ValueError):
-    """What is wrong with a layout."""
+    """A layout is not valid; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +28,8 @@ class TensorLayout:
     Attributes:
         name: The parameter's name.
         type: A type variable ("T") or a dtype ("int64").
-        sizes: An expression per axis; the first may be "...", any number of leading axes that the kernel sees as one.
-            None for a tensor of any rank, whose elements are visited one by one.
+        sizes: An expression per axis; the first may be "...", any number of leading axes merged into one. None
+            for a tensor of any rank that is processed element by element.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TensorLayout:
 
     @property
     def collapses(self) -> bool:
-        """Whether leading axes are seen as one."""
+        """Whether leading axes are merged into one."""
         return bool(self.sizes) and self.sizes[0] == ELLIPSIS  # type: ignore[index]
 
     @property
@@ -55,8 +55,8 @@ class Layout:
     """The tensors of a kernel.
 
     Attributes:
-        inputs: In the operator's order.
-        outputs: In the operator's order.
+        inputs: The inputs, in the operator's order.
+        outputs: The outputs, in the operator's order.
     """
 
     inputs: tuple[TensorLayout, ...]
@@ -77,18 +77,18 @@ def parse_layout(text: str, attributes: Collection[str] = ()) -> Layout:
     """Read a layout.
 
     Args:
-        text: For example ``"T x[n, c], int64 index[k] -> T y[k, c]"``; without a type word a tensor is of type ``T``.
-        attributes: The operator's integer attributes, which sizes may name too.
+        text: The layout, such as ``"T x[n, c], int64 index[k] -> T y[k, c]"``; a tensor without a type has type ``T``.
+        attributes: The operator's integer attributes, which sizes may use.
 
     Raises:
-        LayoutError: It can't be read, or an output's size can't be told from it.
+        LayoutError: The layout can't be parsed, or does not determine an output's size.
     """
     before, arrow, after = text.partition("->")
     if not arrow:
         raise LayoutError("it has no '->' between inputs and outputs")
     layout = Layout(tuple(map(_tensor, _split(before))), tuple(map(_tensor, _split(after))))
     if not layout.outputs:
-        raise LayoutError("there is no output behind '->'")
+        raise LayoutError("there is no output after '->'")
     if len({tensor.sizes is None for tensor in layout.tensors}) > 1:
         raise LayoutError("some tensors have sizes and some have none: give them to all, or to none")
     if layout.elementwise and len(layout.outputs) > 1:
@@ -98,7 +98,7 @@ def parse_layout(text: str, attributes: Collection[str] = ()) -> Layout:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that are in no brackets."""
+    """Split at the commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "[(") - (character in "])")
@@ -112,7 +112,7 @@ def _split(text: str) -> list[str]:
 def _tensor(item: str) -> TensorLayout:
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise LayoutError(f"{item!r} is no tensor: write 'x[n, m]', or with its type 'T x[n, m]'")
+        raise LayoutError(f"{item!r} is not a tensor: write 'x[n, m]', or with its type 'T x[n, m]'")
     sizes = match["sizes"]
     if sizes is not None and not sizes.strip():
         raise LayoutError(f"{item!r} has no sizes; a tensor of any rank is 'x[...]'")
@@ -129,7 +129,7 @@ def _check_sizes(layout: Layout, attributes: Collection[str]) -> None:
         known.update(size for size in tensor.named if size.isidentifier())
     for tensor in layout.outputs:
         if tensor.collapses and not any(given.collapses for given in layout.inputs):
-            raise LayoutError(f"no input tells the leading axes '...' of {tensor}")
+            raise LayoutError(f"no input defines the leading axes '...' of {tensor}")
         for size in tensor.named:
             cpp_size(size, known)
 
@@ -138,13 +138,13 @@ def cpp_size(size: str, names: Collection[str]) -> str:
     """A size's expression in C++, with ``size_`` before each name.
 
     Raises:
-        LayoutError: It is no expression of these names, integers, + - * // %, comparisons, conditions, min and max.
+        LayoutError: It has parts other than these names, integers, + - * // %, comparisons, conditions, min and max.
     """
     try:
         return _cpp(ast.parse(size, mode="eval").body, names)
     except (SyntaxError, KeyError, TypeError) as error:
         raise LayoutError(
-            f"the size {size!r} is no expression of names, integers, + - * // %, comparisons, 'a if c else b', min, max"
+            f"the size {size!r} may only have names, integers, + - * // %, comparisons, 'a if c else b', min and max"
         ) from error
 
 
@@ -169,7 +169,7 @@ _FUNCTIONS = {ast.FloorDiv: "opbridge::floor_divided", ast.Mod: "opbridge::floor
 def _cpp(node: ast.expr, names: Collection[str]) -> str:
     if isinstance(node, ast.Name):
         if node.id not in names:
-            raise LayoutError(f"no input and no integer attribute tells the size {node.id!r}")
+            raise LayoutError(f"no input and no integer attribute defines the size {node.id!r}")
         return f"size_{node.id}"
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return f"int64_t{{{node.value}}}"

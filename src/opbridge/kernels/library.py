@@ -16,18 +16,18 @@ from opbridge.kernels.binary import binary_platform, missing_bytes, own_platform
 
 __all__ = ["KernelArgument", "KernelAttribute", "KernelLibrary", "KernelOperator", "check_file"]
 
-_REBUILD = "build it again from its sources, with the opbridge that is to use it."
+_REBUILD = "build it again from its sources, with the version of opbridge that will use it."
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelArgument:
-    """An input or an output.
+    """An input or an output of a kernel.
 
     Attributes:
-        name: Its name in the schema.
+        name: The name in the schema.
         type: A type variable ("T") or a dtype ("int64").
-        optional: Whether it may be absent.
-        variadic: Whether it stands for any number of tensors.
+        optional: Whether the tensor may be absent.
+        variadic: Whether the argument stands for any number of tensors.
     """
 
     name: str
@@ -38,13 +38,13 @@ class KernelArgument:
 
 @dataclasses.dataclass(frozen=True)
 class KernelAttribute:
-    """An attribute.
+    """An attribute of a kernel.
 
     Attributes:
-        name: Its name in the schema.
+        name: The name in the schema.
         kind: "int", "float", "string", "ints", "floats", "strings" or "tensor".
         required: Whether a node must have it.
-        default: What stands for a missing one; None if the kernel sees to it itself.
+        default: The value of a missing attribute; None if the kernel handles its absence.
     """
 
     name: str
@@ -55,17 +55,17 @@ class KernelAttribute:
 
 @dataclasses.dataclass(frozen=True)
 class KernelOperator:
-    """What a library says of an operator.
+    """A library's description of an operator.
 
     Attributes:
-        domain: Its ONNX domain.
-        name: Its ONNX operator type.
-        schema: As its author wrote it.
-        inputs: In order.
-        outputs: In order.
-        attributes: In the schema's order.
-        type_variables: "T" and so on.
-        variants: Which dtypes there is a kernel for: one tuple per kernel, with one dtype per type variable.
+        domain: The ONNX domain.
+        name: The ONNX operator type.
+        schema: The schema as its author wrote it.
+        inputs: The inputs, in the schema's order.
+        outputs: The outputs, in the schema's order.
+        attributes: The attributes, in the schema's order.
+        type_variables: The names of the type variables, such as "T".
+        variants: The dtypes that have a kernel: one tuple per kernel, with one dtype per type variable.
     """
 
     domain: str
@@ -86,7 +86,7 @@ class KernelOperator:
         """The first variant that takes inputs of these dtypes (None for an absent one).
 
         Returns:
-            None if no kernel does, or if no input tells an output's dtype (a variadic one may stand for no tensor).
+            None if there is none, or if no input determines an output's dtype (a variadic input may be empty).
         """
         taking = [
             variant
@@ -118,13 +118,13 @@ class KernelLibrary:
 
     Attributes:
         path: The file.
-        operators: What it has.
+        operators: The operators in the library.
 
     Args:
         path: The file.
 
     Raises:
-        InputError: The file is missing, no library of kernels, or one for another platform or ABI version.
+        InputError: The file is missing, not a library of kernels, or built for another platform or ABI version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -157,13 +157,13 @@ class KernelLibrary:
         *,
         output_count: int | None = None,
     ) -> tuple[tuple[int | None, ...], ...]:
-        """The sizes of an operator's outputs, as its shape function tells them; None for a data-dependent size.
+        """The sizes of an operator's outputs, from its shape function; None for a data-dependent size.
 
         Args:
             operator: ``"domain::name"``.
             arrays: The inputs; None for an absent one.
-            attributes: By name; a missing one has its default.
-            output_count: How many outputs, if the last is variadic.
+            attributes: Attribute values by name; a missing one has its default.
+            output_count: The number of outputs, if the last one is variadic.
 
         Raises:
             InputError: An input or attribute does not fit the schema.
@@ -180,21 +180,21 @@ class KernelLibrary:
         output_count: int | None = None,
         threads: int = 2,
     ) -> tuple[np.ndarray, ...]:
-        """Run an operator's kernel. Arrays are passed as they lie in memory, strides and all.
+        """Run an operator's kernel. Arrays are passed with their strides, without copies.
 
         Args:
             operator: ``"domain::name"``.
             arrays: The inputs; None for an absent one.
-            attributes: By name; a missing one has its default.
-            output_count: How many outputs, if the last is variadic.
-            threads: How many the kernel's parallel loops may use.
+            attributes: Attribute values by name; a missing one has its default.
+            output_count: The number of outputs, if the last one is variadic.
+            threads: The number of threads that the kernel's parallel loops may use.
 
         Returns:
-            All outputs, the optional ones too.
+            All outputs, including optional ones.
 
         Raises:
             InputError: An input or attribute does not fit the schema, or there is no kernel for the dtypes.
-            EngineError: The kernel failed; the message is its own.
+            EngineError: The kernel failed; the message is the kernel's.
         """
         return self._call(operator, arrays, attributes, output_count).run(threads)
 
@@ -215,14 +215,15 @@ def check_file(path: Path) -> None:
     """Check that a file is a shared library for this platform, without loading it.
 
     Raises:
-        InputError: It is missing, something else, or for another platform.
+        InputError: The file is missing, not a shared library, or built for another platform.
     """
     if not path.is_file():
         raise InputError(f"There is no library of kernels at {str(path)!r}.", fix="check the path.")
     built_for, own = binary_platform(path), own_platform()
     if built_for is None:
         raise InputError(
-            f"{path.name} is no shared library.", fix="pass what opbridge built: a .so, .dylib or .dll file."
+            f"{path.name} is not a shared library.",
+            fix="pass a library that opbridge built: a .so, .dylib or .dll file.",
         )
     if missing_bytes(path):
         raise InputError(f"{path.name} is truncated: {missing_bytes(path)} bytes are missing.", fix="copy it again.")
@@ -242,12 +243,12 @@ def _table(path: Path, library: ctypes.CDLL) -> abi.Library:
         get_library = library.opbridge_get_library
     except AttributeError as error:
         raise InputError(
-            f"{path.name} is no library of opbridge kernels: it has no opbridge_get_library.",
+            f"{path.name} is not a library of opbridge kernels: it has no opbridge_get_library.",
             fix="pass a library that opbridge built from kernels that include opbridge.h.",
         ) from error
     get_library.restype = ctypes.POINTER(abi.Library)
     table: abi.Library = get_library().contents
-    # These two come first in every version.
+    # These two fields come first in every version.
     if table.abi_version != abi.ABI_VERSION:
         raise InputError(
             f"{path.name} was built for version {table.abi_version} of opbridge's kernel ABI, and this opbridge has "

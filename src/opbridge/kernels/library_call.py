@@ -27,8 +27,8 @@ class LibraryCall:
         operator: The description.
         raw: The operator in the library's table.
         arrays: The inputs; None for an absent one.
-        attributes: By name.
-        output_count: How many outputs, if the last is variadic.
+        attributes: Attribute values by name.
+        output_count: The number of outputs, if the last one is variadic.
 
     Raises:
         InputError: An input or attribute does not fit the schema, or there is no kernel for the dtypes.
@@ -146,7 +146,7 @@ def _parallel_for(
 
 
 def _checked_inputs(operator: KernelOperator, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
-    """The arrays in native byte order, one per declared input and as many as there are for a variadic one."""
+    """The arrays in native byte order: one per declared input, and any number for a variadic one."""
     declared = operator.inputs
     variadic = bool(declared) and declared[-1].variadic
     fixed = len(declared) - variadic
@@ -181,7 +181,7 @@ def _no_variant(operator: KernelOperator, dtypes: Sequence[str | None]) -> Input
         for variant in operator.variants
     )
     return InputError(
-        f"{operator.target} has no kernel for {got or 'no input at all, which tells no output type'}.",
+        f"{operator.target} has no kernel for {got or 'no inputs, so the output type is unknown'}.",
         fix=f"convert the inputs; it has kernels for {has or operator.schema}.",
     )
 
@@ -190,7 +190,7 @@ def _output_dtypes(operator: KernelOperator, dtypes: tuple[str, ...], count: int
     if not operator.outputs[-1].variadic:
         return dtypes
     if count is None or count < len(dtypes) - 1:
-        raise InputError(f"{operator.target} has any number of outputs.", fix="say how many with output_count=.")
+        raise InputError(f"{operator.target} has any number of outputs.", fix="pass their number with output_count=.")
     return (*dtypes[:-1], *[dtypes[-1]] * (count - len(dtypes) + 1))
 
 

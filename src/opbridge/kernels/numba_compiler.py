@@ -1,7 +1,7 @@
-"""Compile functions with Numba into assembly that needs nothing of Python.
+"""Compile functions with Numba to assembly that does not need Python.
 
-Numba gives the LLVM code of a C callback; llvmlite makes it assembly, for processors that are chosen here and not
-Numba's. Both are public interfaces.
+Numba generates the LLVM code of a C callback, and llvmlite compiles it to assembly for processors that this module
+chooses. Both interfaces are public.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opbridge.kernels.python_source import place
 __all__ = ["Entry", "compile_entry", "processor", "versions"]
 
 _OPTIONS = {"error_model": "numpy"}
-# What is missing in a process without Python, and what makes Numba ask for it.
+# Symbols that do not exist in a process without Python, and the constructs for which Numba uses them.
 _NEEDS_PYTHON = (
     (r"NRT_(?!Free)", "allocates memory, as whole-array expressions, np.empty, lists and texts do"),
     (r"PySys_|PyObject_Str", "prints"),
@@ -30,19 +30,19 @@ _NEEDS_PYTHON = (
     (r"_?Py|_?numba_|NRT_", "calls {name} of Python's runtime"),
 )
 _DYNAMIC = "numba.dynamic.globals"
-# Counting references: of memory that Numba's runtime has allocated, and there is none.
+# Reference counting of memory that Numba's runtime allocated, which does not occur here.
 _COUNTING = re.compile(r"^define [^\n]*@(NRT_incref|NRT_decref)\(.*?^}$", re.MULTILINE | re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A function to be compiled.
+    """A function to compile.
 
     Attributes:
-        symbol: Its name in the assembly.
+        symbol: The function's name in the assembly.
         source: Python source that defines ``entry``.
         parameters: The type of each parameter: a dtype, or a dtype with ``*`` for a pointer.
-        returns: The result's dtype; empty for none.
+        returns: The result's dtype; empty if there is none.
     """
 
     symbol: str
@@ -61,7 +61,7 @@ def versions() -> str:
 
 
 def processor(native: bool) -> str:
-    """What the assembly is for; it may differ where this does.
+    """The versions and target processors, on which the assembly depends.
 
     Raises:
         BuildError: Numba is not installed, or broken.
@@ -93,7 +93,7 @@ def _llvm() -> Any:
 
 @functools.cache
 def _targets(native: bool) -> tuple[tuple[str, str, str], ...]:
-    """The suffix of the symbols, the processor and its features, for each that is compiled for."""
+    """The symbols' suffix, the processor and its features, for each target processor."""
     llvm = _llvm()
     if native:
         return (("", llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()),)
@@ -106,13 +106,13 @@ def compile_entry(entry: Entry, function: FunctionType, kernel: FunctionType, *,
     """Compile a function that calls a kernel.
 
     Args:
-        entry: Its source calls ``kernel``, and finds ``carray`` too.
-        function: As the author wrote it, for messages.
+        entry: The function to compile. Its source may use ``kernel`` and ``carray``.
+        function: The author's function, for messages.
         kernel: The function that is called.
-        native: For this machine's processor only; otherwise x86-64 gets a second symbol, with the ending ``_avx2``.
+        native: Compile for this machine's processor only; otherwise x86-64 gets a second symbol with suffix ``_avx2``.
 
     Raises:
-        BuildError: Numba is missing, can't compile it, or what it makes of it needs Python.
+        BuildError: Numba is missing, can't compile the function, or the result needs Python.
     """
     numba = _numba()
     scope: dict[str, Any] = {"carray": numba.carray, "kernel": numba.njit(**_OPTIONS)(kernel)}
@@ -122,7 +122,7 @@ def compile_entry(entry: Entry, function: FunctionType, kernel: FunctionType, *,
     with _plain_code(numba):
         try:
             callback = numba.cfunc(signature, **_OPTIONS)(scope["entry"])
-        except Exception as error:  # Its errors have no common class: what it can't read is one of Python's own.
+        except Exception as error:  # Numba's errors have no common base class.
             raise _typing_error(error, function) from error
     code = callback.inspect_llvm()
     return "\n".join(
@@ -139,9 +139,9 @@ def _numba_type(numba: Any, written: str) -> Any:
 
 @contextlib.contextmanager
 def _plain_code(numba: Any) -> Iterator[None]:
-    """Let Numba leave its code as it is: it would unroll loops, and make vectors of this machine's size of them.
+    """Turn off Numba's optimizations, which would unroll and vectorize loops for this machine.
 
-    Its own variables, which are public, are set for as long as it compiles.
+    Numba's public configuration variables are set for the time of the compilation.
     """
     config = numba.config
     wanted = {"LOOP_VECTORIZE": 0, "SLP_VECTORIZE": 0, "OPT": type(config.OPT)(0)}
@@ -165,7 +165,7 @@ def _assembly(code: str, name: str, symbol: str, cpu: str, features: str, functi
         if defined.name == name:
             defined.name, defined.linkage, defined.visibility = symbol, "external", "hidden"
         elif not defined.is_declaration:
-            # What nobody else sees can be inlined, and left out where it is not needed.
+            # Private functions can be inlined, and removed if they are not used.
             defined.linkage = "internal"
             if _DYNAMIC not in defined.name:
                 defined.name = f"{symbol}.{number}"
@@ -178,7 +178,7 @@ def _assembly(code: str, name: str, symbol: str, cpu: str, features: str, functi
 
 
 def _check_needs(module: Any, function: FunctionType) -> None:
-    """Refuse what needs Python's runtime, or an address of this process."""
+    """Raise BuildError for code that needs Python's runtime or an address of this process."""
     needed = [declared.name for declared in module.functions if declared.is_declaration]
     needed += [declared.name for declared in module.global_variables if declared.is_declaration]
     for pattern, what in _NEEDS_PYTHON:
@@ -198,14 +198,14 @@ def _check_needs(module: Any, function: FunctionType) -> None:
 
 
 def _with_own_labels(assembly: str, symbol: str) -> str:
-    """Local labels with the symbol's name in them, since a compiler numbers its own in the same way."""
+    """Add the symbol's name to local labels, since the C++ compiler uses the same numbering."""
     kept = [line for line in assembly.splitlines() if not line.lstrip().startswith((".file", ".ident"))]
     return re.sub(r"\.L(?=[A-Za-z_$])", f".L{symbol}_", "\n".join(kept)) + "\n"
 
 
 def _typing_error(error: Exception, function: FunctionType) -> BuildError:
-    """Numba's words, and the line of the author's file that they are about."""
-    # Numba may color what it says.
+    """The error for Numba's message, with the line of the author's file."""
+    # Numba may color its messages.
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     file = function.__code__.co_filename
     lines = [

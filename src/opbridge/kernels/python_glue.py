@@ -1,7 +1,7 @@
-"""The C++ source around what Numba makes of a kernel in Python.
+"""Generate the C++ source around the assembly of a kernel in Python.
 
-It holds the assembly, the operator's schema, the shape function that the layout says, and the kernel, which calls the
-assembly in the host's threads. So it is built, cached and put into bundles like any kernel in C++, without Python.
+The source holds the assembly, the operator's schema, the shape function of the layout, and the kernel, which calls the
+assembly in the host's threads. It is built, cached and bundled like any kernel in C++, without Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from opbridge.kernels.python_source import place, returning_errors, source_text
 
 __all__ = ["cpp_source"]
 
-# With more inputs the loops of an elementwise kernel would be too many: one for each choice of repeated inputs.
+# With more inputs, an elementwise kernel would have too many loops: one for each choice of repeated inputs.
 _MOST_CHOICES = 3
 
 
@@ -27,11 +27,11 @@ def cpp_source(kernel: PythonKernel, *, native: bool) -> str:
     """Compile a kernel, and write the C++ source that holds it.
 
     Args:
-        kernel: What to compile.
-        native: For this machine's processor only.
+        kernel: The kernel to compile.
+        native: Compile for this machine's processor only.
 
     Raises:
-        BuildError: See :meth:`~opbridge.kernels.python_kernel.PythonKernel.write`.
+        BuildError: Numba is missing, can't compile the function, or the result needs Python.
     """
     texts: tuple[str, ...] = ()
     function = kernel.function
@@ -59,10 +59,10 @@ def _head(kernel: PythonKernel) -> str:
     lines = "".join(f"//   {line}\n".replace("   \n", "\n") for line in source_text(kernel.function).splitlines())
     file = place(kernel.function).replace("\\", "/").rsplit("/", 1)[-1]
     return f"""\
-// The kernel of {kernel.target}. It is written in Python ({file}), and was compiled by Numba:
+// The kernel of {kernel.target}. It is written in Python ({file}) and was compiled by Numba:
 //
 {lines}//
-// What follows was generated: change the Python function instead.
+// The following code is generated: change the Python function instead.
 #include "opbridge.h"
 #include "opbridge/layout.h"
 
@@ -73,7 +73,7 @@ def _head(kernel: PythonKernel) -> str:
 
 
 def _entries(kernel: PythonKernel) -> Iterator[tuple[dict[str, str], int, Entry]]:
-    """For each variant and each choice of optional inputs: the variant, the choice as bits, and what to compile."""
+    """The functions to compile, each with its variant and its choice of optional inputs as bits."""
     optional = [parameter.name for parameter in kernel.parameters if parameter.optional]
     for variant in kernel.variants:
         for choice in range(2 ** len(optional)):
@@ -87,7 +87,7 @@ def _entries(kernel: PythonKernel) -> Iterator[tuple[dict[str, str], int, Entry]
 
 
 def _attributes(kernel: PythonKernel) -> tuple[list[str], list[str], dict[str, str]]:
-    """An entry's parameters for attributes, their types, and what is handed to the kernel for each."""
+    """An entry's parameters for attributes, their types, and the kernel's argument for each."""
     names: list[str] = []
     kinds: list[str] = []
     values: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _array_entry(kernel: PythonKernel, variant: Mapping[str, str], absent: set[s
 
 
 def _elementwise_entry(kernel: PythonKernel, variant: Mapping[str, str], symbol: str) -> Entry:
-    """A loop along one axis, with a step for each input; for steps of 0 and 1 a loop of its own."""
+    """A loop along one axis with a step for each input, and separate loops for steps of 0 and 1."""
     names, kinds, values = _attributes(kernel)
     inputs, (output,) = kernel.layout.inputs, kernel.layout.outputs
     order = [parameter.name for parameter in kernel.parameters]
@@ -189,7 +189,7 @@ def _type(kernel: PythonKernel, tensor: TensorLayout) -> str:
 
 
 def _attribute_values(kernel: PythonKernel) -> list[str]:
-    """What the kernel hands over for the attributes, in the entries' order."""
+    """The kernel's arguments for the attributes, in the entries' order."""
     values = []
     for parameter in kernel.parameters:
         name, kind = parameter.name, parameter.kind
@@ -244,7 +244,7 @@ def _integers(kernel: PythonKernel) -> list[Parameter]:
 
 
 def _sizes_struct(kernel: PythonKernel) -> str:
-    """What the layout says of the inputs, checked."""
+    """A C++ struct that reads and checks the sizes of the inputs against the layout."""
     optional = {parameter.name for parameter in kernel.parameters if parameter.optional}
     lines = ["// The sizes that the layout names.", "struct Sizes {", "  opbridge::LeadingSizes leading;"]
     lines += [

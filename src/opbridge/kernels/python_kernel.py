@@ -1,4 +1,4 @@
-"""A kernel that is written in Python: its declaration, and the C++ source that Numba makes of it."""
+"""A kernel that is written in Python: its declaration and its C++ source, which contains Numba's assembly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DTYPES = {
     "uint32": "uint32_t",
     "uint64": "uint64_t",
 }
-"""The element types that Numba compiles for, and their names in C++."""
+"""The element types that Numba supports, and their names in C++."""
 
 _KINDS = {
     "Tensor": "tensor",
@@ -52,10 +52,10 @@ class Parameter:
     """A parameter of an operator.
 
     Attributes:
-        name: Its name.
+        name: The parameter's name.
         kind: "tensor", "int", "float", "bool", "int[]" or "float[]".
-        optional: Whether it is a tensor that may be left out.
-        default: As it is written in a kernel's schema; empty for none.
+        optional: Whether the parameter is a tensor that may be left out.
+        default: The default in the syntax of a kernel's schema; empty if there is none.
     """
 
     name: str
@@ -70,11 +70,11 @@ class PythonKernel:
 
     Attributes:
         target: ``"domain::name"``.
-        function: As the author wrote it.
-        parameters: The operator's.
-        layout: Of its tensors.
+        function: The author's function.
+        parameters: The operator's parameters.
+        layout: The layout of the operator's tensors.
         dtypes: The element types of each type variable.
-        grain: The least steps of a thread; None for a number that fits the outputs' sizes.
+        grain: The smallest number of steps per thread; None to choose it by the outputs' sizes.
     """
 
     target: str
@@ -91,12 +91,12 @@ class PythonKernel:
 
     @property
     def threaded(self) -> bool:
-        """Whether the kernel takes a part of its first output's first axis: its last parameters are begin and end."""
+        """Whether the last parameters are begin and end, the part of the first output's first axis to compute."""
         return tuple(inspect.signature(self.function).parameters)[-2:] == _LOOP
 
     @property
     def variants(self) -> tuple[dict[str, str], ...]:
-        """A dtype for each type variable, in all combinations."""
+        """All combinations of a dtype for each type variable."""
         return tuple(dict(zip(self.dtypes, chosen, strict=True)) for chosen in itertools.product(*self.dtypes.values()))
 
     def dtype(self, tensor: TensorLayout, variant: Mapping[str, str]) -> str:
@@ -104,20 +104,20 @@ class PythonKernel:
         return variant.get(tensor.type, tensor.type)
 
     def write(self, *, native: bool) -> Path:
-        """The kernel as a C++ file in the cache, made if it is not there.
+        """The kernel as a C++ file in the cache, created if it does not exist.
 
         Args:
-            native: For this machine's processor only.
+            native: Compile for this machine's processor only.
 
         Raises:
-            BuildError: Numba is missing, can't compile the function, or what it makes of it needs Python.
+            BuildError: Numba is missing, can't compile the function, or the result needs Python.
         """
         from opbridge.kernels import numba_compiler
         from opbridge.kernels.python_glue import cpp_source
 
         processor = numba_compiler.processor(native)
         known = fingerprint(self.function)
-        # What can't be hashed may have changed: it is compiled again, and the file is named by its text.
+        # Values that can't be hashed may have changed, so the kernel is compiled again, and its text names the file.
         text = None if known is not None else cpp_source(self, native=native)
         parts = [
             known or text,
@@ -146,18 +146,18 @@ def python_kernel(
     dtypes: Sequence[str] | Mapping[str, Sequence[str]],
     grain: int | None,
 ) -> PythonKernel:
-    """A kernel for an operator, checked as far as that goes without Numba.
+    """A kernel for an operator, checked as far as possible without Numba.
 
     Args:
         target: ``"domain::name"``.
         function: The author's function.
-        parameters: The operator's.
-        layout: See :func:`~opbridge.kernels.layout.parse_layout`; None for one element of each input at a time.
+        parameters: The operator's parameters.
+        layout: A layout for :func:`~opbridge.kernels.layout.parse_layout`; None for an elementwise kernel.
         dtypes: The element types of T, or of each type variable.
-        grain: See :class:`PythonKernel`.
+        grain: The smallest number of steps per thread; None to choose it by the outputs' sizes.
 
     Raises:
-        InputError: The layout can't be read, or it, the function's parameters and the operator's don't fit together.
+        InputError: The layout can't be parsed, or it does not fit the function's or the operator's parameters.
     """
     plain = plain_function(function)
     where = f"{target}: the kernel {plain.__name__} at {place(plain)}"
@@ -202,8 +202,8 @@ def _type_variables(
     for name in itertools.chain(*found.values()):
         if name not in DTYPES:
             raise InputError(
-                f"{where}: Numba compiles no kernel for {name!r}.",
-                fix=f"name some of {', '.join(DTYPES)}; for other types the operator's Python function runs. A kernel "
+                f"{where}: Numba can't compile a kernel for {name!r}.",
+                fix=f"use some of {', '.join(DTYPES)}; for other types the operator's Python function runs. A kernel "
                 "in C++ takes 16-bit floats: opbridge::half and opbridge::bfloat16.",
             )
     return found
@@ -216,7 +216,7 @@ def _check_tensors(where: str, kernel: PythonKernel, tensors: list[str]) -> None
             f"{where}: its layout has the inputs ({', '.join(named)}), and the operator ({', '.join(tensors)}).",
             fix="name the operator's tensors in the layout, all of them and in their order."
             if tensors
-            else "an operator without tensors gets a kernel in C++.",
+            else "write a kernel in C++ for an operator without tensors.",
         )
     optional = [parameter.name for parameter in kernel.parameters if parameter.optional]
     if kernel.layout.elementwise and optional:
@@ -247,7 +247,7 @@ def operator_parameters(target: str) -> tuple[Parameter, ...]:
         target: ``"domain::name"``.
 
     Raises:
-        InputError: One is of a kind that kernels in Python don't take.
+        InputError: A parameter has a type that kernels in Python don't take.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""The function of a kernel that is written in Python, made ready for Numba, and what its code depends on."""
+"""Prepare the Python function of a kernel for Numba, and hash everything that its code depends on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), np.generic)
 
 
 def plain_function(function: Callable[..., Any]) -> types.FunctionType:
-    """The Python function; of one that Numba has decorated already, what it was made from."""
+    """The plain Python function, without Numba's decorator."""
     return inspect.unwrap(getattr(function, "py_func", function))  # type: ignore[return-value]
 
 
 def place(function: types.FunctionType) -> str:
-    """Where the function is: ``file:line``."""
+    """The location of the function as ``file:line``."""
     return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
 
 
@@ -33,24 +33,24 @@ def source_text(function: types.FunctionType) -> str:
     """The function's lines.
 
     Raises:
-        BuildError: They are in no file.
+        BuildError: The function is not in a file.
     """
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
         raise BuildError(
-            f"The source of the kernel {function.__name__} is in no file, and it is needed to compile it.",
+            f"The source of the kernel {function.__name__} is not in a file, but it is needed for compiling.",
             fix="write the kernel in a file, not in an interactive session.",
         ) from error
 
 
 def returning_errors(function: types.FunctionType) -> tuple[types.FunctionType, tuple[str, ...]]:
-    """The function with ``return number`` for each ``raise`` and ``assert``, and the text of each number.
+    """Replace each ``raise`` and ``assert`` by ``return number``; returns the new function and the text of each number.
 
-    Numba's exceptions need Python when they are raised; a number does not. The result gives 0 at its end.
+    Numba's exceptions need Python when they are raised; a number does not. The new function ends with ``return 0``.
 
     Returns:
-        The function, and the texts: the first is that of number 1.
+        The function, and the texts, starting with that of number 1.
 
     Raises:
         BuildError: An exception's text is not constant, or the function returns something.
@@ -60,7 +60,7 @@ def returning_errors(function: types.FunctionType) -> tuple[types.FunctionType, 
     definition = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
     if definition is None:
         raise BuildError(
-            f"The kernel at {place(function)} is no function with a 'def' of its own.",
+            f"The kernel at {place(function)} is not a function defined with 'def'.",
             fix="write it as 'def name(...):'.",
         )
     rewrite = _ErrorsReturned(function.__code__.co_filename)
@@ -130,9 +130,9 @@ class _ErrorsReturned(ast.NodeTransformer):
 
 
 def fingerprint(function: types.FunctionType) -> str | None:
-    """A hash of the function's code and of all that it uses; None where something used can't be hashed.
+    """A hash of the function's code and of everything that it uses; None if something can't be hashed.
 
-    Modules are not looked into: NumPy's and Numba's versions have to be hashed beside it.
+    The contents of modules are not hashed, so the caller must add the versions of NumPy and Numba.
     """
     digest = hashlib.sha256()
     try:
@@ -158,7 +158,7 @@ def _add_function(function: types.FunctionType, digest: Any, seen: set[int]) -> 
 
 
 def _add_code(code: types.CodeType, digest: Any) -> None:
-    # Line numbers are not hashed: a function that moves down its file is the same.
+    # Line numbers are not hashed, since moving a function does not change it.
     digest.update(code.co_code)
     digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
     for constant in code.co_consts:

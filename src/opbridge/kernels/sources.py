@@ -1,4 +1,4 @@
-"""What a kernel is made of: its files, the files they include, and header-only dependencies."""
+"""The files of a kernel: its sources, the files they include, and header-only dependencies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _HEAD_LINES = 20
 
 
 def source_files(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, ...]:
-    """The sources and all they include, as far as it lies beside them or in ``folders``; each once, in order.
+    """The sources and all files they include from their own folders or ``folders``; each once, in order.
 
     Args:
-        sources: Where to begin.
-        folders: Where included files are looked for; system folders are not.
+        sources: The files to start from.
+        folders: The folders to search for included files, without system folders.
     """
     found: dict[Path, None] = {}
     waiting = [source.absolute() for source in reversed(sources)]
@@ -80,7 +80,7 @@ def _prefixes() -> list[Path]:
     return [site / "cmeel.prefix", Path(sys.prefix), Path("/usr"), Path("/usr/local"), Path("/opt/homebrew")]
 
 
-# A header that tells the folder, the folders under a prefix it may be in, and how to install it.
+# A header that identifies the folder, the folders under a prefix to search, and the installation command.
 _DEPENDENCIES = {
     "eigen": (
         "Eigen/Core",

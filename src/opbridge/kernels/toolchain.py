@@ -21,8 +21,8 @@ class Compiler:
     """A C++ compiler that understands GCC's options.
 
     Attributes:
-        command: How it is called.
-        version: What it says of itself: name, version and target.
+        command: The command with its options.
+        version: The compiler's name, version and target, as it prints them.
     """
 
     command: tuple[str, ...]
@@ -30,7 +30,7 @@ class Compiler:
 
     @property
     def is_clang(self) -> bool:
-        """Whether it is clang, and not GCC."""
+        """Whether the compiler is clang rather than GCC."""
         return "clang" in self.version.lower()
 
 
@@ -38,13 +38,13 @@ def find_compiler() -> Compiler:
     """The compiler that the environment variable ``CXX`` names, otherwise g++, clang++ or c++ from the path.
 
     Raises:
-        BuildError: There is none, or it does not start.
+        BuildError: There is no compiler, or it does not start.
     """
     given = shlex.split(os.environ.get("CXX", ""))
     if given:
         if shutil.which(given[0]) is None:
             raise BuildError(
-                f"The environment variable CXX names the compiler {given[0]!r}, which is not there.",
+                f"The environment variable CXX names the compiler {given[0]!r}, which does not exist.",
                 fix="correct CXX, or unset it to use g++ or clang++ from the path.",
             )
         return _described(tuple(given))
@@ -76,7 +76,7 @@ def _described(command: tuple[str, ...]) -> Compiler:
     except (OSError, subprocess.CalledProcessError) as error:
         details = getattr(error, "stderr", None) or str(error)
         raise BuildError(
-            f"The compiler {shlex.join(command)} does not say its version: it is broken, or no g++ or clang++.",
+            f"The compiler {shlex.join(command)} does not print its version: it is broken, or neither g++ nor clang++.",
             fix="name a working g++ or clang++ in the environment variable CXX.",
             details=details,
         ) from error
@@ -85,7 +85,7 @@ def _described(command: tuple[str, ...]) -> Compiler:
 
 @functools.cache
 def native_instructions(compiler: Compiler) -> str:
-    """What the compiler makes of this machine's processor: a library built for it may not run on another."""
+    """The compiler's target for ``-march=native``; a library built for it may not run on another processor."""
     command = [*compiler.command, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:

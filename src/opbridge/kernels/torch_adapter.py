@@ -1,7 +1,7 @@
 """A kernel as the CPU implementation of its PyTorch operator.
 
-The kernel takes the calls on CPU tensors whose element types and ranks it covers. The operator's Python function keeps
-everything else: other devices, other types, gradients (it is differentiated), shapes (it runs on fake tensors).
+The kernel handles calls on CPU tensors whose element types and ranks it covers. The operator's Python function handles
+everything else: other devices and types, gradients (it is differentiated), and shapes (it runs on fake tensors).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _attached: dict[str, int] = {}
 
 
 def attach(operator_name: str, library_path: Path, kernel_operator: str | None = None) -> None:
-    """Make a kernel the CPU implementation of a torch operator, in place of an earlier kernel if there is one.
+    """Make a kernel the CPU implementation of a torch operator, replacing an earlier kernel.
 
     The first call on a machine compiles the adapter against the installed torch, which takes some seconds.
 
@@ -34,8 +34,8 @@ def attach(operator_name: str, library_path: Path, kernel_operator: str | None =
         kernel_operator: The kernel's name in the library, if it is not ``operator_name``.
 
     Raises:
-        InputError: There is no such operator or kernel, the library is not opbridge's, or the kernel's arguments are
-            not those of the operator.
+        InputError: There is no such operator or kernel, the library was not built by opbridge, or the kernel's
+            arguments differ from the operator's.
         BuildError: There is no compiler, or the adapter does not compile.
     """
     kernel = kernel_operator or operator_name
@@ -60,7 +60,7 @@ def attach(operator_name: str, library_path: Path, kernel_operator: str | None =
 
 
 def detach(operator_name: str) -> None:
-    """Give the torch operator back to its Python function; nothing if no kernel is attached."""
+    """Restore the operator's Python function as its CPU implementation; does nothing if no kernel is attached."""
     with _lock:
         attachment = _attached.pop(operator_name, None)
         if attachment is not None:
@@ -69,7 +69,7 @@ def detach(operator_name: str) -> None:
 
 @functools.cache
 def _adapter() -> ctypes.CDLL:
-    """The adapter for the torch of this process, compiled if it is not in the cache."""
+    """The adapter for this process's torch, compiled if it is not in the cache."""
     adapter = ctypes.CDLL(str(build_adapter()))
     adapter.opbridge_torch_attach.restype = ctypes.c_void_p
     adapter.opbridge_torch_attach.argtypes = [
@@ -89,7 +89,7 @@ def build_adapter(*, sanitize: bool = False) -> Path:
     """Compile the adapter against the installed torch, once per version of torch.
 
     Args:
-        sanitize: See :func:`opbridge.kernels.compiler.build`.
+        sanitize: Use the sanitizers, as in :func:`opbridge.kernels.compiler.build`.
 
     Raises:
         BuildError: There is no compiler, or the adapter does not compile.
@@ -105,7 +105,7 @@ def build_adapter(*, sanitize: bool = False) -> Path:
             extra_compile_flags=[
                 "-std=c++20",
                 f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-                # Torch's headers are not hashed, so its version has to be among the flags.
+                # Torch's headers are not hashed, so the flags must include its version.
                 f'-DOPBRIDGE_TORCH_VERSION="{torch.__version__}"',
                 *(f"-isystem{root / folder}" for folder in ("include", "include/torch/csrc/api/include")),
             ],

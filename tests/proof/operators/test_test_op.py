@@ -206,7 +206,7 @@ def test_no_compiler(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     found = check(text, kernel("test_test_op::no_compiler"))
     assert found.passed
     not_run = rows(found, "not run")
-    assert "'no-such-compiler', which is not there" in not_run["", "kernel builds"]
+    assert "'no-such-compiler', which does not exist" in not_run["", "kernel builds"]
     assert not_run["number 1", "kernel"] == "the kernel is not built"
 
 
