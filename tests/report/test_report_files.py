@@ -45,7 +45,7 @@ def bundle(tmp_path: Path) -> Path:
 
 def test_a_bundle_is_written_with_its_page(bundle: Path) -> None:
     text = (bundle / "report.html").read_text()
-    assert '<h1 id="verdict">Not equal to PyTorch</h1>' in text
+    assert '<h1 id="verdict">Does not match PyTorch</h1>' in text
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text)
     assert "report.html" not in read_bundle(bundle).manifest["files"]
     # The page is the bundle's own: it does not keep the bundle from being replaced.
@@ -70,7 +70,7 @@ def test_a_report_in_a_file(bundle: Path, tmp_path: Path, form: str, capsys: Any
     file = tmp_path / "out.txt"
     assert main(["report", str(bundle), "--format", form, "-o", str(file)]) == 0
     assert capsys.readouterr().out == f"report: {file}\n"
-    starts = {"html": "<!doctype html>", "markdown": "## ❌ Not equal to PyTorch", "junit": "<?xml version"}
+    starts = {"html": "<!doctype html>", "markdown": "## ❌ Does not match PyTorch", "junit": "<?xml version"}
     assert file.read_text().startswith(starts[form])
     assert sorted(os.listdir(tmp_path)) == ["b", "out.txt"]
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_written_leaves_nothing_and_says_so(bundle: Path, tmp_pat
     assert main(["report", str(bundle), "-o", str(tmp_path / "no" / "x.html")]) == 1
     assert "can't be written" in capsys.readouterr().err
     (bundle / "verification.json").write_text('{"verdict": "failed", "cases": [1]}')
-    with pytest.raises(InputError, match="not as opbridge writes it") as caught:
+    with pytest.raises(InputError, match="was not written by opbridge, or was changed") as caught:
         write_report(read_bundle(bundle), "junit", tmp_path / "x.xml")
     assert "verify the bundle again" in caught.value.fix
     assert sorted(os.listdir(tmp_path)) == ["b"]
@@ -117,7 +117,7 @@ def test_junit_has_a_suite_per_engine_and_a_test_per_case_and_output() -> None:
         "classname": "detector.py:model.onnxruntime with kernels",
         "name": "example sizes (batch=2): logits",
     }
-    assert "within budget: engine's error 14.2" in first[1].findtext("system-out")
+    assert "pass: max error 14.2" in first[1].findtext("system-out")
     assert (idle.get("tests"), idle.get("skipped")) == ("1", "1")
     assert "no GPU" in idle.find("testcase/skipped").get("message")
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("25", "0", "1")
@@ -127,7 +127,7 @@ def test_junit_tells_failures_from_errors() -> None:
     root = ET.fromstring(render_junit(made.bundle(made.failed())))
     (failure,) = root.iter("failure")
     assert failure.get("message") == "off by 5.21e+03 units where 109 are allowed"
-    assert "budget 109 units" in failure.text
+    assert "tolerance 109 units" in failure.text
     assert (root.get("failures"), root.get("errors")) == ("1", "0")
     broken = CaseResult("sizes 2", {}, "error", False, error="the engine crashed")
     crashed = Verification("onnxruntime", "error", (broken,), (), {}, 1, error="the engine crashed")
@@ -149,16 +149,17 @@ def test_junit_holds_any_name() -> None:
 
 def test_markdown_says_what_the_page_says() -> None:
     text = render_markdown(made.bundle(made.failed()))
-    assert "### Where the numbers part" in text
-    assert "| sizes 2 | departs | node\\_Softmax\\_34 | ai.onnx::Softmax | aten::softmax.int | model.py:14 |" in text
-    assert "| logits | sizes 2 | ❌ differs | 47.9 times | 5.21e+03 | 9.1 | 109 |" in text
-    assert "6 operators, 2 of them bridged." in text
+    assert "### First mismatching node" in text
+    row = "| node\\_Softmax\\_34 | ai.onnx::Softmax | aten::softmax.int | model.py:14 |"
+    assert f"| sizes 2 | first mismatching node {row}" in text
+    assert "| logits | sizes 2 | ❌ mismatch | 47.9 times | 5.21e+03 | 9.1 | 109 |" in text
+    assert "6 operators, 2 with a custom mapping or kernel." in text
     assert "| aten::cummax | kernel | catalog | 8 | model.py:12 (+1) |" in text
     assert "**warning wrong-mapping**" in text
     assert "torch 2.15.0" in text
     assert "✅ passed | 3 of 3 |" in render_markdown(made.bundle(made.several(), THREE))
     rows = dataclasses.replace(made.passed(), comparisons=made.passed().comparisons * 20)
-    assert "and 130 more, further from the limit" in render_markdown(made.bundle(rows))
+    assert "and 130 more with smaller errors" in render_markdown(made.bundle(rows))
 
 
 def test_markdown_keeps_names_text_and_tables_whole() -> None:

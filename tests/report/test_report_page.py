@@ -55,13 +55,16 @@ def heads(page: Any, section: str) -> list[str]:
 
 def test_a_passed_bundle(opened: Any) -> None:
     page = opened(made.bundle(made.passed()))
-    assert page.locator("h1").inner_text() == "Equal to PyTorch"
+    assert page.locator("h1").inner_text() == "Matches PyTorch"
     sentences = " ".join(page.locator(".verdict p").all_inner_texts())
-    assert "detector.py:model was exported for onnxruntime 1.31.1. 2 operators had to be bridged." in sentences
-    assert "On 3 sets of inputs the engine computed what PyTorch computes." in sentences
-    assert "logits, used 13 % of the allowed error" in sentences
+    assert (
+        "detector.py:model was exported for onnxruntime 1.31.1. 2 operators needed a custom mapping or kernel."
+        in sentences
+    )
+    assert "All outputs match PyTorch on 3 sets of inputs." in sentences
+    assert "The largest error, in output logits, is 13% of the tolerance." in sentences
     assert page.locator("h1, h2").all_inner_texts() == [
-        *("Equal to PyTorch", "Error along the model", "Outputs", "Operators", "Time", "Findings"),
+        *("Matches PyTorch", "Error by depth", "Outputs", "Operators", "Time", "Findings"),
         *("Changes made for an engine", "Inputs", "The bundle"),
     ]
     assert page.locator("nav a").count() == 8
@@ -79,7 +82,7 @@ def test_the_operators_have_their_links_and_are_sorted_and_filtered(opened: Any)
     assert column(page, "operators", 1) == list(made.TARGETS)
     row = page.locator("#operators tbody tr").nth(5)
     assert [text.replace("✓", "").strip() for text in row.locator("td").all_inner_texts()][:5] == [
-        *("kernel", "8", "captured", "node of its own", "compiled kernel"),
+        *("kernel", "8", "captured", "custom node", "compiled kernel"),
     ]
     uses = page.locator("#operators thead").get_by_role("button", name="uses")
     uses.click()
@@ -94,21 +97,21 @@ def test_the_operators_have_their_links_and_are_sorted_and_filtered(opened: Any)
 
 def test_a_failed_bundle_names_the_node_and_marks_it_in_the_plot(opened: Any) -> None:
     page = opened(made.bundle(made.failed()))
-    assert page.locator("h1").inner_text() == "Not equal to PyTorch"
+    assert page.locator("h1").inner_text() == "Does not match PyTorch"
     sentences = " ".join(page.locator(".verdict p").all_inner_texts())
-    assert "On 1 of 3 sets of inputs, onnxruntime did not compute what PyTorch computes." in sentences
-    assert "The output logits is off by 47.9 times the allowed error." in sentences
-    assert "node_Softmax_34 (ai.onnx::Softmax, made of aten::softmax.int at model.py:14)" in sentences
+    assert "onnxruntime does not match PyTorch on 1 of 3 sets of inputs." in sentences
+    assert "The error of output logits is 47.9 times the tolerance." in sentences
+    assert "node_Softmax_34 (ai.onnx::Softmax, from aten::softmax.int at model.py:14)" in sentences
     assert "node_Softmax_34" in page.locator("#departures").inner_text()
     # The run that departs is the one that is shown first, with its node picked.
     assert page.locator("#depth select").evaluate("(choice) => choice.selectedOptions[0].text") == "sizes 2"
     plot = page.locator("#depth svg.plot")
     assert plot.locator("[data-part=departure]").count() == 1
-    assert plot.locator("text", has_text="departs here").is_visible()
+    assert plot.locator("text", has_text="first mismatch").is_visible()
     assert plot.locator("[data-part=over]").get_attribute("d").count("z") == 60 - 34
     assert "node_Softmax_34" in page.locator("#depth .detail").inner_text()
-    assert "26 beyond the budget" in plot.get_attribute("aria-label")
-    assert column(page, "outputs", 3)[0] == "✕ differs"
+    assert "26 above the tolerance" in plot.get_attribute("aria-label")
+    assert column(page, "outputs", 3)[0] == "✕ mismatch"
 
 
 def test_the_plot_has_the_budget_both_errors_and_every_point_says_what_it_is(opened: Any) -> None:
@@ -116,7 +119,7 @@ def test_the_plot_has_the_budget_both_errors_and_every_point_says_what_it_is(ope
     plot = page.locator("#depth svg.plot")
     budget = plot.locator("[data-part=budget]")
     assert budget.get_attribute("d").count("L") == 59
-    assert plot.locator("text", has_text="budget").is_visible()
+    assert plot.locator("text", has_text="tolerance").is_visible()
     assert plot.locator("[data-part=engine]").get_attribute("d").count("M") == 60
     assert plot.locator("[data-part=torch]").get_attribute("d").count("M") == 60
     assert plot.locator("[data-part=departure], [data-part=over]").count() == 0
@@ -177,8 +180,8 @@ def test_times_are_summed_by_operator_beside_pytorchs(opened: Any) -> None:
 
 def test_several_engines_are_kept_apart_and_what_did_not_run_says_why(opened: Any) -> None:
     page = opened(made.bundle(made.several(), THREE))
-    assert page.locator("h1").inner_text() == "Equal to PyTorch where it ran"
-    assert "On 3 sets of inputs both engines computed" in page.locator(".verdict").inner_text()
+    assert page.locator("h1").inner_text() == "Matches PyTorch on the engines that ran"
+    assert "All outputs of both engines match PyTorch on 3 sets of inputs." in page.locator(".verdict").inner_text()
     assert column(page, "engines", 2) == ["✓ passed", "✓ passed", "○ built, not run"]
     assert "no GPU to run it" in page.locator("#not-run").inner_text()
     assert page.locator("#depth option").all_inner_texts() == [
@@ -216,7 +219,7 @@ def test_crashes_and_special_values_are_told(opened: Any) -> None:
         special_values=(special,),
     )
     page = opened(made.bundle(failed))
-    assert page.locator("h1").inner_text() == "Not proved: the engine failed"
+    assert page.locator("h1").inner_text() == "Not verified: the engine failed"
     card = page.locator("#crashes")
     assert "crashed (SIGSEGV)" in card.inner_text()
     card.locator("summary").click()
@@ -228,7 +231,7 @@ def test_crashes_and_special_values_are_told(opened: Any) -> None:
 def test_names_that_are_markup_stay_text(opened: Any) -> None:
     data = made.hostile()
     page = opened(data)
-    assert page.title().startswith("Not equal")
+    assert page.title().startswith("Does not match")
     assert page.locator("main img").count() == 0
     assert page.locator("script").count() == 2
     page.locator("#departures button.node").first.click()
@@ -281,7 +284,7 @@ def test_many_traces_are_thinned_and_keep_the_worst(tmp_path: Path) -> None:
     for trace in data["traces"]:
         assert len(trace["values"]) == 1000
         assert trace["left_out"] == 200
-        assert trace["values"][-1][3] == "differs"
+        assert trace["values"][-1][3] == "mismatch"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -320,29 +323,29 @@ def test_departures_at_one_node_are_one_card(opened: Any) -> None:
     again = dataclasses.replace(found.departures[0], case="sizes 3")
     page = opened(made.bundle(dataclasses.replace(found, departures=(*found.departures, again))))
     cards = page.locator("#departures .card h3").all_inner_texts()
-    assert [text.removeprefix("✕ ") for text in cards] == ["sizes 2, sizes 3: The engine departs from PyTorch here"]
+    assert [text.removeprefix("✕ ") for text in cards] == ["sizes 2, sizes 3: first mismatching node"]
 
 
 def test_shares_of_the_limit_are_readable() -> None:
     shares = (0.0, 1e-5, 0.0264, 0.5, 1.5, 47.92, 715_255.7, 1e9, float("inf"))
     assert [times(share) for share in shares] == [
-        *("0 %", "less than 0.1 %", "2.6 %", "50 %", "1.5 times", "47.9 times", "715,000 times"),
-        *("more than a million times", "infinitely often"),
+        *("0%", "less than 0.1%", "2.6%", "50%", "1.5 times", "47.9 times", "715,000 times"),
+        *("more than a million times", "infinitely many times"),
     ]
 
 
 def test_the_words_of_a_summary() -> None:
     summary = summarise(made.bundle(dataclasses.replace(made.passed(), reference="onnxruntime on model.onnx")))
-    assert summary.title == "Equal to the original model"
+    assert summary.title == "Matches the original model"
     exact = dataclasses.replace(made.passed(), comparisons=(made.compared("y", "example sizes", 0.0, 0.0, budget=0.0),))
-    assert summarise(made.bundle(exact)).sentences[-1] == "All results are equal, bit for bit."
+    assert summarise(made.bundle(exact)).sentences[-1] == "All outputs are bitwise identical."
     assert summarise(made.bundle(made.failed())).tone == "bad"
     ways = joined([made.passed(f"onnxruntime with {what}") for what in ("kernels", "function bodies")])
-    assert "On 3 sets of inputs the engine computed" in summarise(made.bundle(ways)).sentences[1]
+    assert "All outputs match PyTorch on 3 sets of inputs." in summarise(made.bundle(ways)).sentences[1]
     assert summarise(made.bundle(made.not_run())).tone == "open"
     given = {"rtol": 1e-3, "atol": 0.0}
     summary = summarise(made.bundle(dataclasses.replace(made.passed(), tolerance=given)))
     assert summary.title == "Within the given tolerance of PyTorch"
-    assert "a tolerance that was given, rtol=0.001, atol=0 against PyTorch’s own result" in summary.sentences[-1]
+    assert "The tolerance was given by the user (rtol=0.001, atol=0)" in summary.sentences[-1]
     failed = summarise(made.bundle(dataclasses.replace(made.failed(), tolerance=given)))
     assert failed.title == "Not within the given tolerance of PyTorch"

@@ -125,11 +125,11 @@ def test_the_report_is_read_anew(server: ReportServer, bundle: Path) -> None:
     assert b"Not equal to PyTorch" in before
     assert b'name="opbridge-graph" content="graph/"' in before
     write_side_file(read_bundle(bundle), "verification.json", {**failed().to_dict(), "verdict": "passed"})
-    assert b'<h1 id="verdict">Equal to PyTorch' in request(server.url, "/")[1]
+    assert b'<h1 id="verdict">Matches PyTorch' in request(server.url, "/")[1]
     (bundle / "verification.json").write_text('{"verdict": "passed", "comparisons": 3}')
     status, said, _ = request(server.url, "/")
     assert status == 500
-    assert b"not as opbridge writes it" in said
+    assert b"was not written by opbridge, or was changed" in said
 
 
 @needs_netron

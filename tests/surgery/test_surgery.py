@@ -656,9 +656,9 @@ def test_the_commands_inline_join_and_diff(file: Path, tmp_path: Path, capsys: p
 BAD_COMMANDS = {
     "rename": (["--value", "x"], "'x' is not of the form old=new"),
     "set-dimension": (["x0=8"], "is not of the form INPUT:AXIS=SIZE"),
-    "delete": ([], "Nothing to delete was named"),
-    "set-attribute": (["leaky"], "No attribute was named"),
-    "fuse": (["mylib::F", "--inputs", "x"], "--inputs and --outputs go together"),
+    "delete": ([], "There is nothing to delete"),
+    "set-attribute": (["leaky"], "There is no attribute to set or remove"),
+    "fuse": (["mylib::F", "--inputs", "x"], "--inputs and --outputs must be given together"),
     "attach": ([], "Nothing that is declared fits"),
 }
 

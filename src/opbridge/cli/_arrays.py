@@ -1,4 +1,4 @@
-"""Arrays from and to ``.npy`` and ``.npz`` files, for the subcommands."""
+"""Reads and writes arrays in ``.npy`` and ``.npz`` files for the subcommands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_cases(items: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
     for item in items:
         inside = sorted(map(str, Path(item).glob("*.npz"))) if Path(item).is_dir() else [item]
         if not inside:
-            raise InputError(f"The folder {item} holds no .npz file.", fix="write one .npz per case into it.")
+            raise InputError(f"The folder {item} contains no .npz files.", fix="put one .npz file per case into it.")
         files += inside
     short = [Path(file).name for file in files]
     names = short if len(set(short)) == len(short) else files
@@ -52,7 +52,7 @@ def read_cases(items: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
-    """Check the names, and give bfloat16 and float8 arrays, which NumPy stores as raw bytes, their dtype back.
+    """Check the names, and restore the dtypes of bfloat16 and float8 arrays, which NumPy stores as raw bytes.
 
     Raises:
         InputError: A name is unknown or missing.
@@ -61,7 +61,7 @@ def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[s
     if unknown := [name for name in feeds if name not in names]:
         raise InputError(
             f"The model has no input {unknown[0]!r}; its inputs are: {', '.join(names)}.",
-            fix=f"write for example --input {names[0]}=file.npy." if names else "leave --input out.",
+            fix=f"write for example --input {names[0]}=file.npy." if names else "remove --input.",
         )
     if missing := [name for name in names if name not in feeds]:
         raise InputError(
@@ -72,7 +72,7 @@ def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[s
 
 
 def describe(name: str, array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON data: ``name``, ``dtype``, ``shape``, and ``min``, ``mean`` and ``max`` where it has them."""
+    """An array as JSON data: ``name``, ``dtype``, ``shape``, and ``min``, ``mean`` and ``max`` if they are defined."""
     data: dict[str, Any] = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
     with contextlib.suppress(TypeError, ValueError):
         if array.size:
@@ -93,7 +93,7 @@ def check_output(path: str) -> None:
 
 
 def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name to an ``.npz`` file, which appears whole. Raises InputError if it can't be written."""
+    """Write arrays by name to an ``.npz`` file, written atomically. Raises InputError if it can't be written."""
     file = Path(path)
     try:
         with locked_file(file) as temporary:
@@ -124,10 +124,10 @@ def _read(item: str) -> dict[str, np.ndarray]:
                 return {key: loaded[key] for key in loaded.files}
             if name in loaded.files:
                 return {name: loaded[name]}
-            raise ValueError(f"it holds no array {name!r}, but {', '.join(loaded.files)}")
+            raise ValueError(f"it contains {', '.join(loaded.files)}, but no array {name!r}")
     except FileNotFoundError as error:
         raise InputError(
-            f"There is no file {file}.", fix="check the path; it counts from the current folder."
+            f"There is no file {file}.", fix="check the path; it is relative to the current folder."
         ) from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Keeps off the screen what torch, onnxscript and the engines print while they work: it goes to a log file."""
+"""Redirects the output of torch, onnxscript and the engines to a log file."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ class Collector:
     """A context in which everything written to stdout and stderr goes to a log file.
 
     File descriptors 1 and 2 are redirected (C++ code and child processes write there), and ``sys.stdout`` and
-    ``sys.stderr`` are replaced. A debugger gets the screen back for good: at ``breakpoint()``, and when something reads
-    the keyboard.
+    ``sys.stderr`` are replaced. The screen is restored permanently at ``breakpoint()`` and when stdin is read.
 
     Attributes:
-        screen: Where the caller writes progress meanwhile: the real stderr.
+        screen: The real stderr, for progress messages.
         path: The log file.
     """
 
@@ -71,19 +70,19 @@ class Collector:
         released = not self._active
         self._restore()
         if not released:
-            # A logging handler may have kept one of these streams. What it writes later is nobody's business.
+            # A logging handler may keep one of these streams; its later output is dropped.
             for stream in self._streams:
                 stream.target = None
         if self.screen is not self._real[2]:
             self.screen.close()
 
     def write(self, text: str) -> None:
-        """Append to the log, as far as the disk has room."""
+        """Append to the log; a full disk is ignored."""
         with contextlib.suppress(OSError):
             self._log.write(text)
 
     def close(self, *, keep: bool) -> Path | None:
-        """Close the log, and delete it unless it is to be kept and holds something. Returns the path of a kept log."""
+        """Close the log. An empty log, or one with ``keep=False``, is deleted; else its path is returned."""
         with contextlib.suppress(OSError):
             self._log.close()
         with contextlib.suppress(OSError):
@@ -93,7 +92,7 @@ class Collector:
         return None
 
     def release(self) -> None:
-        """Give the screen back, because a debugger or a question to the user needs it."""
+        """Restore the screen for a debugger or a prompt."""
         if self._active:
             self.on_release()
             self._restore()
@@ -126,12 +125,12 @@ class Collector:
     def _breakpoint(self, *args: Any, **kwargs: Any) -> Any:
         self.release()
         if self._breakpointhook is sys.__breakpointhook__ and not os.environ.get("PYTHONBREAKPOINT"):
-            return pdb.Pdb().set_trace(sys._getframe(1))  # The default would stop in this very function.
+            return pdb.Pdb().set_trace(sys._getframe(1))  # The default hook would stop in this function.
         return self._breakpointhook(*args, **kwargs)
 
 
 class _Stream(io.TextIOBase):
-    """Stands in for ``sys.stdout`` or ``sys.stderr``; ``target`` None drops what is written."""
+    """Replaces ``sys.stdout`` or ``sys.stderr``; with ``target=None`` the output is dropped."""
 
     def __init__(self, target: TextIO, real: TextIO) -> None:
         self.target: TextIO | None = target
@@ -139,7 +138,7 @@ class _Stream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if self.target is not None and self.target is not self._real:
-            with contextlib.suppress(OSError):  # The log's disk may be full; the work goes on without it.
+            with contextlib.suppress(OSError):  # A full disk must not stop the command.
                 self.target.write(text)
         elif self.target is not None:
             self.target.write(text)
@@ -168,7 +167,7 @@ class _Stream(io.TextIOBase):
 
 
 class _Keyboard:
-    """Stands in for ``sys.stdin``: whoever reads it gets the screen back first."""
+    """Replaces ``sys.stdin``; reading from it restores the screen first."""
 
     def __init__(self, real: TextIO, release: Callable[[], None]) -> None:
         self._real = real

@@ -1,4 +1,4 @@
-"""The options that several subcommands share."""
+"""Options shared by several subcommands."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ENTRY_HELP = "the model: file.py:function or package.module:function, a model.pt
 def add_command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace, Callable[[str], None]], Outcome], *, help: str
 ) -> argparse.ArgumentParser:
-    """Add a subcommand with the options that all have."""
+    """Add a subcommand with the options that all subcommands have."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
     parser.set_defaults(run=run)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not show progress")
     return parser
 
 
@@ -51,25 +51,25 @@ def add_engine(
             type=_names,
             default=(default,) if default else None,
             metavar="E[,E2]",
-            help=f"the engines; NAME==VERSION for one in an environment of its own (default: {shown})",
+            help=f"the engines; NAME==VERSION runs that version in a separate environment (default: {shown})",
         )
     else:
         parser.add_argument("--engine", default=default, metavar="E", help=f"the engine (default: {shown})")
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add ``--time-limit`` and ``--memory-limit``, which hold for every engine that the subcommand starts."""
+    """Add ``--time-limit`` and ``--memory-limit``, which apply to every engine that the subcommand starts."""
     parser.add_argument(
         "--time-limit",
         type=_seconds,
         metavar="SECONDS",
-        help="what loading a model in an engine, and each of its runs, may take; inf for no limit (default: 600)",
+        help="the time limit of loading a model in an engine and of each run; inf for no limit (default: 600)",
     )
     parser.add_argument(
         "--memory-limit",
         type=_size,
         metavar="SIZE",
-        help="the memory that an engine's process may take, such as 4GiB (default: no limit)",
+        help="the memory limit of an engine's process, such as 4GiB (default: no limit)",
     )
 
 
@@ -79,38 +79,39 @@ def add_bisection(parser: argparse.ArgumentParser) -> None:
         "--no-bisect",
         dest="bisect",
         action="store_false",
-        help="where an engine computes something else, don't look for the node at which it departs",
+        help="don't look for the first mismatching node after a failure",
     )
-    parser.add_argument(
-        "--trace", action="store_true", help="compare the values inside the model too: the error against the depth"
-    )
+    parser.add_argument("--trace", action="store_true", help="also compare intermediate values: the error by depth")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add ENTRY and what diagnose and export both take."""
+    """Add ENTRY and the options that diagnose and export share."""
     parser.add_argument("entry", metavar="ENTRY", help=ENTRY_HELP)
     add_engine(parser, default="onnxruntime")
     parser.add_argument(
-        "--opset", type=int, metavar="N", help="the ONNX opset, 11 or newer (default: the lowest that serves all)"
+        "--opset",
+        type=int,
+        metavar="N",
+        help="the ONNX opset, 11 or newer (default: the lowest that supports all operators)",
     )
     add_ops(parser)
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say on which inputs a verification runs."""
+    """Add the options for the inputs of a verification."""
     parser.add_argument(
         "--inputs",
         nargs="+",
         metavar="FILE.npz|DIR",
-        help="inputs by name, one file per case, or folders of such files (default: made by --seed)",
+        help="inputs by name, one file per case, or folders of such files (default: random inputs)",
     )
-    parser.add_argument("--edge-sizes", action="store_true", help="try dynamic dimensions at 0 and at 1 too")
+    parser.add_argument("--edge-sizes", action="store_true", help="also test dynamic dimensions at sizes 0 and 1")
     parser.add_argument(
         "--special-values",
         nargs="?",
         const="report",
         choices=("report", "require"),
-        help="compare what NaN, infinities, -0, subnormal and extreme numbers become too, or require it to be the same",
+        help="also test NaN, infinities, -0, subnormal and extreme numbers; report differences or require equality",
     )
     parser.add_argument(
         "--shrink",
@@ -118,14 +119,14 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         const=30.0,
         type=float,
         metavar="SECONDS",
-        help="make the first input that fails a small one, and keep it in the bundle (default of SECONDS: 30)",
+        help="shrink the first failing input and store it in the bundle (SECONDS: 30 by default)",
     )
 
 
 def add_ops(parser: argparse.ArgumentParser) -> None:
     """Add ``--ops``."""
     parser.add_argument(
-        "--ops", action="append", default=[], metavar="DIR", help="a folder or file with operators of your own"
+        "--ops", action="append", default=[], metavar="DIR", help="a file or folder with custom operators (repeatable)"
     )
 
 
@@ -135,7 +136,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return seconds
 
 
@@ -152,5 +153,5 @@ def _size(text: str) -> int:
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise argparse.ArgumentTypeError("no engine named")
+        raise argparse.ArgumentTypeError("expected at least one engine name")
     return names

@@ -1,4 +1,4 @@
-"""Runs a subcommand, and shows what came of it: a result or an error, as tables or as JSON."""
+"""Runs a subcommand and prints its result or error, as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
 class _Terminated(SystemExit):
-    """A signal that asks for the end has come."""
+    """A signal requested the end of the process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -36,13 +36,13 @@ class _Terminated(SystemExit):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a subcommand found.
+    """The result of a subcommand.
 
     Attributes:
         data: The result as JSON data.
-        view: Turns ``data`` into what rich prints.
-        exit_code: 0 fine, 1 a problem in the user's model or input.
-        details: The long story, for the log.
+        view: A function that turns ``data`` into rich renderables.
+        exit_code: 0 for success, 1 for a problem in the user's model or input.
+        details: Long output for the log file.
     """
 
     data: Mapping[str, Any]
@@ -119,7 +119,7 @@ def _explained(error: Exception) -> OpbridgeError:
         )
     return OpbridgeError(
         f"opbridge itself failed with {described_error(error)}",
-        fix="this is a bug in opbridge: please report it together with the log.",
+        fix="this is a bug in opbridge; please report it with the log.",
     )
 
 
@@ -159,7 +159,7 @@ class _Pipe:
 
 @contextlib.contextmanager
 def _unbroken_pipe() -> Iterator[_Pipe]:
-    """Note that the reader of stdout has gone (``opbridge ops | head``) instead of failing on it."""
+    """Record a closed stdout (``opbridge ops | head``) instead of failing."""
     pipe = _Pipe()
     try:
         yield pipe
@@ -171,7 +171,7 @@ def _unbroken_pipe() -> Iterator[_Pipe]:
 
 @contextlib.contextmanager
 def _traced_crash(screen: TextIO) -> Iterator[None]:
-    """Where native code crashes in this very process, show where it was called; nothing else could be shown then."""
+    """Print the Python stack if native code crashes in this process."""
     if faulthandler.is_enabled():
         yield
         return
@@ -197,7 +197,7 @@ def _terminable() -> Iterator[None]:
         yield
         return
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # What ignores a signal, as nohup does, goes on ignoring it.
+    # Ignored signals (nohup) stay ignored.
     caught = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, stop) for number in caught}
     try:

@@ -1,4 +1,4 @@
-"""Says on stderr what is going on, once the work has taken longer than a second."""
+"""Shows progress on stderr for commands that take longer than a second."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BETWEEN_LINES = 10.0
 
 
 class Progress:
-    """A callback that takes what is being done: on a terminal a spinner, or a bar where it is known how much there is.
+    """A progress callback. On a terminal it shows a spinner, or a bar if the amount of work is known.
 
-    Elsewhere it is a line per message; of those that count, one in ten seconds.
+    Elsewhere it prints one line per message; counting messages are printed at most every ten seconds.
 
     Args:
-        stream: Where to write.
-        quiet: Never write anything.
+        stream: The stream to write to.
+        quiet: Whether to print nothing.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool) -> None:
@@ -87,7 +87,7 @@ class Progress:
 
 
 class _Pace:
-    """How long the work that is being counted will still take."""
+    """Estimates the remaining time of counted work."""
 
     def __init__(self) -> None:
         self._what = ""
@@ -96,7 +96,7 @@ class _Pace:
         self.left = ""
 
     def note(self, message: str) -> None:
-        """Take the next message."""
+        """Record the next message."""
         self.left = ""
         if not isinstance(message, Count):
             self._what = ""

@@ -1,4 +1,4 @@
-"""What the commands that change an ``.onnx`` file share."""
+"""Helpers of the commands that change an ``.onnx`` file."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def add_surgery(
     """Add a command that reads models and writes one."""
     parser = add_command(commands, name, run, help=help)
     for model in models:
-        parser.add_argument(model, metavar=f"{model.upper()}.onnx", help="the model; it is not changed")
+        parser.add_argument(model, metavar=f"{model.upper()}.onnx", help="the model; the file is not changed")
     parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="the file to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that is already there")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite an existing file")
     parser.add_argument(
         "--external-data",
         action="store_const",
         const=True,
-        help="store the weights in a file beside the model (default: only above 2 GB)",
+        help="store the weights in a separate file (default: only above 2 GB)",
     )
     return parser
 
 
 def written(arguments: argparse.Namespace, progress: Callable[[str], None], change: Callable[[], Edited]) -> Outcome:
-    """Change a model, write the result, and say what was done."""
+    """Change a model, write the result, and list the changes."""
     from opbridge.report.surgery import edited_view
 
     output = Path(arguments.output)
@@ -76,7 +76,7 @@ def pairs(items: Sequence[str], example: str) -> dict[str, str]:
 
 
 def plain(text: str) -> Any:
-    """The value of an attribute: JSON where it is that, otherwise text."""
+    """The value of an attribute: parsed JSON, or the text if it is not valid JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

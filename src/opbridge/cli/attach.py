@@ -1,4 +1,4 @@
-"""``opbridge attach``: give foreign custom nodes bodies and kernels."""
+"""``opbridge attach``: attach bodies and kernels to custom nodes of other domains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_surgery(commands, "attach", _run, help="give custom nodes the bodies and kernels declared for them")
+    parser = add_surgery(commands, "attach", _run, help="attach the declared bodies and kernels to custom nodes")
     add_engine(parser, default=None, shown="none: bodies only")
     add_ops(parser)
 

@@ -1,4 +1,4 @@
-"""``opbridge compare``: whether two models compute the same, and where they part."""
+"""``opbridge compare``: whether two models compute the same, and the first mismatching node."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_command(
-        commands, "compare", _run, help="compare what two models compute, on fresh inputs; 0 if it is the same"
+        commands, "compare", _run, help="compare two models on fresh inputs; exit code 0 if they compute the same"
     )
     parser.add_argument(
-        "first", metavar="A", help="file.py:function, a model.pt2, a model.onnx of any exporter, a bundle"
+        "first", metavar="A", help="file.py:function, a model.pt2, a model.onnx from any exporter, or a bundle"
     )
-    parser.add_argument("second", metavar="B", nargs="?", help="another (default: A, on the second of two engines)")
+    parser.add_argument(
+        "second", metavar="B", nargs="?", help="the second model (default: A on the second of two engines)"
+    )
     parser.add_argument(
         "--inputs", nargs="+", metavar="FILE.npz", help="inputs by name, one file per case (default: made by --seed)"
     )
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs")
-    parser.add_argument("--rtol", type=float, help="a relative tolerance instead of the budget that is worked out")
-    parser.add_argument("--atol", type=float, help="an absolute tolerance instead of the budget that is worked out")
+    parser.add_argument("--rtol", type=float, help="a relative tolerance instead of the computed one")
+    parser.add_argument("--atol", type=float, help="an absolute tolerance instead of the computed one")
     add_engine(
         parser,
         default=None,

@@ -1,4 +1,4 @@
-"""``opbridge conformance``: PyTorch's own operator database through an exporter and an engine."""
+"""``opbridge conformance``: check an exporter and an engine on PyTorch's operator database."""
 
 from __future__ import annotations
 
@@ -13,25 +13,52 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "conformance", _run, help="run PyTorch's own operator database through an engine")
-    add_engine(parser, default="onnxruntime", several=False)
-    parser.add_argument("--op", nargs="+", action="extend", default=[], metavar="NAME", help="entries (default: all)")
-    parser.add_argument(
-        "--dtype", nargs="+", action="extend", default=[], metavar="T", help="default: float32, or an entry's first"
+    parser = add_command(
+        commands, "conformance", _run, help="check an exporter and an engine on PyTorch's operator database"
     )
-    parser.add_argument("--dynamic", action="store_true", help="dynamic dimensions, verified at a second size")
-    parser.add_argument("--samples", type=int, default=0, metavar="N", help="at most N of each entry (default: all)")
-    parser.add_argument("--exporter", default="opbridge", metavar="X", help="opbridge, or torch for the plain one")
+    add_engine(parser, default="onnxruntime", several=False)
+    parser.add_argument(
+        "--op", nargs="+", action="extend", default=[], metavar="NAME", help="the entries to run (default: all)"
+    )
+    parser.add_argument(
+        "--dtype",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="T",
+        help="element types (default: float32, or the first one that the entry supports)",
+    )
+    parser.add_argument(
+        "--dynamic", action="store_true", help="export with dynamic dimensions and verify at a second size"
+    )
+    parser.add_argument(
+        "--samples", type=int, default=0, metavar="N", help="the maximum number of samples per entry (default: all)"
+    )
+    parser.add_argument(
+        "--exporter", default="opbridge", metavar="X", help="opbridge (default), or torch for torch.onnx.export"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one per core)")
-    parser.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds for a stage of a sample")
-    parser.add_argument("--again", action="store_true", help="also run again what did not pass")
-    parser.add_argument("-o", dest="results", default="conformance.jsonl", metavar="FILE", help="results are added")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="time limit of each stage of a sample, in seconds (default: 60)",
+    )
+    parser.add_argument("--again", action="store_true", help="also rerun entries that did not pass before")
+    parser.add_argument(
+        "-o",
+        dest="results",
+        default="conformance.jsonl",
+        metavar="FILE",
+        help="the file that results are appended to (default: conformance.jsonl)",
+    )
     parser.set_defaults(action=None)
     actions = parser.add_subparsers(dest="action", required=False, metavar="report")
-    report = actions.add_parser("report", help="write a page of results", allow_abbrev=False)
+    report = actions.add_parser("report", help="write an HTML page of results", allow_abbrev=False)
     for flags, words in ((("--json",), "print one JSON document"), (("-q", "--quiet"), "show no progress")):
         report.add_argument(*flags, action="store_true", default=argparse.SUPPRESS, help=words)
-    report.add_argument("files", nargs="+", metavar="RESULTS", help="files of results")
+    report.add_argument("files", nargs="+", metavar="RESULTS", help="files that -o wrote")
     report.add_argument("-o", dest="site", required=True, metavar="DIR", help="the folder for the page")
 
 

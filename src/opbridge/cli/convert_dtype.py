@@ -1,4 +1,4 @@
-"""``opbridge convert-dtype``: compute in float16, but where float32 is needed."""
+"""``opbridge convert-dtype``: convert a model to float16 and keep float32 where it is needed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,19 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_surgery(
-        commands, "convert-dtype", _run, help="compute in float16, but where running both shows that float32 is needed"
+        commands,
+        "convert-dtype",
+        _run,
+        help="convert a model to float16; nodes whose results would be too inaccurate stay in float32",
     )
-    parser.add_argument("dtype", choices=("float16", "bfloat16"), help="the type")
-    parser.add_argument("--keep-io", action="store_true", help="leave inputs and outputs as they are")
+    parser.add_argument("dtype", choices=("float16", "bfloat16"), help="the target type")
+    parser.add_argument("--keep-io", action="store_true", help="keep the types of inputs and outputs")
     parser.add_argument(
-        "--tolerance", type=float, default=0.01, metavar="X", help="how far outputs may be off (default: 0.01)"
+        "--tolerance",
+        type=float,
+        default=0.01,
+        metavar="X",
+        help="the largest relative error of the outputs (default: 0.01)",
     )
     parser.add_argument("--inputs", nargs="+", metavar="FILE.npz", help="inputs by name, one file per case")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of random inputs")

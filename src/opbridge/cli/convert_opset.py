@@ -1,4 +1,4 @@
-"""``opbridge convert-opset``: an ONNX model at another opset."""
+"""``opbridge convert-opset``: convert an ONNX model to another opset."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "convert-opset", _run, help="take an ONNX model to another opset, up or down")
-    parser.add_argument("model", metavar="MODEL.onnx", help="the model")
-    parser.add_argument("--opset", type=int, required=True, metavar="N", help="from 11 to the newest")
-    parser.add_argument("--ir-version", type=int, metavar="V", help="the IR version (default: what the opset needs)")
+    parser = add_command(commands, "convert-opset", _run, help="convert an ONNX model to another opset, up or down")
+    parser.add_argument("model", metavar="MODEL.onnx", help="the model file")
+    parser.add_argument("--opset", type=int, required=True, metavar="N", help="the opset, from 11 to the newest")
+    parser.add_argument(
+        "--ir-version", type=int, metavar="V", help="the IR version (default: the one the opset requires)"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="OUT.onnx", help="the file to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that is already there")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite an existing file")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:

@@ -16,16 +16,24 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_surgery(commands, "delete", _run, help="delete nodes, outputs and unused inputs")
-    parser.add_argument("--nodes", type=names, default=[], metavar="A,B", help="nodes; their input stands for them")
-    parser.add_argument("--outputs", type=names, default=[], metavar="A,B", help="outputs, and what only they need")
-    parser.add_argument("--inputs", type=names, default=[], metavar="A,B", help="inputs that nothing reads")
+    parser.add_argument(
+        "--nodes",
+        type=names,
+        default=[],
+        metavar="A,B",
+        help="nodes to delete; their consumers read the node's input instead",
+    )
+    parser.add_argument(
+        "--outputs", type=names, default=[], metavar="A,B", help="outputs to delete, with the nodes that only they need"
+    )
+    parser.add_argument("--inputs", type=names, default=[], metavar="A,B", help="unused inputs to delete")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
     from opbridge.surgery.verbs.delete import delete
 
     if not (arguments.nodes or arguments.outputs or arguments.inputs):
-        raise InputError("Nothing to delete was named.", fix="name it with --nodes, --outputs or --inputs.")
+        raise InputError("There is nothing to delete.", fix="pass --nodes, --outputs or --inputs.")
     return written(
         arguments,
         progress,

@@ -1,4 +1,4 @@
-"""``opbridge diagnose``: every operator of a model, its three links, and the fix for each broken one."""
+"""``opbridge diagnose``: list the operators of a model, their three links, and a fix for each broken link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "diagnose", _run, help="list every broken link of every operator, with its fix")
+    parser = add_command(
+        commands, "diagnose", _run, help="list the operators of a model and a fix for each unsupported one"
+    )
     add_model_options(parser)
 
 

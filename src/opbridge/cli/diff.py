@@ -1,4 +1,4 @@
-"""``opbridge diff``: what is different between two models."""
+"""``opbridge diff``: list the differences between two models."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "diff", _run, help="say what is different between two models; 0 if nothing is")
-    parser.add_argument("first", metavar="A.onnx", help="a model")
-    parser.add_argument("second", metavar="B.onnx", help="another")
+    parser = add_command(
+        commands, "diff", _run, help="list the differences between two models; exit code 0 if there are none"
+    )
+    parser.add_argument("first", metavar="A.onnx", help="the first model")
+    parser.add_argument("second", metavar="B.onnx", help="the second model")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:

@@ -1,4 +1,4 @@
-"""``opbridge doctor``: what is installed, what is missing, and the line that installs it."""
+"""``opbridge doctor``: list installed and missing components, with the command that installs each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    add_command(commands, "doctor", _run, help="show versions, what is missing, and the line that installs it")
+    add_command(
+        commands, "doctor", _run, help="list installed and missing components, with the command that installs each"
+    )
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:

@@ -1,4 +1,4 @@
-"""``opbridge engines``: every known engine, its version, what it can do here, and how to install it."""
+"""``opbridge engines``: list the engines, their versions and features, and how to install them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "engines", _run, help="list the engines, what each can do here, how to install it")
+    parser = add_command(
+        commands, "engines", _run, help="list the engines, their features on this machine, and how to install them"
+    )
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
 
 

@@ -1,4 +1,4 @@
-"""``opbridge export``: climb the ladder, write a bundle, prove it equal to PyTorch."""
+"""``opbridge export``: export a model to a bundle and verify it against PyTorch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "export", _run, help="bring a model to a bundle, and verify it")
+    parser = add_command(commands, "export", _run, help="export a model to a bundle and verify it")
     add_model_options(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the bundle, a folder to be made")
-    parser.add_argument("--no-verify", dest="verify", action="store_false", help="write the bundle without a proof")
-    parser.add_argument("--overwrite", action="store_true", help="replace a bundle that is already there")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder of the bundle; it is created")
+    parser.add_argument(
+        "--no-verify", dest="verify", action="store_false", help="write the bundle without verifying it"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing bundle")
     parser.add_argument(
         "--with-reference", action="store_true", help="save the captured program, or the ONNX model, in the bundle"
     )
@@ -30,13 +32,13 @@ def register(commands: Commands) -> None:
         "--external-data",
         action="store_const",
         const=True,
-        help="store the weights in a file beside the model (default: only above 2 GB)",
+        help="store the weights in a separate file (default: only above 2 GB)",
     )
     parser.add_argument(
-        "--ir-version", type=int, metavar="N", help="the ONNX IR version (default: what opset and engine need)"
+        "--ir-version", type=int, metavar="N", help="the ONNX IR version (default: chosen for the opset and engine)"
     )
     add_inputs(parser)
-    parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs that it is verified on")
+    parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")
     add_bisection(parser)
     add_limits(parser)
 

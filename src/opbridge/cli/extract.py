@@ -1,4 +1,4 @@
-"""``opbridge extract``: cut a part out of a model."""
+"""``opbridge extract``: extract a part of a model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_surgery(commands, "extract", _run, help="cut out the part of a model between some values")
-    parser.add_argument("--inputs", type=names, metavar="A,B", help="the values to begin at (default: the inputs)")
-    parser.add_argument("--outputs", type=names, metavar="A,B", help="the values to end at (default: the outputs)")
+    parser = add_surgery(commands, "extract", _run, help="extract the part of a model between given values")
+    parser.add_argument(
+        "--inputs", type=names, metavar="A,B", help="the values that become inputs (default: the model's inputs)"
+    )
+    parser.add_argument(
+        "--outputs", type=names, metavar="A,B", help="the values that become outputs (default: the model's outputs)"
+    )
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:

@@ -1,4 +1,4 @@
-"""``opbridge fuse``: put one custom node where several nodes compute the same."""
+"""``opbridge fuse``: replace nodes that compute an operator's body with one custom node."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_surgery(commands, "fuse", _run, help="put a custom node wherever a model computes its body")
-    parser.add_argument("operator", metavar="OPERATOR", help="namespace::name, declared in a file given with --ops")
-    parser.add_argument("--at", type=names, metavar="A,B", help="fuse only the places that give these values")
-    parser.add_argument(
-        "--inputs", type=names, metavar="A,B", help="with --outputs: put the node between these values instead"
+    parser = add_surgery(
+        commands, "fuse", _run, help="replace the nodes that compute an operator's body with one custom node"
     )
-    parser.add_argument("--outputs", type=names, metavar="A,B", help="see --inputs")
+    parser.add_argument("operator", metavar="OPERATOR", help="namespace::name, declared in a file given with --ops")
+    parser.add_argument("--at", type=names, metavar="A,B", help="fuse only the matches that produce these values")
+    parser.add_argument(
+        "--inputs", type=names, metavar="A,B", help="with --outputs: replace the nodes between these values instead"
+    )
+    parser.add_argument(
+        "--outputs", type=names, metavar="A,B", help="the values that the custom node produces; requires --inputs"
+    )
     add_ops(parser)
 
 
@@ -36,5 +40,5 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         return fuse(arguments.model, arguments.operator, at=arguments.at, ops=tuple(arguments.ops))
 
     if (arguments.inputs is None) != (arguments.outputs is None):
-        raise InputError("--inputs and --outputs go together.", fix="name both borders, or neither.")
+        raise InputError("--inputs and --outputs must be given together.", fix="pass both options, or neither.")
     return written(arguments, progress, change)

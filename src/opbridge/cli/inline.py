@@ -1,4 +1,4 @@
-"""``opbridge inline``: put the nodes of functions in the place of their calls."""
+"""``opbridge inline``: replace function calls with the nodes of the functions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_surgery(commands, "inline", _run, help="replace calls of functions by the functions' nodes")
-    parser.add_argument("--functions", type=names, metavar="D::A,D::B", help="which (default: all)")
+    parser = add_surgery(commands, "inline", _run, help="replace function calls with the nodes of the functions")
+    parser.add_argument("--functions", type=names, metavar="D::A,D::B", help="the functions to inline (default: all)")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:

@@ -14,12 +14,16 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_surgery(commands, "insert", _run, help="insert a node on a value")
-    parser.add_argument("operator", metavar="OPERATOR", help="Relu, or domain::Op")
-    parser.add_argument("--on", required=True, metavar="VALUE", help="what read this value reads the node's output")
-    parser.add_argument("--inputs", type=names, metavar="A,B", help="what the node reads (default: the value)")
-    parser.add_argument("--only", type=names, metavar="A,B", help="the nodes that shall read it (default: all)")
-    parser.add_argument("--attribute", action="append", default=[], metavar="NAME=VALUE", help="an attribute")
+    parser = add_surgery(commands, "insert", _run, help="insert a node after a value")
+    parser.add_argument("operator", metavar="OPERATOR", help="the operator, such as Relu or domain::Op")
+    parser.add_argument(
+        "--on", required=True, metavar="VALUE", help="the value; its consumers read the node's output instead"
+    )
+    parser.add_argument("--inputs", type=names, metavar="A,B", help="the inputs of the node (default: the value)")
+    parser.add_argument("--only", type=names, metavar="A,B", help="the nodes that read it (default: all)")
+    parser.add_argument(
+        "--attribute", action="append", default=[], metavar="NAME=VALUE", help="an attribute of the node (repeatable)"
+    )
     parser.add_argument("--name", metavar="NAME", help="the node's name")
 
 

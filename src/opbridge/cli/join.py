@@ -1,4 +1,4 @@
-"""``opbridge join``: make one model of two."""
+"""``opbridge join``: join two models into one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def register(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="OUTPUT=INPUT",
-        help="an output of the first and the input of the second that it goes to (default: those of one name)",
+        help="an output of the first model and the input of the second that it feeds (default: those with equal names)",
     )
 
 

@@ -13,10 +13,10 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "new-op", _run, help="write an operator of your own, ready to be changed")
+    parser = add_command(commands, "new-op", _run, help="create the files of a new operator")
     parser.add_argument("name", metavar="NAME", help="the operator: namespace::name")
-    parser.add_argument("--kernel", action="store_true", help="write a compiled kernel too")
-    parser.add_argument("-o", "--output", default=".", metavar="DIR", help="the folder (default: this one)")
+    parser.add_argument("--kernel", action="store_true", help="also create a C++ kernel")
+    parser.add_argument("-o", "--output", default=".", metavar="DIR", help="the folder (default: the current one)")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:

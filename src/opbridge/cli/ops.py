@@ -1,4 +1,4 @@
-"""``opbridge ops``: the catalog of operators, and everything known about one."""
+"""``opbridge ops``: list the catalog of operators, or show one operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "ops", _run, help="list the mapped operators, or tell all about one")
+    parser = add_command(commands, "ops", _run, help="list the operators of the catalog, or show one in detail")
     parser.add_argument("target", nargs="?", metavar="TARGET", help="an operator, such as aten::cummax")
     add_ops(parser)
 

@@ -1,4 +1,4 @@
-"""``opbridge reduce``: the smallest model that still fails, with a script to be filed where the fault is."""
+"""``opbridge reduce``: find the smallest model that still fails, with a script for a bug report."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_command(
-        commands, "reduce", _run, help="write the smallest model that still fails, and a script that shows the fault"
+        commands, "reduce", _run, help="find the smallest model that still fails, and write a script that reproduces it"
     )
     parser.add_argument("model", metavar="MODEL", help="a bundle, a model.onnx, or an entry that can't be exported")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to make")
-    parser.add_argument("--reference", metavar="ENTRY", help="what a bundle is compared with (default: its own)")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to create")
     parser.add_argument(
-        "--inputs", nargs="+", metavar="FILE.npz", help="inputs on which it fails, one file per case (default: fresh)"
+        "--reference", metavar="ENTRY", help="the model that a bundle is compared with (default: the bundle's own)"
+    )
+    parser.add_argument(
+        "--inputs",
+        nargs="+",
+        metavar="FILE.npz",
+        help="inputs on which the model fails, one file per case (default: fresh inputs)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of fresh inputs")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""``opbridge report``: what is known of a bundle, as a page, as Markdown or as JUnit XML."""
+"""``opbridge report``: write the report of a bundle as HTML, Markdown or JUnit XML."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(
-        commands, "report", _run, help="write a bundle's report: a page, Markdown, or JUnit XML for CI"
-    )
+    parser = add_command(commands, "report", _run, help="write the report of a bundle as HTML, Markdown or JUnit XML")
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument(
-        "--format", choices=("html", "markdown", "junit"), default="html", help="the form (default: html)"
+        "--format", choices=("html", "markdown", "junit"), default="html", help="the format (default: html)"
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="the file (default, html alone: report.html in the bundle)"
+        "-o", "--output", metavar="FILE", help="the file to write (default for html: report.html in the bundle)"
     )
 
 

@@ -1,4 +1,4 @@
-"""``opbridge run``: run a bundle on arrays from files. Needs no PyTorch."""
+"""``opbridge run``: run a bundle on arrays from files, without PyTorch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def register(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=FILE.npy",
-        help="an input; or one FILE.npz that holds them by name (repeat the option)",
+        help="an input, or a FILE.npz that contains the inputs by name (repeatable)",
     )
-    parser.add_argument("-o", "--output", required=True, metavar="OUT.npz", help="where the outputs go, by name")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.npz", help="the file for the outputs")
     add_engine(parser, default="onnxruntime", several=False)
     add_limits(parser)
 

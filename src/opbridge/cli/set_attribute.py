@@ -1,4 +1,4 @@
-"""``opbridge set-attribute``: set or drop attributes of a node."""
+"""``opbridge set-attribute``: set or remove attributes of a node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_surgery(commands, "set-attribute", _run, help="set or drop attributes of a node")
-    parser.add_argument("node", metavar="NODE", help="the node's name, or that of a value that it gives")
-    parser.add_argument("attributes", nargs="*", metavar="NAME=VALUE", help="numbers, texts, or lists as JSON")
-    parser.add_argument("--drop", type=names, default=[], metavar="A,B", help="attributes that get their default")
+    parser = add_surgery(commands, "set-attribute", _run, help="set or remove attributes of a node")
+    parser.add_argument("node", metavar="NODE", help="the name of the node, or of one of its outputs")
+    parser.add_argument(
+        "attributes", nargs="*", metavar="NAME=VALUE", help="attributes to set: numbers, strings, or lists as JSON"
+    )
+    parser.add_argument(
+        "--drop", type=names, default=[], metavar="A,B", help="attributes to remove, so that the default applies"
+    )
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -26,7 +30,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
     attributes = {name: plain(text) for name, text in pairs(arguments.attributes, "axis=1").items()}
     if not attributes and not arguments.drop:
-        raise InputError("No attribute was named.", fix="say for example axis=1, or --drop axis.")
+        raise InputError("There is no attribute to set or remove.", fix="pass for example axis=1, or --drop axis.")
     return written(
         arguments,
         progress,

@@ -1,4 +1,4 @@
-"""``opbridge set-dimension``: make dimensions dynamic, or fix them."""
+"""``opbridge set-dimension``: make dimensions of inputs dynamic or static."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ __all__ = ["register"]
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_surgery(commands, "set-dimension", _run, help="make dimensions of inputs dynamic, or fix them")
-    parser.add_argument("sizes", nargs="+", metavar="INPUT:AXIS=SIZE", help="a name (x:0=batch) or a number (x:0=8)")
+    parser = add_surgery(commands, "set-dimension", _run, help="make dimensions of inputs dynamic or static")
+    parser.add_argument(
+        "sizes",
+        nargs="+",
+        metavar="INPUT:AXIS=SIZE",
+        help="an input dimension with a name (x:0=batch) or a size (x:0=8)",
+    )
     add_engine(parser, default="onnxruntime", several=False)
 
 

@@ -15,7 +15,7 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_command(commands, "test-op", _run, help="check the operators of a file on their samples")
-    parser.add_argument("file", metavar="FILE", help="the Python file that declares them")
+    parser.add_argument("file", metavar="FILE", help="the Python file that declares the operators")
     add_engine(parser, default=None, shown="onnxruntime")
 
 

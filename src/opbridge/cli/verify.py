@@ -1,4 +1,4 @@
-"""``opbridge verify``: prove a bundle equal to PyTorch again, on fresh inputs."""
+"""``opbridge verify``: compare a bundle with PyTorch on fresh inputs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ def register(commands: Commands) -> None:
         commands,
         "verify",
         _run,
-        help="compare a bundle with PyTorch, or the ONNX model it was made of, on fresh inputs",
+        help="compare a bundle with PyTorch, or with the original ONNX model, on fresh inputs",
     )
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument("--reference", metavar="ENTRY", help=f"{ENTRY_HELP} (default: the bundle's own)")
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs")
     add_bisection(parser)
-    parser.add_argument("--rtol", type=float, help="a relative tolerance instead of the budget that is worked out")
-    parser.add_argument("--atol", type=float, help="an absolute tolerance instead of the budget that is worked out")
-    parser.add_argument("--timings", action="store_true", help="time the nodes too, in the engine and in PyTorch")
+    parser.add_argument("--rtol", type=float, help="a relative tolerance instead of the computed one")
+    parser.add_argument("--atol", type=float, help="an absolute tolerance instead of the computed one")
+    parser.add_argument(
+        "--timings", action="store_true", help="also measure the time per node in the engine and in PyTorch"
+    )
     add_engine(parser, default=None)
     add_limits(parser)
     add_ops(parser)

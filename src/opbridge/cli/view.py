@@ -1,4 +1,4 @@
-"""``opbridge view``: a bundle's report and graph in the browser, served on this machine alone."""
+"""``opbridge view``: show a bundle's report and graph in the browser, served on localhost only."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_command(commands, "view", _run, help="show a bundle's report and graph in the browser, from localhost")
-    parser.add_argument("path", metavar="DIR", help="the bundle, or an .onnx file, whose graph is shown")
+    parser.add_argument("path", metavar="DIR", help="the bundle or .onnx file to show")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="the port (default: a free one)")
-    parser.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
+    parser.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     parser.set_defaults(on_screen=True)
 
 
@@ -41,7 +41,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         if arguments.json:
             print(json.dumps(found), flush=True)
         else:
-            print(f"{server.url}  (end it with Ctrl-C)", flush=True)
+            print(f"{server.url}  (press Ctrl-C to stop)", flush=True)
             if not found["graph"]:
                 print(f"the graph needs Netron: {INSTALL}", flush=True)
         if not arguments.no_browser:

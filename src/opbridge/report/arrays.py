@@ -13,7 +13,7 @@ __all__ = ["arrays_view"]
 
 
 def arrays_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render what ``opbridge run`` found."""
+    """Render the result of ``opbridge run``."""
     statistics = ("min", "mean", "max")
     result = table("output", "dtype", "shape", *statistics, right=statistics)
     for output in data["outputs"]:

@@ -1,4 +1,4 @@
-"""A bundle as tables: the rung of each operator, the proof, and where the bundle is."""
+"""A bundle as tables: the rung of each operator, the verification, and the path of the bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison of two models as tables: how far they are apart, and the node at which they part."""
+"""A comparison of two models as tables: the error of each output, and the first mismatching node."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def comparison_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     yield from verification_view(data["verification"])
     for note in data["notes"]:
         yield paragraph(note, "dim")
-    verdict = "equal within the budget" if data["equal"] else "not equal"
-    yield paragraph(f"A and B are {verdict}", "bold green" if data["equal"] else "bold red")
+    verdict = "compute the same within the tolerance" if data["equal"] else "do not compute the same"
+    yield paragraph(f"A and B {verdict}", "bold green" if data["equal"] else "bold red")

@@ -1,4 +1,4 @@
-"""Conformance results as one page of HTML: a searchable matrix of operators and ways, each cell with its reason."""
+"""Conformance results as one HTML page: a searchable table of operators and runs, with the error of each cell."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TEMPLATE = Path(__file__).with_name("conformance_page.html")
 
 @dataclasses.dataclass(frozen=True)
 class Page(Record):
-    """A page that was written.
+    """The page that was written.
 
     Attributes:
-        page: Its path.
-        entries: The rows.
-        columns: The columns: a way in one element type each.
+        page: The path of the page.
+        entries: The number of rows.
+        columns: The number of columns, one per run and element type.
     """
 
     page: str
@@ -36,18 +36,19 @@ class Page(Record):
 
 
 def write_page(files: Sequence[str | Path], site: str | Path) -> Page:
-    """Write the results of files as ``index.html`` in a folder: one file that loads nothing else.
+    """Write the results of files to ``index.html`` in a folder: one file that loads no other resources.
 
     Args:
-        files: What ``opbridge conformance -o`` wrote. A later result of the same thing replaces an earlier one.
-        site: The folder; it is made.
+        files: The files that ``opbridge conformance -o`` wrote. A later result replaces an earlier one of the same
+            entry and run.
+        site: The folder; it is created if it does not exist.
 
     Raises:
-        InputError: A file holds no results, or the folder can't be written.
+        InputError: A file contains no results, or the folder can't be written.
     """
     results = latest(result for file in files for result in read_results(Path(file)))
     if not results:
-        raise InputError("The files hold no results.", fix="run `opbridge conformance -o` first.")
+        raise InputError("The files contain no results.", fix="run `opbridge conformance -o` first.")
     columns = list(dict.fromkeys(_column(result) for result in results))
     rows: dict[str, dict[int, Result]] = {}
     for result in results:
@@ -81,7 +82,7 @@ def _versions(results: Sequence[Result]) -> str:
 
 
 def _data(columns: Sequence[str], rows: dict[str, dict[int, Result]]) -> dict[str, Any]:
-    """What the page's script reads: the columns with their totals, and a row per entry."""
+    """The data that the page's script reads: the columns with their totals, and a row per entry."""
     totals = []
     for number in range(len(columns)):
         count = collections.Counter(row[number].status for row in rows.values() if number in row)
@@ -109,5 +110,5 @@ def _cell(result: Result) -> dict[str, Any]:
 
 
 def _embedded(data: Any) -> str:
-    """JSON that can stand in a script element."""
+    """JSON for a script element."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

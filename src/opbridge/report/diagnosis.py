@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from opbridge.report.tables import paragraph, place, plural, table
+from opbridge.report.words import fixed_by
 
 __all__ = ["diagnosis_view"]
 
@@ -31,7 +32,7 @@ def diagnosis_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     reason = f" ({data['opset_reason']})" if data.get("opset_reason") else ""
     opset = f"opset {data['opset']}{reason}, " if data["opset"] else ""
     broken = sum(not finding["mended"] and finding["severity"] == "error" for finding in data["findings"])
-    verdict = "every link can be made" if data["ok"] else f"{plural(broken, 'problem')} that opbridge can't mend"
+    verdict = "all operators are supported" if data["ok"] else f"{plural(broken, 'problem')} that opbridge can't fix"
     count = f"{plural(len(data['operators']), 'distinct operator')}, " if data["operators"] else "not captured, "
     yield paragraph(f"{count}{opset}{engines}: {data['seconds']:.1f} s")
     yield paragraph(verdict[0].upper() + verdict[1:] + ".", "bold green" if data["ok"] else "bold red")
@@ -50,7 +51,7 @@ def _operators(operators: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _finding(finding: Mapping[str, Any]) -> RenderableType:
-    state = f"mended by {finding['rung']}" if finding["mended"] and finding.get("rung") else ""
+    state = fixed_by(finding["rung"]) if finding["mended"] and finding.get("rung") else ""
     title = f"{finding['severity']} {finding['code']}: {finding['target']}".rstrip(": ")
     lines: list[RenderableType] = [paragraph(title, _STYLES.get(finding["severity"], "bold"))]
     notes = [f"at {place(finding['sources'])}" if finding["sources"] else "", state]

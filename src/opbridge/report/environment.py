@@ -1,4 +1,4 @@
-"""What this machine has, as a table, and the lines that install what it lacks."""
+"""The installed components as a table, and the commands that install the missing ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["environment_view"]
 
 def environment_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """Render ``Environment.to_dict()``."""
-    result = table("", "version", "status", "for")
+    result = table("component", "version", "status", "needed for")
     for component in data["components"]:
         fine = component["status"] == "ok"
         style = "" if fine else ("bold red" if component["required"] else "yellow")
@@ -27,4 +27,4 @@ def environment_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
             detail = f" ({component['detail']})" if component["detail"] else ""
             yield paragraph(f"{component['name']} is {component['status']}{detail}: {component['fix']}", "bold")
     if data["ok"]:
-        yield paragraph("Everything that export, verify and run need is here.", "bold green")
+        yield paragraph("All components that export, verify and run need are installed.", "bold green")

@@ -1,5 +1,5 @@
-// Shows one node in Netron's page: the one named after "#node=". Netron has no address for a node; this does what its own
-// "Find" sidebar does. Where a later Netron has another inside, the page says which node was meant.
+// Selects the node named after "#node=" in Netron's page. Netron has no address for a node, so this does what its "Find"
+// sidebar does. If a later Netron works differently, the page shows the name of the node instead.
 (() => {
   "use strict";
   const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
@@ -47,13 +47,13 @@
       const view = await ready();
       const node = view && await find(view, name);
       if (!node) {
-        say(`The graph has no node ${name} at its top level or in a function; the engine may have made it while it optimised the model.`);
+        say(`The graph has no node ${name} at its top level or in a function; the engine may have created it during optimization.`);
         return;
       }
       view.target.scrollTo(view.target.activate(node, "sidebar"));
       document.body.dataset.opbridgeNode = name;
     } catch (error) {
-      say(`This Netron can't be told to show a node. The one that was asked for is ${name}. (${error})`);
+      say(`This version of Netron can't select a node. Requested node: ${name}. (${error})`);
     }
   };
   window.addEventListener("hashchange", select);

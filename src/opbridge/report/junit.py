@@ -1,7 +1,7 @@
-"""A bundle's verification as JUnit XML, which CI systems read: a suite per engine, a test per set of inputs and output.
+"""A bundle's verification as JUnit XML: a suite per engine, a test per set of inputs and output.
 
-The form is the one that Jenkins, GitLab and GitHub's actions read: ``testsuites``, ``testsuite`` with counts,
-``testcase`` with ``failure``, ``error`` or ``skipped`` inside.
+The structure is the one that Jenkins, GitLab and GitHub Actions read: ``testsuites`` contains ``testsuite`` elements
+with counts, and each ``testcase`` may contain ``failure``, ``error`` or ``skipped``.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Any
 from opbridge.proof.verify.verification import NOT_VERIFIED
 from opbridge.report.page_words import EngineResult, engine_results, passes, sizes
 from opbridge.report.tables import number
+from opbridge.report.words import status_words
 
 __all__ = ["render_junit"]
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML can't hold, escaped or not."""
+"""Characters that XML does not allow, escaped or not."""
 
 
 def render_junit(data: Mapping[str, Any]) -> str:
-    """The verification of ``Bundle.to_dict()``; a bundle that was never verified is one skipped test."""
+    """The verification of ``Bundle.to_dict()``; an unverified bundle becomes one skipped test."""
     verification = data.get("verification")
     name = str(data["manifest"].get("entry") or data["path"])
     root = ET.Element("testsuites", {"name": _text(f"opbridge: {name}")})
     if verification is None:
-        never = EngineResult("opbridge", NOT_VERIFIED, "The bundle was not verified yet.", 0, 0, None)
+        never = EngineResult("opbridge", NOT_VERIFIED, "The bundle has not been verified yet.", 0, 0, None)
         _suite(root, never, {"cases": [], "comparisons": []}, several=False, name=name)
     else:
         results = engine_results(verification)
@@ -69,7 +70,7 @@ def _case(suite: ET.Element, owner: str, case: Mapping[str, Any], rows: Sequence
     if case["eager_matches"] is not None:
         test = _test(suite, owner, f"{title}: captured graph")
         if case["eager_matches"] is False:
-            message = "The captured graph does not compute what the module computes."
+            message = "The captured graph and the module give different results."
             ET.SubElement(test, "failure", {"message": message, "type": "capture"})
     if case["error"]:
         test = _test(suite, owner, f"{title}: run")
@@ -78,14 +79,14 @@ def _case(suite: ET.Element, owner: str, case: Mapping[str, Any], rows: Sequence
     for row in rows:
         test = _test(suite, owner, f"{title}: {row['output']}")
         numbers = (
-            f"engine's error {number(row['engine_error'])}, PyTorch's own {number(row['torch_error'])}, "
-            f"budget {number(row['budget'])} units; largest difference {number(row['max_abs'])}"
+            f"max error {number(row['engine_error'])}, PyTorch's error {number(row['torch_error'])}, "
+            f"tolerance {number(row['budget'])} units; max absolute difference {number(row['max_abs'])}"
         )
         if passes(row["status"]):
-            ET.SubElement(test, "system-out").text = _text(f"{row['status']}: {numbers}")
+            ET.SubElement(test, "system-out").text = _text(f"{status_words(row['status'])}: {numbers}")
         else:
-            failure = ET.SubElement(test, "failure", {"type": row["status"]})
-            failure.set("message", _text(row["detail"] or row["status"]))
+            failure = ET.SubElement(test, "failure", {"type": status_words(row["status"])})
+            failure.set("message", _text(row["detail"] or status_words(row["status"])))
             failure.text = _text(numbers)
 
 

@@ -1,4 +1,4 @@
-"""A bundle's report in Markdown, for the summary of a CI job or a comment on a change."""
+"""A bundle's report in Markdown, for the summary of a CI job or a comment on a pull request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from opbridge.report.page_words import badness, passes, sizes, summarise, times
 from opbridge.report.tables import number, place, plural
+from opbridge.report.words import divergence_words, status_words, unit_words
 
 __all__ = ["render_markdown"]
 
@@ -16,7 +17,7 @@ _MARKS = {"good": "✅", "bad": "❌", "open": "⚪"}
 
 
 def render_markdown(data: Mapping[str, Any]) -> str:
-    """The report of ``Bundle.to_dict()``. What others named is escaped, so that it stays text."""
+    """The report of ``Bundle.to_dict()``. Names are escaped, so that they can't become markup."""
     summary = summarise(data)
     lines = [f"## {_MARKS[summary.tone]} {_plain(summary.title)}", ""]
     for sentence in summary.sentences:
@@ -32,12 +33,12 @@ def render_markdown(data: Mapping[str, Any]) -> str:
         ]
         lines += ["### Engines", "", *_table(("engine", "result", "sets of inputs passed"), rows), ""]
     verification = data.get("verification") or {}
-    lines += [*_departures(verification), *_outputs(verification), *_cases(verification)]
+    lines += [*_divergences(verification), *_outputs(verification), *_cases(verification)]
     lines += [*_operators(data), *_findings(data["sources"]), *_versions(data["manifest"])]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _departures(verification: Mapping[str, Any]) -> Iterator[str]:
+def _divergences(verification: Mapping[str, Any]) -> Iterator[str]:
     found = verification.get("departures", ())
     if not found:
         return
@@ -48,13 +49,13 @@ def _departures(verification: Mapping[str, Any]) -> Iterator[str]:
             (
                 departure.get("engine", ""),
                 departure["case"],
-                departure["verdict"],
+                divergence_words(departure["verdict"]),
                 *(first.get(key, "").removesuffix(".default") for key in ("node", "operator", "target", "source")),
                 departure["detail"] or first.get("detail", ""),
             )
         )
-    headings = ("engine", "inputs", "verdict", "node", "operator", "made of", "source", "why")
-    yield from ("### Where the numbers part", "", *_table(headings, rows), "")
+    headings = ("engine", "inputs", "verdict", "node", "operator", "torch operator", "source", "detail")
+    yield from ("### First mismatching node", "", *_table(headings, rows), "")
 
 
 def _outputs(verification: Mapping[str, Any]) -> Iterator[str]:
@@ -66,7 +67,7 @@ def _outputs(verification: Mapping[str, Any]) -> Iterator[str]:
             row["output"],
             row.get("engine", ""),
             row["case"],
-            f"{'✅' if passes(row['status']) else '❌'} {row['status']}",
+            f"{'✅' if passes(row['status']) else '❌'} {status_words(row['status'])}",
             times(float(row["ratio"])) if row["budget"] else "",
             number(row["engine_error"]),
             number(row["torch_error"]),
@@ -80,16 +81,16 @@ def _outputs(verification: Mapping[str, Any]) -> Iterator[str]:
         "engine",
         "inputs",
         "result",
-        "of the budget",
-        "engine’s error",
-        "PyTorch’s own",
-        "budget",
-        "why",
+        "used",
+        "max error",
+        "PyTorch’s error",
+        "tolerance",
+        "detail",
     )
     yield from ("### Outputs", "", *_table(headings, rows))
     if len(found) > _MOST_ROWS:
-        yield f"\nand {len(found) - _MOST_ROWS} more, further from the limit"
-    yield "\nErrors and budget are in units: the rounding error that one floating-point operation may make.\n"
+        yield f"\nand {len(found) - _MOST_ROWS} more with smaller errors"
+    yield f"\n{unit_words(verification)}\n"
 
 
 def _cases(verification: Mapping[str, Any]) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _cases(verification: Mapping[str, Any]) -> Iterator[str]:
         if case["error"]:
             yield f"- **{_plain(label)}**: {_plain(case['error'])}"
         if case["eager_matches"] is False:
-            yield f"- **{_plain(label)}**: the captured graph does not compute what the module computes"
+            yield f"- **{_plain(label)}**: the captured graph and the module give different results"
     yield ""
 
 
@@ -107,7 +108,7 @@ def _operators(data: Mapping[str, Any]) -> Iterator[str]:
     bridged = [row for row in operators if row["rung"] not in ("native", "opset")]
     if not operators:
         return
-    yield f"### Operators\n\n{plural(len(operators), 'operator')}, {len(bridged)} of them bridged.\n"
+    yield f"### Operators\n\n{plural(len(operators), 'operator')}, {len(bridged)} with a custom mapping or kernel.\n"
     where = data["sources"].get("operators", {})
     rows = [
         (row["target"], row["rung"], row.get("provider", ""), str(row["count"]), place(where.get(row["target"])))
@@ -133,7 +134,7 @@ def _versions(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table without the columns that have nothing in them."""
+    """A table without the columns that are empty in all rows."""
     kept = [index for index in range(len(headings)) if any(row[index] for row in rows)]
     yield "| " + " | ".join(headings[index] for index in kept) + " |"
     yield "|" + "---|" * len(kept)
@@ -142,6 +143,6 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[s
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
+    """Escaped text on one line."""
     escaped = re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", " ".join(str(text).split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

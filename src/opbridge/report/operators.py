@@ -29,7 +29,7 @@ def operator_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     if data["overloads"]:
         yield paragraph(f"overloads in torch: {', '.join(data['overloads'])}")
     if not data["mappings"]:
-        yield paragraph("nothing maps it to ONNX", "bold yellow")
+        yield paragraph("no mapping to ONNX in torch.onnx or in opbridge", "bold yellow")
         return
     result = table("provided by", "rung", "opset", "target", "file", right=("opset",))
     for mapping in data["mappings"]:
@@ -38,7 +38,7 @@ def operator_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     yield result
     for mapping in data["mappings"]:
         if mapping["overrides"]:
-            yield paragraph(f"\nreplaces torch's own: {mapping['overrides']}")
+            yield paragraph(f"\nreplaces the mapping of torch.onnx: {mapping['overrides']}")
         if mapping["docstring"]:
             yield paragraph(f"\n{mapping['provider']}, {mapping['rung']}:", "bold")
             yield Padding(paragraph(mapping["docstring"]), (0, 0, 0, 2), expand=False)

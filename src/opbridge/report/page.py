@@ -1,4 +1,4 @@
-"""A bundle's report as one page of HTML, made of the bundle's own files: it loads nothing, and works from a file."""
+"""A bundle's report as one HTML page, made from the bundle's files. The page loads no other resources."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MARKS = {"good": "✓", "bad": "✕", "open": "?"}
 def render_page(data: Mapping[str, Any]) -> str:
     """The page of ``Bundle.to_dict()``.
 
-    The verdict is text of the page; tables and plots are drawn by its script from data that stands in it. Names of
-    operators, tensors and files are written as text only, so that none of them can become markup.
+    The verdict is text in the page; a script draws the tables and plots from data embedded in the page. Names of
+    operators, tensors and files are inserted as text, so that none of them can become markup.
     """
     summary = summarise(data)
     sentences = "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in summary.sentences)
@@ -49,5 +49,5 @@ def _name(data: Mapping[str, Any]) -> str:
 
 
 def _embedded(data: Any) -> str:
-    """JSON that can stand in a script element: ASCII, in which no character begins a tag or ends the element."""
+    """JSON for a script element: ASCII without ``<``, so that it can't end the element or begin a tag."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

@@ -1,10 +1,10 @@
 "use strict";
-// What all parts of the page share. Text goes in as text nodes only: names come from models that others made.
+// Helpers shared by all parts of the page. Names come from untrusted models, so all text is inserted as text nodes.
 const data = JSON.parse(document.getElementById("data").textContent);
 const graph = document.querySelector("meta[name=opbridge-graph]")?.content ?? null;
 const SVG = "http://www.w3.org/2000/svg";
-const GOOD = new Set(["equal", "within budget", "decision", "random", "passed", "as PyTorch"]);
-const BAD = new Set(["failed", "error", "differs", "shape", "dtype", "missing"]);
+const GOOD = new Set(["identical", "pass", "pass (near tie)", "pass (same distribution)", "passed", "as PyTorch"]);
+const BAD = new Set(["failed", "error", "mismatch", "differs", "wrong shape", "wrong dtype", "missing"]);
 
 const fill = (element, attributes, children) => {
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -31,7 +31,7 @@ const percent = (ratio) => {
   if (Number.isNaN(share)) return "NaN";
   if (share === Infinity) return "∞";
   if (share >= 1000) return share < 1e8 ? `${Number((share / 100).toPrecision(3)).toLocaleString("en")} ×` : `${short(share / 100)} ×`;
-  return share < 0.1 && share > 0 ? "< 0.1 %" : `${Number(share.toPrecision(2))} %`;
+  return share < 0.1 && share > 0 ? "<0.1%" : `${Number(share.toPrecision(2))}%`;
 };
 const duration = (seconds) => {
   if (seconds === null || seconds === undefined) return "–";
@@ -54,10 +54,10 @@ const meter = (ratio) => {
     el("i", { style: `width:${over ? 100 : Math.max(1, 100 * Number(ratio))}%` }));
 };
 
-// A table whose columns sort and whose rows are searched; of many rows the first ones are in the page, the rest on request.
+// A table with sortable columns and a filter. Only the first rows are shown; a button shows more.
 const MOST_ROWS = 100;
 const table = (title, given, rows, { search = rows.length > 12, order = null, first = MOST_ROWS } = {}) => {
-  // A column that has nothing to say is left out.
+  // A wide column that is empty in all rows is left out.
   const columns = given.filter((column) => !column.wide || rows.some((row) => column.value(row)));
   const head = el("tr"), body = el("tbody");
   const count = el("span", { class: "count", "aria-live": "polite" });
@@ -120,19 +120,19 @@ const graphLink = (node, engine) => {
   const model = modelOf(engine);
   if (!model) return null;
   if (graph === null) {
-    return el("p", { class: "note" }, "To see it in the graph: ", el("code", {}, "opbridge view BUNDLE"));
+    return el("p", { class: "note" }, "To see the node in the graph, run ", el("code", {}, "opbridge view BUNDLE"));
   }
   const place = `${graph}${model.index}/#node=${encodeURIComponent(data.nodes[node][NODE.name])}`;
-  return el("a", { class: "open-graph", href: place, target: "opbridge-graph" }, "Open it in the graph ↗");
+  return el("a", { class: "open-graph", href: place, target: "opbridge-graph" }, "Open in the graph ↗");
 };
 const nodeFacts = (node) => {
   const row = data.nodes[node];
-  return [["operator", row[NODE.operator]], ["made of", row[NODE.target]], ["captured node", row[NODE.captured]], ["source", row[NODE.source]]];
+  return [["operator", row[NODE.operator]], ["torch operator", row[NODE.target]], ["captured node", row[NODE.captured]], ["source", row[NODE.source]]];
 };
 const valueFacts = (value) => [
-  ["value", value[1]], ["place in the graph", `node ${value[2]}`], ["result", status(value[3])],
-  ["engine’s error", units(value[4])], ["PyTorch’s own error", units(value[5])],
-  ["allowed", Number(value[6]) ? units(value[6]) : ""], ["used of that", Number(value[6]) ? percent(value[7]) : ""], ["why", value[8]],
+  ["value", value[1]], ["position in the graph", `node ${value[2]}`], ["result", status(value[3])],
+  ["max error", units(value[4])], ["PyTorch’s error", units(value[5])],
+  ["tolerance", Number(value[6]) ? units(value[6]) : ""], ["used", Number(value[6]) ? percent(value[7]) : ""], ["detail", value[8]],
 ];
 const dialog = el("dialog", { "aria-labelledby": "node-name" });
 document.body.append(dialog);

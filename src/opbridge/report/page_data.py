@@ -1,4 +1,4 @@
-"""What the report page shows, out of a bundle's files: small, flat, and in the order in which it is shown."""
+"""The data of the report page, taken from a bundle's files: small, flat and in display order."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 
 from opbridge.proof.verify.verification import tolerance_text
 from opbridge.report.page_words import Summary, badness, passes, sizes, summarise
+from opbridge.report.words import divergence_words, fixed_by, status_words, unit_words
 
 __all__ = ["page_data"]
 
 _MOST_VALUES = 40_000
-"""Traced values on a page, of all traces together; beyond it each keeps the worst of every stretch of its depth."""
+"""The limit on traced values of all traces together; above it each trace keeps the worst value of each depth range."""
 
 _MOST_HISTOGRAMS = 6
-_NAMES = {"user": "yours", "catalog": "opbridge's catalog", "torch": "torch.onnx", "onnx": "the ONNX model"}
+_NAMES = {"user": "user", "catalog": "opbridge's catalog", "torch": "torch.onnx", "onnx": "the ONNX model"}
 
 
 def page_data(data: Mapping[str, Any], summary: Summary | None = None) -> dict[str, Any]:
-    """What the page's script reads.
+    """The data that the page's script reads.
 
     Args:
-        data: ``Bundle.to_dict()``.
-        summary: Its summary, if it was made already.
+        data: The result of ``Bundle.to_dict()``.
+        summary: The summary of ``data``; None to compute it.
     """
     manifest, sources = data["manifest"], data["sources"]
     verification = data.get("verification") or {}
@@ -34,16 +35,17 @@ def page_data(data: Mapping[str, Any], summary: Summary | None = None) -> dict[s
         "engines": _engines(manifest, summary or summarise(data)),
         "models": [{**model, "bytes": _bytes(manifest, model["file"])} for model in manifest["models"]],
         "reference": verification.get("reference", ""),
+        "unit": unit_words(verification),
         "cases": [{**case, "sizes": sizes(case)} for case in verification.get("cases", ())],
         "outputs": [_comparison(row) for row in sorted(verification.get("comparisons", ()), key=badness, reverse=True)],
         "histograms": _histograms(verification.get("comparisons", ())),
         "traces": [_trace(trace, nodes, most) for trace in traces],
-        "departures": [_departure(found, nodes) for found in verification.get("departures", ())],
+        "departures": [_divergence(found, nodes) for found in verification.get("departures", ())],
         "crashes": [_crash(crash, nodes) for crash in verification.get("crashes", ())],
         "special_values": verification.get("special_values", []),
         "timings": [_timing(timing, nodes) for timing in verification.get("timings", ())],
         "operators": [_operator(operator, manifest, sources) for operator in manifest.get("operators", ())],
-        "findings": sources.get("findings", []),
+        "findings": [_finding(finding) for finding in sources.get("findings", ())],
         "adaptations": [
             {"engine": engine, **item} for engine, items in manifest.get("adaptations", {}).items() for item in items
         ],
@@ -57,7 +59,7 @@ def page_data(data: Mapping[str, Any], summary: Summary | None = None) -> dict[s
 
 
 class _Nodes:
-    """The nodes of the page, each once: name, operator, torch operator, source line, captured node."""
+    """The nodes of the page without duplicates: name, operator, torch operator, source line, captured node."""
 
     def __init__(self, sources: Mapping[str, Any]) -> None:
         targets = sources.get("targets", {})
@@ -67,7 +69,7 @@ class _Nodes:
             self.number(name, target=targets.get(name, ""), source=str(source))
 
     def number(self, name: str, operator: str = "", target: str = "", source: str = "", captured: str = "") -> int:
-        """The row of a node; what is newly known of it is added."""
+        """The row number of a node. Empty columns of the row are filled with the given values."""
         target = target.removesuffix(".default")
         known = self._numbers.get(name)
         if known is None:
@@ -99,12 +101,18 @@ def _engines(manifest: Mapping[str, Any], summary: Summary) -> list[dict[str, An
 def _comparison(row: Mapping[str, Any]) -> dict[str, Any]:
     numbers = ("engine_error", "torch_error", "budget", "ratio", "max_abs", "max_rel", "max_ulp")
     found = {key: _number(row.get(key, 0.0)) for key in numbers}
-    words = {key: row.get(key, "") for key in ("output", "case", "status", "detail", "engine")}
-    return {**words, **found, "passed": passes(row["status"]), "ill_conditioned": row.get("ill_conditioned", False)}
+    words = {key: row.get(key, "") for key in ("output", "case", "detail", "engine")}
+    return {
+        **words,
+        "status": status_words(row["status"]),
+        **found,
+        "passed": passes(row["status"]),
+        "ill_conditioned": row.get("ill_conditioned", False),
+    }
 
 
 def _histograms(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The histograms of the worst outputs, each output once per engine."""
+    """The histograms of the outputs with the largest errors, one per output and engine."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(rows, key=badness, reverse=True):
         key = (row.get("engine", ""), row["output"])
@@ -114,7 +122,7 @@ def _histograms(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _aligned(engine: Sequence[Sequence[Any]], torch: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Two histograms with one list of bounds, infinity as a string."""
+    """Two histograms over the same bounds; infinity is a string."""
     counts = [{float(bound): int(count) for bound, count in histogram} for histogram in (engine, torch)]
     bounds = sorted({*counts[0], *counts[1]})
     return {
@@ -150,13 +158,14 @@ def _thinned(values: Sequence[Mapping[str, Any]], depth: int, most: int) -> list
 def _traced(value: Mapping[str, Any], nodes: _Nodes) -> list[Any]:
     node = nodes.number(value["node"], value["operator"], value["target"], value["source"], value["fx_node"])
     errors = [_number(value[key]) for key in ("engine_error", "torch_error", "budget", "ratio")]
-    return [node, value["value"], value["depth"], value["status"], *errors, value["detail"]]
+    return [node, value["value"], value["depth"], status_words(value["status"]), *errors, value["detail"]]
 
 
-def _departure(departure: Mapping[str, Any], nodes: _Nodes) -> dict[str, Any]:
+def _divergence(departure: Mapping[str, Any], nodes: _Nodes) -> dict[str, Any]:
     first = departure["first"]
     return {
-        **{key: departure.get(key, "") for key in ("case", "verdict", "detail", "runs", "engine")},
+        **{key: departure.get(key, "") for key in ("case", "detail", "runs", "engine")},
+        "verdict": divergence_words(departure["verdict"]),
         "between": list(departure["between"]),
         "first": None if first is None else _traced(first, nodes),
     }
@@ -185,20 +194,24 @@ def _operator(operator: Mapping[str, Any], manifest: Mapping[str, Any], sources:
     return {**operator, "sources": found, "links": _links(operator, manifest)}
 
 
+def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
+    return {**finding, "fixed": fixed_by(finding.get("rung")) if finding["mended"] else ""}
+
+
 def _links(operator: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
-    """How each of the three links is made. All are: what has a broken one is not written."""
+    """How each of the three links is made. No link is missing: such a model is not exported."""
     rung, provider = operator["rung"], _NAMES.get(operator.get("provider", ""), operator.get("provider", ""))
     if operator.get("provider") == "onnx" or "original" in manifest:
-        first, second = "was ONNX already", "was ONNX already"
+        first, second = "ONNX model", "ONNX model"
     else:
         first = "rewritten" if rung == "rewrite" else "captured"
-        second = {"function": "node of its own", "kernel": "node of its own"}.get(rung, provider)
-    third = {"function": "function body", "kernel": "compiled kernel"}.get(rung, "engine’s kernels")
+        second = {"function": "custom node", "kernel": "custom node"}.get(rung, provider)
+    third = {"function": "function body", "kernel": "compiled kernel"}.get(rung, "engine’s kernel")
     return [first, second, third]
 
 
 def _facts(manifest: Mapping[str, Any], verification: Mapping[str, Any]) -> list[list[str]]:
-    """What a reader needs to make all this again."""
+    """The facts that a reader needs to reproduce the export and the verification."""
     ranges = [f"{name}: {low} to {'any' if high is None else high}" for name, (low, high) in _dynamic(manifest)]
     seconds = sum(float(value) for value in verification.get("seconds", {}).values())
     found = [
@@ -206,9 +219,9 @@ def _facts(manifest: Mapping[str, Any], verification: Mapping[str, Any]) -> list
         ["dynamic dimensions", ", ".join(ranges)],
         ["opset", manifest.get("opset_reason", "")],
         ["compared with", verification.get("reference", "")],
-        ["tolerance that was given", tolerance_text(verification.get("tolerance") or {})],
-        ["seed of the inputs", str(verification.get("seed", ""))],
-        ["time of the verification", f"{seconds:.1f} s" if seconds else ""],
+        ["given tolerance", tolerance_text(verification.get("tolerance") or {})],
+        ["input seed", str(verification.get("seed", ""))],
+        ["verification time", f"{seconds:.1f} s" if seconds else ""],
         ["weights (hash)", manifest.get("weights") or ""],
         ["manifest (sha256)", manifest.get("sha256", "")],
     ]
@@ -224,6 +237,6 @@ def _bytes(manifest: Mapping[str, Any], model: str) -> int:
 
 
 def _number(value: Any) -> float | str:
-    """Four significant digits, which is what is shown; "inf" and "nan" stay words, as JSON has no such numbers."""
+    """Four significant digits; "inf" and "nan" as strings, because JSON has no such numbers."""
     number = float(value)
     return float(f"{number:.4g}") if math.isfinite(number) else str(number)

@@ -1,4 +1,4 @@
-// The error against the depth of the model, and the histograms.
+// Plots: the error over the depth of the model, and the histograms.
 const FLOOR = 1e-3;
 const exponent = (value) => Math.log10(Math.max(FLOOR, value));
 const superscript = (power) => String(power).replace(/./g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit] ?? "⁻");
@@ -8,12 +8,12 @@ const powers = (low, high, most) => {
 };
 const dots = (points) => points.map(([x, y]) => `M${x.toFixed(1)},${y.toFixed(1)}h0`).join("");
 const diamond = ([x, y], half = 6) => `M${x.toFixed(1)},${(y - half).toFixed(1)}l${half},${half}l${-half},${half}l${-half},${-half}z`;
-// Of a line with more points than can be seen apart, the lowest of each stretch.
+// A line with too many points to draw is reduced to the lowest point of each section.
 const lowest = (points, most) => (points.length <= most ? points : Array.from({ length: most }, (_, index) => points
   .slice(Math.floor(index * points.length / most), Math.floor((index + 1) * points.length / most))
   .reduce((least, point) => (Number(point[6]) < Number(least[6]) ? point : least))));
 
-// Zero lies on a lane of its own below the scale, what is not finite on one above it.
+// Zero is drawn on a separate line below the scale, non-finite values on a line above it.
 const scales = (values, width, height, margin) => {
   const finite = values.flatMap((value) => [value[4], value[5], value[6]]).map(Number).filter((number) => Number.isFinite(number) && number > 0);
   const low = Math.floor(exponent(Math.min(1, ...finite))), high = Math.max(low + 2, Math.ceil(exponent(Math.max(10, ...finite)) + 0.05));
@@ -32,9 +32,9 @@ const legend = (withOver, withBudget) => {
   const dot = (kind, wide) => draw("path", { d: "M13,6h0", class: kind, "stroke-width": wide, "stroke-linecap": "round" });
   return el("ul", { class: "legend" },
     el("li", {}, sign(dot("engine", 7)), "engine’s error"),
-    el("li", {}, sign(draw("rect", { x: 9.5, y: 2.5, width: 7, height: 7, class: "torch", fill: "none", "stroke-width": 1.5 })), "PyTorch’s own error"),
-    withBudget ? el("li", {}, sign(draw("path", { d: "M0,6h26", class: "budget" })), "error budget: the most that is allowed") : null,
-    withOver ? el("li", {}, sign(draw("path", { d: diamond([13, 6]), class: "over" })), "beyond the budget") : null);
+    el("li", {}, sign(draw("rect", { x: 9.5, y: 2.5, width: 7, height: 7, class: "torch", fill: "none", "stroke-width": 1.5 })), "PyTorch’s error"),
+    withBudget ? el("li", {}, sign(draw("path", { d: "M0,6h26", class: "budget" })), "tolerance") : null,
+    withOver ? el("li", {}, sign(draw("path", { d: diamond([13, 6]), class: "over" })), "above the tolerance") : null);
 };
 
 const plotTrace = (trace, departure, label) => {
@@ -95,13 +95,13 @@ const plotTrace = (trace, departure, label) => {
       const depth = Math.round(share * last);
       parts.push(draw("text", { x: x(depth), y: base + 16, "text-anchor": share === 0 ? "start" : share === 1 ? "end" : "middle" }, depth.toLocaleString("en")));
     }
-    parts.push(draw("text", { x: right, y: height - 2, "text-anchor": "end" }, "depth: the node’s place in the graph →"));
+    parts.push(draw("text", { x: right, y: height - 2, "text-anchor": "end" }, "depth: the node’s position in the graph →"));
     const allowed = values.filter((value) => Number(value[6]) > 0 && Number.isFinite(Number(value[6])));
     if (allowed.length) {
       const line = lowest(allowed, Math.min(240, Math.round(width / 4))).map((value, index) => `${index ? "L" : "M"}${x(value[2]).toFixed(1)},${y(value[6]).toFixed(1)}`).join("");
       const first = allowed[0];
       parts.push(draw("path", { d: allowed.length > 1 ? line : `M${margin.left},${y(first[6])}H${right}`, class: "budget", "data-part": "budget" }),
-        draw("text", { x: margin.left + 8, y: y(first[6]) - 8, class: "budgettext" }, "budget"));
+        draw("text", { x: margin.left + 8, y: y(first[6]) - 8, class: "budgettext" }, "tolerance"));
     }
     const many = values.length > 0.6 * width, faint = many ? 0.4 : null;
     const square = many ? 1.6 : 3;
@@ -111,11 +111,11 @@ const plotTrace = (trace, departure, label) => {
     if (departure?.first) {
       const at = x(departure.first[2]), toLeft = at > width * 0.6;
       parts.push(draw("line", { x1: at, x2: at, y1: margin.top, y2: base, class: "departs", "data-part": "departure" }),
-        draw("text", { x: at + (toLeft ? -8 : 8), y: margin.top + 12, "text-anchor": toLeft ? "end" : "start", class: "departstext" }, "departs here"));
+        draw("text", { x: at + (toLeft ? -8 : 8), y: margin.top + 12, "text-anchor": toLeft ? "end" : "start", class: "departstext" }, "first mismatch"));
     }
     if (over.length) parts.push(draw("path", { d: over.map((value) => diamond([x(value[2]), y(value[4])], many ? 3 : 6)).join(""), class: many ? "over small" : "over", "data-part": "over" }));
     mark = draw("circle", { r: 8, class: "picked", visibility: "hidden" });
-    const text = `${label}: the engine’s error at ${plural(values.length, "value")} over a depth of ${plural(trace.depth, "node")}; ${over.length ? `${over.length} beyond the budget` : "all within the budget"}. Arrow keys move along the graph.`;
+    const text = `${label}: the engine’s error of ${plural(values.length, "value")} over a depth of ${plural(trace.depth, "node")}; ${over.length ? `${over.length} above the tolerance` : "all within the tolerance"}. Use the arrow keys to move along the graph.`;
     const image = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", tabindex: "0", role: "img", "aria-label": text, onkeydown: keys,
       onpointermove: nearest, onpointerdown: nearest }, ...parts, mark);
     figure.replaceChildren(image);
@@ -124,14 +124,14 @@ const plotTrace = (trace, departure, label) => {
     if (before >= 0) pick(before);
   };
   new ResizeObserver(render).observe(figure);
-  live.append(el("p", { class: "note" }, "Point at a node, or move with the arrow keys, to see what it is."));
+  live.append(el("p", { class: "note" }, "Point at a node or use the arrow keys to see its details."));
   queueMicrotask(() => {
     render();
     const start = departure?.first ? values.findIndex((value) => value[0] === departure.first[0]) : -1;
     if (start >= 0) pick(start);
   });
   return [legend(over.length > 0, true), figure, live,
-    trace.left_out ? el("p", { class: "note" }, `Of each stretch of the graph the worst value is drawn; ${plural(trace.left_out, "value")} are left out. verification.json has them all.`) : null];
+    trace.left_out ? el("p", { class: "note" }, `The plot shows the largest error of each section of the graph and leaves out ${plural(trace.left_out, "value")}. verification.json has all of them.`) : null];
 };
 
 const plotHistogram = (item) => {
@@ -163,5 +163,5 @@ const plotHistogram = (item) => {
   const elements = item.engine_counts.reduce((sum, count) => sum + count, 0);
   return el("div", { class: "card" }, el("h3", { class: "mono" }, item.output),
     el("p", { class: "note" }, [item.engine, item.case, plural(elements, "element")].filter(Boolean).join(" · "), " · ", status(item.status)),
-    draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Errors of ${item.output}: the engine’s largest is ${units(item.engine_error)}, PyTorch’s ${units(item.torch_error)}, allowed are ${units(item.budget)}` }, ...parts));
+    draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Errors of ${item.output}: the engine’s max error is ${units(item.engine_error)}, PyTorch’s ${units(item.torch_error)}, the tolerance ${units(item.budget)}` }, ...parts));
 };

@@ -1,4 +1,4 @@
-// The sections of the page, in order. Each is left out where the bundle has nothing to show in it.
+// The sections of the page, in order. A section without content is left out.
 const many = data.engines.length > 1;
 const engineColumn = { name: "engine", value: (row) => row.engine };
 const withEngine = (columns) => (many ? [...columns.slice(0, 1), engineColumn, ...columns.slice(1)] : columns);
@@ -8,14 +8,14 @@ const overview = () => {
   if (!data.outputs.length && !data.operators.length) return [];
   const worst = data.outputs.find((row) => Number(row.budget) > 0 || !row.passed);
   const passed = data.outputs.filter((row) => row.passed).length;
-  const mended = data.operators.filter(bridged).length;
+  const converted = data.operators.filter(bridged).length;
   const cases = data.cases.filter((row) => row.verdict === "passed").length;
   const tile = (name, value, note, ...rest) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note), ...rest));
   const tiles = [
-    data.outputs.length ? tile("Results compared", `${passed} of ${data.outputs.length}`, passed === data.outputs.length ? "all sound" : "sound; the others are below") : null,
+    data.outputs.length ? tile("Output comparisons", `${passed} of ${data.outputs.length}`, "passed") : null,
     data.cases.length ? tile("Sets of inputs", `${cases} of ${data.cases.length}`, "passed") : null,
-    worst && Number(worst.budget) > 0 ? tile(worst.passed ? "Closest to the limit" : "Furthest beyond the limit", percent(worst.ratio), `of the allowed error, ${worst.output}`, meter(worst.ratio)) : null,
-    tile("Operators", String(data.operators.length), mended ? `${mended} bridged by opbridge` : "all supported as they are"),
+    worst && Number(worst.budget) > 0 ? tile("Largest error", percent(worst.ratio), `of the tolerance, in output ${worst.output}`, meter(worst.ratio)) : null,
+    tile("Operators", String(data.operators.length), converted ? `${converted} with a custom mapping or kernel` : "all supported natively"),
     data.models.length ? tile("Model", size(data.models[0].bytes), data.models.length > 1 ? `${data.models[0].file}, and ${data.models.length - 1} more` : data.models[0].file) : null,
   ];
   return [el("dl", { class: "tiles" }, tiles)];
@@ -27,13 +27,13 @@ const engines = () => {
     { name: "engine", value: (row) => row.label },
     { name: "result", value: (row) => row.verdict, cell: (row) => status(row.verdict) },
     { name: "sets of inputs", value: (row) => row.cases, cell: (row) => (row.cases ? `${row.cases - row.failed} of ${row.cases} passed` : "none"), right },
-    { name: "of the allowed error", value: (row) => rank(row.worst?.ratio ?? 0), right,
-      cell: (row) => (row.worst && Number(row.worst.budget) ? [percent(row.worst.ratio), meter(row.worst.ratio)] : row.worst ? "equal bits" : "–") },
+    { name: "used of the tolerance", value: (row) => rank(row.worst?.ratio ?? 0), right,
+      cell: (row) => (row.worst && Number(row.worst.budget) ? [percent(row.worst.ratio), meter(row.worst.ratio)] : row.worst ? "identical" : "–") },
     { name: "note", value: (row) => row.reason, wide },
   ], data.engines);
 };
 
-// One card for all sets of inputs on which an engine departs at the same node.
+// One card for all sets of inputs with the same first mismatching node.
 const departures = () => {
   const groups = new Map();
   for (const found of data.departures) {
@@ -46,17 +46,15 @@ const departures = () => {
 const departure = (found, cases) => {
   const place = [found.engine, ...cases].filter(Boolean).join(", ");
   const words = {
-    "departs": "The engine departs from PyTorch here",
-    "vanishes when observed": "The fault vanishes when intermediate results are looked at: an optimisation of the engine is at fault",
-    "not deterministic": "The engine gives other results for equal inputs",
-    "not found": "No node could be held against PyTorch",
+    "mismatch disappears when intermediate values are read": "The mismatch disappears when intermediate values are read, which points to an optimization of the engine",
+    "engine is not deterministic": "The engine gives different results for identical inputs",
   }[found.verdict] ?? found.verdict;
   const first = found.first;
   const between = found.between.slice(0, 12).join(", ") + (found.between.length > 12 ? `, and ${found.between.length - 12} more` : "");
   return el("div", { class: "card bad" }, el("h3", {}, el("span", { class: "status bad" }, "✕ "), place ? `${place}: ${words}` : words),
-    first ? flow([["node", nodeButton(first[0], found.engine)], ...nodeFacts(first[0]), ...valueFacts(first).slice(2), ["the fault lies among", between]]) : null,
+    first ? flow([["node", nodeButton(first[0], found.engine)], ...nodeFacts(first[0]), ...valueFacts(first).slice(2), ["one of the nodes", between]]) : null,
     found.detail ? el("p", { class: "note" }, found.detail) : null,
-    el("p", { class: "note" }, `Found with ${plural(found.runs, "run")} of the engine.`),
+    el("p", { class: "note" }, `Found in ${plural(found.runs, "run")} of the engine.`),
     first ? graphLink(first[0], found.engine) : null);
 };
 
@@ -65,14 +63,14 @@ const crashes = () => data.crashes.map((crash) => el("div", { class: "card bad" 
   el("p", {}, crash.message),
   crash.node === null ? null : flow([["node", nodeButton(crash.node, crash.engine)], ...nodeFacts(crash.node), ["or one of", crash.between.join(", ")]]),
   crash.detail ? el("p", { class: "note" }, crash.detail) : null,
-  crash.log ? el("details", {}, el("summary", {}, "The end of what it printed"), el("pre", { class: "log" }, crash.log)) : null,
+  crash.log ? el("details", {}, el("summary", {}, "End of the log"), el("pre", { class: "log" }, crash.log)) : null,
   crash.node === null ? null : graphLink(crash.node, crash.engine)));
 
 const special = () => (data.special_values.length ? table("Special values", [
   { name: "in the inputs", value: (row) => row.values },
   ...(many ? [engineColumn] : []),
   { name: "result", value: (row) => row.verdict, cell: (row) => status(row.verdict) },
-  { name: "what came out", wide, value: (row) => row.error ?? row.differences.map((item) => `${item.output}: ${item.engine} where PyTorch has ${item.torch}, in ${item.count} of ${item.elements} elements`).join("; ") },
+  { name: "differences", wide, value: (row) => row.error ?? row.differences.map((item) => `${item.output}: ${item.engine} where PyTorch has ${item.torch}, in ${item.count} of ${item.elements} elements`).join("; ") },
 ], data.special_values) : []);
 
 const depth = () => {
@@ -96,19 +94,19 @@ const outputs = () => table("Results by output and set of inputs", withEngine([
   { name: "output", value: (row) => row.output, cell: (row) => el("span", { class: "mono" }, row.output) },
   { name: "inputs", value: (row) => row.case },
   { name: "result", value: (row) => row.status, cell: (row) => [status(row.status), row.ill_conditioned ? el("span", { class: "note" }, " ill-conditioned") : null] },
-  { name: "of the budget", value: (row) => rank(row.ratio), right, cell: (row) => (Number(row.budget) ? [percent(row.ratio), meter(row.ratio)] : "–"), text: (row) => percent(row.ratio) },
-  { name: "engine’s error", value: (row) => rank(row.engine_error), cell: (row) => (Number(row.budget) ? short(row.engine_error) : "–"), right },
-  { name: "PyTorch’s own", value: (row) => rank(row.torch_error), cell: (row) => (Number(row.budget) ? short(row.torch_error) : "–"), right },
-  { name: "budget", value: (row) => rank(row.budget), cell: (row) => (Number(row.budget) ? short(row.budget) : "exact"), right },
-  { name: "largest difference", value: (row) => rank(row.max_abs), cell: (row) => short(row.max_abs), right },
-  { name: "relative", value: (row) => rank(row.max_rel), cell: (row) => short(row.max_rel), right },
+  { name: "used", value: (row) => rank(row.ratio), right, cell: (row) => (Number(row.budget) ? [percent(row.ratio), meter(row.ratio)] : "–"), text: (row) => percent(row.ratio) },
+  { name: "max error", value: (row) => rank(row.engine_error), cell: (row) => (Number(row.budget) ? short(row.engine_error) : "–"), right },
+  { name: "PyTorch’s error", value: (row) => rank(row.torch_error), cell: (row) => (Number(row.budget) ? short(row.torch_error) : "–"), right },
+  { name: "tolerance", value: (row) => rank(row.budget), cell: (row) => (Number(row.budget) ? short(row.budget) : "exact"), right },
+  { name: "max absolute difference", value: (row) => rank(row.max_abs), cell: (row) => short(row.max_abs), right },
+  { name: "max relative difference", value: (row) => rank(row.max_rel), cell: (row) => short(row.max_rel), right },
   { name: "ULPs", value: (row) => rank(row.max_ulp), cell: (row) => short(row.max_ulp), right },
-  { name: "why", value: (row) => row.detail, wide },
+  { name: "detail", value: (row) => row.detail, wide },
 ]), data.outputs);
 
 const histograms = () => (data.histograms.length
-  ? [el("h3", {}, "How the errors are spread, in the outputs closest to the limit"), legend(false, true),
-    el("p", { class: "about" }, "Bars are numbers of elements, on a logarithmic scale."), el("div", { class: "small" }, data.histograms.map(plotHistogram))]
+  ? [el("h3", {}, "Error distribution of the outputs with the largest errors"), legend(false, true),
+    el("p", { class: "about" }, "The bars show the number of elements on a logarithmic scale."), el("div", { class: "small" }, data.histograms.map(plotHistogram))]
   : []);
 
 const cases = () => table("Sets of inputs", withEngine([
@@ -119,7 +117,7 @@ const cases = () => table("Sets of inputs", withEngine([
   { name: "notes", value: (row) => [row.error, ...row.notes].filter(Boolean).join(" "), wide },
 ]), data.cases);
 
-// Of many operators the bridged ones come first: the others are as every exporter has them.
+// In a long list the operators that needed a custom mapping or kernel come first.
 const FEW_OPERATORS = 25;
 const bridged = (row) => !["native", "opset"].includes(row.rung);
 const operators = () => {
@@ -133,7 +131,7 @@ const operators = () => {
     { name: "2 mapping", value: (row) => row.links[1], cell: (row) => link(row, 1) },
     { name: "3 kernel", value: (row) => row.links[2], cell: (row) => link(row, 2) },
     { name: "where", value: (row) => row.sources[0] ?? "", cell: (row) => el("span", { class: "mono", title: row.sources.join("\n") }, (row.sources[0] ?? "") + (row.sources.length > 1 ? ` (+${row.sources.length - 1})` : "")) },
-    { name: "what there is to say", value: (row) => row.detail, wide },
+    { name: "detail", value: (row) => row.detail, wide },
   ], rows, { search: rows.length > 5, first: FEW_OPERATORS });
 };
 
@@ -152,7 +150,7 @@ const timings = () => {
     }
     const all = [...groups.values()].sort((a, b) => b.seconds - a.seconds);
     const total = all.reduce((sum, group) => sum + group.seconds, 0);
-    const share = (seconds) => [`${Number((100 * seconds / (total || 1)).toPrecision(2))} %`, el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: `width:${100 * seconds / (total || 1)}%;background:var(--engine)` }))];
+    const share = (seconds) => [`${Number((100 * seconds / (total || 1)).toPrecision(2))}%`, el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: `width:${100 * seconds / (total || 1)}%;background:var(--engine)` }))];
     const name = engine || data.engines[0]?.label || "the engine";
     const slower = (group) => (group.torch === null ? -1 : group.seconds / Math.max(group.torch, 1e-12));
     return [el("h3", {}, `${name}: ${duration(total)} in ${plural(rows.length, "node")}`),
@@ -160,14 +158,14 @@ const timings = () => {
         { name: "operator", value: (group) => group.key, cell: (group) => el("span", { class: "mono" }, group.key) },
         { name: "nodes", value: (group) => group.nodes.length, right },
         { name: "time in the engine", value: (group) => group.seconds, cell: (group) => duration(group.seconds), right },
-        { name: "of all", value: (group) => group.seconds, cell: (group) => share(group.seconds), right },
+        { name: "share", value: (group) => group.seconds, cell: (group) => share(group.seconds), right },
         { name: "time in PyTorch", value: (group) => group.torch ?? -1, cell: (group) => duration(group.torch), right },
-        { name: "engine to PyTorch", value: slower, cell: (group) => (group.torch === null ? "–" : `${short(slower(group))} ×`), right },
+        { name: "engine / PyTorch", value: slower, cell: (group) => (group.torch === null ? "–" : `${short(slower(group))} ×`), right },
       ], all),
       el("details", {}, el("summary", {}, "By node"), ...table(`Time by node, ${name}`, [
         { name: "node", value: (row) => data.nodes[row.node][NODE.name], cell: (row) => nodeButton(row.node, engine) },
         { name: "operator", value: (row) => row.operator },
-        { name: "made of", value: (row) => row.target },
+        { name: "torch operator", value: (row) => row.target },
         { name: "time", value: (row) => Number(row.seconds), cell: (row) => duration(row.seconds), right },
       ], rows, { order: { column: 3, down: true } }))];
   });
@@ -176,7 +174,7 @@ const timings = () => {
 const findings = () => data.findings.map((found) => el("div", { class: "card" },
   el("h3", {}, el("span", { class: `tag ${found.severity}` }, found.severity), found.code, " ", el("span", { class: "soft mono" }, found.target)),
   el("p", {}, found.message), found.fix ? el("p", {}, el("b", {}, "Fix: "), found.fix) : null,
-  found.mended ? el("p", {}, el("span", { class: "status good" }, "✓ "), found.rung ? `mended by opbridge, rung ${found.rung}` : "mended by opbridge") : null,
+  found.fixed ? el("p", {}, el("span", { class: "status good" }, "✓ "), found.fixed) : null,
   found.sources?.length ? el("p", { class: "note mono" }, found.sources.join(", ")) : null));
 
 const folded = (items, title) => (items.length > 4
@@ -193,7 +191,7 @@ const changes = () => {
 
 const nodes = () => (data.nodes.length ? [el("details", {}, el("summary", {}, plural(data.nodes.length, "node")), ...table("Nodes", [
   { name: "node", value: (row) => row[NODE.name], cell: (row) => nodeButton(data.nodes.indexOf(row), data.engines[0]?.label ?? "") },
-  { name: "made of", value: (row) => row[NODE.target] },
+  { name: "torch operator", value: (row) => row[NODE.target] },
   { name: "where", value: (row) => row[NODE.source] },
 ], data.nodes))] : []);
 
@@ -205,26 +203,26 @@ const bundle = () => {
   const links = graph === null ? [] : data.models.flatMap((model, index) => (model.file.endsWith(".onnx")
     ? [el("a", { class: "open-graph", href: `${graph}${index}/`, target: "opbridge-graph" }, `Open the graph of ${model.file} ↗`), " "] : []));
   return [el("div", { class: "columns" },
-    el("div", { class: "card" }, el("h3", {}, "What was made"), facts([["models", lines(models)], ["kernels", lines(kernels)], ["inputs", lines(data.inputs.map(tensor))], ["outputs", lines(data.results.map(tensor))], ...data.facts]), links),
-    el("div", { class: "card" }, el("h3", {}, "Made with"), facts(Object.entries(data.versions)))), ...nodes()];
+    el("div", { class: "card" }, el("h3", {}, "Contents"), facts([["models", lines(models)], ["kernels", lines(kernels)], ["inputs", lines(data.inputs.map(tensor))], ["outputs", lines(data.results.map(tensor))], ...data.facts]), links),
+    el("div", { class: "card" }, el("h3", {}, "Versions"), facts(Object.entries(data.versions)))), ...nodes()];
 };
 
 const silent = data.engines.filter((row) => !row.cases);
-const notRun = () => silent.map((row) => el("div", { class: "card" }, el("h3", {}, status(row.verdict), ` ${row.label}`), el("p", {}, row.reason || "It ran on no inputs.")));
+const notRun = () => silent.map((row) => el("div", { class: "card" }, el("h3", {}, status(row.verdict), ` ${row.label}`), el("p", {}, row.reason || "The engine did not run.")));
 
 const SECTIONS = [
   ["", "", "", "", overview],
   ["engines", "Engines", "Engines", "", engines],
-  ["departures", "Departure", "Where the numbers part", "The first node whose result is not PyTorch’s, with the line of your source that it comes from.", departures],
-  ["crashes", "Crashes", "Crashes", "An engine runs in a process of its own, so its crash is a result.", crashes],
-  ["depth", "Depth", "Error along the model", "Each point is one intermediate result of the engine, held against a float64 run of the same graph. A unit is the rounding error that one floating-point operation may make. The budget is 8 times PyTorch’s own error and a small floor.", depth],
-  ["outputs", "Outputs", "Outputs", "What the engine returned against what PyTorch returned, for every output on every set of inputs; the ones closest to the limit first. Errors and budget are in units: the rounding error that one floating-point operation may make.", () => (data.outputs.length ? [...outputs(), ...histograms()] : [])],
-  ["operators", "Operators", "Operators", "Every operator of the model, the rung of the ladder that brought it to the engine, and its three links: PyTorch captures it, something maps it, the engine computes it.", () => (data.operators.length ? operators() : [])],
-  ["times", "Time", "Time", "What the engine spends on each operator, the median of several runs, beside the time that PyTorch takes for the same operator.", timings],
-  ["findings", "Findings", "Findings", "What stood in the way or is worth knowing, and what to do about it.", () => folded(findings(), "findings")],
+  ["departures", "Mismatch", "First mismatching node", "The first node whose result differs from PyTorch’s by more than the tolerance, with its line in the model’s source.", departures],
+  ["crashes", "Crashes", "Crashes", "Each engine runs in a separate process, so a crash is reported as a result.", crashes],
+  ["depth", "Depth", "Error by depth", "Each point is an intermediate value of the engine, compared with a float64 run of the same graph. One unit is the dtype’s machine epsilon at the magnitude of the element. The tolerance is 8 times PyTorch’s own error plus a small floor.", depth],
+  ["outputs", "Outputs", "Outputs", `Every output on every set of inputs, compared with PyTorch; the largest errors first. ${data.unit}`, () => (data.outputs.length ? [...outputs(), ...histograms()] : [])],
+  ["operators", "Operators", "Operators", "Every operator of the model with the rung that was used, and the three links: torch.export captures the operator, a mapping converts it to ONNX, and the engine has a kernel for it.", () => (data.operators.length ? operators() : [])],
+  ["times", "Time", "Time", "The time that the engine and PyTorch take for each operator: the median of several runs.", timings],
+  ["findings", "Findings", "Findings", "Problems and notes, each with a fix.", () => folded(findings(), "findings")],
   ["changes", "Changes", "Changes made for an engine", "", changes],
-  ["cases", "Inputs", "Inputs", "Fresh inputs, never those of the export, at the example’s sizes and at others.", () => (data.cases.length ? cases() : [])],
-  ["special", "Special values", "Special values", "NaN, infinities, signed zeros, subnormal and extreme numbers in the inputs: whether the engine does with them what PyTorch does.", special],
+  ["cases", "Inputs", "Inputs", "Fresh inputs, never those of the export, at the sizes of the example and at other sizes.", () => (data.cases.length ? cases() : [])],
+  ["special", "Special values", "Special values", "Whether the engine treats NaN, infinities, signed zeros, subnormal and extreme numbers as PyTorch does.", special],
   ["not-run", "Not run", "Not run", "", notRun],
   ["bundle", "Bundle", "The bundle", "", bundle],
 ];

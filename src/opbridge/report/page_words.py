@@ -1,4 +1,4 @@
-"""A bundle's proof in plain words: what was exported, for which engines, and whether it is equal to PyTorch."""
+"""The summary of a verified bundle: what was exported, for which engines, and whether it matches PyTorch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from opbridge.proof.verify.verification import NOT_RUN, NOT_VERIFIED, PASSING, PYTORCH, tolerance_text
 from opbridge.report.tables import plural
+from opbridge.report.words import status_words
 
 __all__ = ["EngineResult", "Summary", "badness", "engine_results", "passes", "sizes", "summarise", "times"]
 
@@ -17,15 +18,15 @@ Tone = Literal["good", "bad", "open"]
 
 @dataclasses.dataclass(frozen=True)
 class EngineResult:
-    """What came of one engine.
+    """The result of one engine.
 
     Attributes:
-        engine: Its label: "onnxruntime", "onnxruntime with kernels".
-        verdict: As in :class:`~opbridge.verification.Verification`.
-        reason: Why it did not run, or its first error; empty otherwise.
-        cases: How many sets of inputs were tried.
-        failed: How many of them did not pass.
-        worst: The comparison that came closest to its budget, or went furthest beyond; None where there is none.
+        engine: The engine's label, such as "onnxruntime" or "onnxruntime with kernels".
+        verdict: The verdict of :class:`~opbridge.proof.verify.verification.Verification`.
+        reason: Why the engine did not run, or its first error; empty otherwise.
+        cases: The number of sets of inputs.
+        failed: The number of sets of inputs that did not pass.
+        worst: The comparison that used the largest share of its tolerance; None if there are no comparisons.
     """
 
     engine: str
@@ -37,18 +38,18 @@ class EngineResult:
 
     @property
     def tone(self) -> Tone:
-        """Whether this is good news."""
+        """How the result is shown: "good", "bad" or "open"."""
         return "good" if self.verdict == "passed" else "bad" if self.verdict in ("failed", "error") else "open"
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """The verdict for a reader who knows nothing of the model's insides.
+    """The verdict for a reader who does not know the model.
 
     Attributes:
-        tone: "good", "bad", or "open" where nothing was proved or refuted.
+        tone: "good", "bad", or "open" if there is no verdict.
         title: The verdict in a few words.
-        sentences: What was done, what came out, and how far it is from the limit.
+        sentences: What was exported, the result, and the share of the tolerance that was used.
         engines: The result of each engine.
     """
 
@@ -63,33 +64,34 @@ def summarise(data: Mapping[str, Any]) -> Summary:
     verification = data.get("verification")
     exported = _exported(data["manifest"])
     if verification is None:
-        return Summary("open", "Not verified", (exported, "It was not compared with PyTorch yet."), ())
+        return Summary("open", "Not verified", (exported, "It has not been compared with PyTorch yet."), ())
     engines = engine_results(verification)
     reference = "PyTorch" if verification.get("reference", PYTORCH) == PYTORCH else "the original model"
     verdict = verification["verdict"]
     tolerance = verification.get("tolerance")
-    equal = "Equal to"
+    matches, mismatches = "Matches", "Does not match"
     judged: tuple[str, ...] = ()
     if tolerance:
-        equal = "Within the given tolerance of"
-        limits = f"{tolerance_text(tolerance)} against {reference}’s own result"
-        judged = (f"The limit is a tolerance that was given, {limits}, not the error budget that opbridge works out.",)
+        matches, mismatches = "Within the given tolerance of", "Not within the given tolerance of"
+        given = tolerance_text(tolerance)
+        judged = (f"The tolerance was given by the user ({given}); opbridge did not compute one.",)
     if verdict == "passed":
-        sentences = (exported, *_sound(verification, engines, reference), *judged)
-        return Summary("good", f"{equal} {reference}", sentences, engines)
+        sentences = (exported, *_passed(verification, engines, reference), *judged)
+        return Summary("good", f"{matches} {reference}", sentences, engines)
     if verdict == "failed":
-        found = _unsound(verification, engines, reference)
-        return Summary("bad", f"Not {equal.lower()} {reference}", (exported, *found, *judged), engines)
+        found = _mismatches(verification, engines, reference)
+        return Summary("bad", f"{mismatches} {reference}", (exported, *found, *judged), engines)
     if verdict == "error":
-        return Summary("bad", "Not proved: the engine failed", (exported, *_errors(engines)), engines)
+        return Summary("bad", "Not verified: the engine failed", (exported, *_errors(engines)), engines)
     ran = [result for result in engines if result.verdict == "passed"]
-    title = f"{equal} {reference} where it ran" if ran else "Not verified" if verdict == NOT_VERIFIED else "Not run"
-    sound = _sound(verification, ran, reference) if ran else ()
-    return Summary("open", title, (exported, *sound, *judged, *_errors(engines)), engines)
+    without = "Not verified" if verdict == NOT_VERIFIED else "Not run"
+    title = f"{matches} {reference} on the engines that ran" if ran else without
+    passed = _passed(verification, ran, reference) if ran else ()
+    return Summary("open", title, (exported, *passed, *judged, *_errors(engines)), engines)
 
 
 def engine_results(verification: Mapping[str, Any]) -> tuple[EngineResult, ...]:
-    """The result of each engine of ``Verification.to_dict()``, in the order in which they were verified."""
+    """The result of each engine in ``Verification.to_dict()``, in the order of verification."""
     each = verification.get("engines") or [
         {"engine": verification["engine"], "verdict": verification["verdict"], "error": verification.get("error")}
     ]
@@ -106,12 +108,12 @@ def engine_results(verification: Mapping[str, Any]) -> tuple[EngineResult, ...]:
 
 
 def passes(status: str) -> bool:
-    """Whether a status is sound."""
+    """Whether a comparison with this status passes."""
     return status in PASSING
 
 
 def badness(comparison: Mapping[str, Any]) -> tuple[bool, float]:
-    """Orders comparisons and traced values by how far they are from the limit."""
+    """A sort key for comparisons and traced values: failing ones last, then by the share of the tolerance used."""
     ratio = float(comparison["ratio"])
     return not passes(comparison["status"]), math.inf if math.isnan(ratio) else ratio
 
@@ -122,11 +124,11 @@ def sizes(case: Mapping[str, Any]) -> str:
 
 
 def times(ratio: float) -> str:
-    """How much of the allowed error was used: ``"2.6 %"``, ``"340 times"``."""
+    """The error relative to the tolerance: ``"2.6%"``, ``"340 times"``."""
     if not math.isfinite(ratio):
-        return "infinitely often"
+        return "infinitely many times"
     if ratio < 1:
-        return f"{100 * ratio:.2g} %" if ratio >= 1e-3 or ratio == 0 else "less than 0.1 %"
+        return f"{100 * ratio:.2g}%" if ratio >= 1e-3 or ratio == 0 else "less than 0.1%"
     return f"{float(f'{ratio:.3g}'):,g} times" if ratio < 1e6 else "more than a million times"
 
 
@@ -139,43 +141,45 @@ def _exported(manifest: Mapping[str, Any]) -> str:
     versions = manifest.get("versions", {})
     names = list(dict.fromkeys(name for model in manifest["models"] for name in model["engines"]))
     engines = [name if "==" in name or name not in versions else f"{name} {versions[name]}" for name in names]
-    mended = sum(operator["rung"] not in ("native", "opset") for operator in manifest.get("operators", ()))
-    bridged = f" {plural(mended, 'operator')} had to be bridged." if mended else ""
-    return f"{manifest.get('entry') or 'A model'} was exported for {listed(engines)}.{bridged}"
+    count = sum(operator["rung"] not in ("native", "opset") for operator in manifest.get("operators", ()))
+    converted = f" {plural(count, 'operator')} needed a custom mapping or kernel." if count else ""
+    return f"{manifest.get('entry') or 'A model'} was exported for {listed(engines)}.{converted}"
 
 
-def _sound(verification: Mapping[str, Any], engines: Sequence[EngineResult], reference: str) -> tuple[str, ...]:
+def _passed(verification: Mapping[str, Any], engines: Sequence[EngineResult], reference: str) -> tuple[str, ...]:
     cases = max((result.cases for result in engines), default=0)
-    # With its kernels and without is one engine.
+    # An engine that was verified with its kernels and without them counts once.
     count = len({result.engine.partition(" with ")[0] for result in engines})
-    who = "the engine" if count == 1 else "every engine" if count > 2 else "both engines"
-    near = " to within the tolerance" if verification.get("tolerance") else ""
-    compared = f"On {plural(cases, 'set')} of inputs {who} computed what {reference} computes{near}."
+    who = "all engines" if count > 2 else "both engines"
+    outputs = "All outputs match" if count == 1 else f"All outputs of {who} match"
+    compared = f"{outputs} {reference} on {plural(cases, 'set')} of inputs."
     worst = max((result.worst for result in engines if result.worst is not None), key=badness, default=None)
     if worst is None or not worst["budget"]:
-        return (compared, "All results are equal, bit for bit.") if _all_equal(verification) else (compared,)
+        return (compared, "All outputs are bitwise identical.") if _all_equal(verification) else (compared,)
     used = times(float(worst["ratio"]))
-    return compared, f"The output that came closest to the limit, {worst['output']}, used {used} of the allowed error."
+    return compared, f"The largest error, in output {worst['output']}, is {used} of the tolerance."
 
 
 def _all_equal(verification: Mapping[str, Any]) -> bool:
     return all(comparison["status"] == "equal" for comparison in verification["comparisons"])
 
 
-def _unsound(verification: Mapping[str, Any], engines: Sequence[EngineResult], reference: str) -> tuple[str, ...]:
+def _mismatches(verification: Mapping[str, Any], engines: Sequence[EngineResult], reference: str) -> tuple[str, ...]:
     found = []
     for result in engines:
         if result.verdict == "failed" and result.worst is not None and not passes(result.worst["status"]):
             where = f"{result.failed} of {plural(result.cases, 'set')} of inputs"
-            found.append(f"On {where}, {result.engine} did not compute what {reference} computes. {_how(result.worst)}")
+            found.append(f"{result.engine} does not match {reference} on {where}. {_how(result.worst)}")
         elif result.verdict == "failed":
-            found.append(f"{result.engine}: {result.reason or 'the captured graph is not what the module computes'}.")
+            found.append(
+                f"{result.engine}: {result.reason or 'the captured graph and the module give different results'}."
+            )
     for departure in verification.get("departures", ()):
         first = departure["first"]
         if departure["verdict"] == "departs" and first is not None:
-            origin = f", made of {first['target'].removesuffix('.default')}" if first["target"] else ""
+            origin = f", from {first['target'].removesuffix('.default')}" if first["target"] else ""
             place = f" at {first['source']}" if first["source"] else ""
-            found.append(f"The first node that departs is {first['node']} ({first['operator']}{origin}{place}).")
+            found.append(f"The first mismatching node is {first['node']} ({first['operator']}{origin}{place}).")
             break
     return (*found, *_errors([result for result in engines if result.verdict != "failed"]))
 
@@ -183,8 +187,8 @@ def _unsound(verification: Mapping[str, Any], engines: Sequence[EngineResult], r
 def _how(worst: Mapping[str, Any]) -> str:
     ratio = float(worst["ratio"])
     if worst["status"] == "differs" and worst["budget"] and ratio > 1:
-        return f"The output {worst['output']} is off by {times(ratio)} the allowed error."
-    return f"The output {worst['output']}: {worst['detail'] or worst['status']}."
+        return f"The error of output {worst['output']} is {times(ratio)} the tolerance."
+    return f"Output {worst['output']}: {worst['detail'] or status_words(worst['status'])}."
 
 
 def _errors(engines: Sequence[EngineResult]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a reduction came to, in a few lines."""
+"""The result of a reduction, in a few lines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _KINDS = {
     "mapping": "a wrong mapping to ONNX",
     "crash": "a crash",
     "hang": "a hang",
-    "memory": "memory runs out",
+    "memory": "out of memory",
     "error": "an error",
-    "export": "no export",
-    "capture": "no capture",
+    "export": "export fails",
+    "capture": "capture fails",
 }
 
 
@@ -30,8 +30,8 @@ def reduction_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     left = f"{plural(data['nodes'], unit)} of {data['nodes_before']} left: {', '.join(data['operators'])}"
     yield paragraph(f"{left} ({plural(data['tries'], 'try').replace('trys', 'tries')}, {data['seconds']:.0f} s)")
     if not data["finished"]:
-        yield paragraph("The time limit ended the search: --time-limit gives it more.", "yellow")
+        yield paragraph("The search hit its time limit; a higher --time-limit may find a smaller model.", "yellow")
     files = ", ".join(data["files"])
     yield paragraph(f"written to {data['folder']}: {files}", "bold green" if data["reproduces"] else "")
     if not data["reproduces"]:
-        yield paragraph("The script, run by itself, does not show the fault; the model does, as tried here.", "yellow")
+        yield paragraph("The script does not reproduce the failure on its own; opbridge does.", "yellow")

@@ -13,7 +13,7 @@ __all__ = ["scaffold_view"]
 
 
 def scaffold_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``Scaffold.to_dict()``. The commands are on lines of their own, to be copied."""
+    """Render ``Scaffold.to_dict()``. The commands are on separate lines, so that they can be copied."""
     for file in data["files"]:
         yield paragraph(f"wrote {file}")
     yield paragraph("\nnext:", "bold")

@@ -1,8 +1,8 @@
 """Serves a bundle's report and its graphs to a browser on this machine.
 
-The graph is Netron's page, from the installed package: its files are served as they are, but for its first page, which
-gets the model's address and a script that shows one node. Nothing leaves the machine: Netron's own look-ups over the
-network are off, and the browser is told to refuse them.
+The graph viewer is Netron, from the installed package. Its files are served unchanged, except that the first page gets
+the model's address and a script that selects a node. Nothing leaves the machine: Netron's network requests are switched
+off, and the content security policy makes the browser block them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _CHUNK = 1 << 20
 
 
 def netron_folder() -> Path | None:
-    """Where Netron's files are; None where it is not installed."""
+    """The folder of Netron's files; None if Netron is not installed."""
     found = importlib.util.find_spec("netron")
     places = list(found.submodule_search_locations or ()) if found is not None else []
     return Path(places[0]) if places and (Path(places[0]) / "index.html").is_file() else None
 
 
 class Answer:
-    """What is sent for one address: text, or a file that is read while it is sent."""
+    """The response for one address: text, or a file that is streamed."""
 
     def __init__(self, content: bytes | Path, kind: str, headers: Mapping[str, str] | None = None) -> None:
         self.content = content
@@ -49,12 +49,12 @@ class Answer:
 
 
 class ReportServer:
-    """A server on localhost; a context manager that serves while it is entered.
+    """A server on localhost, used as a context manager.
 
     Args:
         models: The models whose graphs can be opened.
-        page: Makes the report anew for each request; None where there is only a graph.
-        port: The port; 0 takes a free one.
+        page: Renders the report, once per request; None to serve only the graphs.
+        port: The port; 0 for any free port.
 
     Raises:
         InputError: The port is taken.
@@ -74,7 +74,7 @@ class ReportServer:
 
     @property
     def url(self) -> str:
-        """The address of the report; where there is none, of the graph."""
+        """The address of the report, or of the graph if there is no report."""
         return f"http://localhost:{self._server.server_address[1]}/" + ("" if self._page is not None else "graph/0/")
 
     def __enter__(self) -> ReportServer:
@@ -90,7 +90,7 @@ class ReportServer:
         self._thread.join()
 
     def answer(self, path: str) -> Answer | None:
-        """What is at a path; None where nothing is."""
+        """The response for a path; None if there is none."""
         if path in ("/", "/report.html") and self._page is not None:
             text = self._page().replace("<head>", '<head>\n<meta name="opbridge-graph" content="graph/">', 1)
             return Answer(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
@@ -104,7 +104,7 @@ class ReportServer:
             return Answer(_without_netron(model).encode(), "text/html; charset=utf-8") if name == "index.html" else None
         if name == "index.html":
             content = _netron_page((self._netron / name).read_text(encoding="utf-8"), model)
-            # Where a cookie says that the question was answered, Netron does not look up the user's country.
+            # With this cookie Netron does not look up the user's country.
             headers = {"Content-Security-Policy": _GRAPH_POLICY, "Set-Cookie": "consent=local; Path=/; SameSite=Strict"}
             return Answer(content.encode(), "text/html; charset=utf-8", headers)
         if name == _SELECT:
@@ -117,7 +117,7 @@ class ReportServer:
         return Answer(file, mimetypes.guess_type(name)[0] or "application/octet-stream")
 
     def _model_file(self, model: Path, name: str) -> Answer | None:
-        """The model, or a file of its weights: one beside it whose name begins as the model's does."""
+        """The model, or a file of its weights: a file in the same folder whose name begins with the model's name."""
         file = model.parent / name
         if Path(name).name != name or not name.startswith(model.stem) or not file.is_file():
             return None
@@ -139,7 +139,7 @@ class ReportServer:
                 pass
 
             def _send(self, *, with_content: bool) -> None:
-                # A page of another origin that has its name point here must not read what is served.
+                # Protects from DNS rebinding: a page of another host name must not read the responses.
                 if (self.headers.get("Host") or "").partition(":")[0] not in _HOSTS:
                     self._refuse(HTTPStatus.FORBIDDEN, "Only requests to localhost are answered.")
                     return
@@ -149,7 +149,7 @@ class ReportServer:
                     self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
                     return
                 if found is None:
-                    self._refuse(HTTPStatus.NOT_FOUND, "There is nothing here.")
+                    self._refuse(HTTPStatus.NOT_FOUND, "Not found.")
                     return
                 self._deliver(found, with_content)
 
@@ -183,9 +183,9 @@ class ReportServer:
 
 
 def _netron_page(page: str, model: Path) -> str:
-    """Netron's first page, told which model to show. Of a version 0.0.0 it reports no use."""
+    """Netron's first page with the model's address. Netron sends no usage data for version 0.0.0."""
     name = html.escape(model.name)
-    told = "\n".join(
+    tags = "\n".join(
         (
             '<meta name="type" content="Python">',
             '<meta name="version" content="0.0.0">',
@@ -196,7 +196,7 @@ def _netron_page(page: str, model: Path) -> str:
         )
     )
     page = re.sub(r'<meta name="date"[^>]*>\n?', "", page, count=1)
-    return re.sub(r'<meta name="version"[^>]*>', lambda _: told, page, count=1)
+    return re.sub(r'<meta name="version"[^>]*>', lambda _: tags, page, count=1)
 
 
 def _without_netron(model: Path) -> str:

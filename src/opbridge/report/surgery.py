@@ -1,4 +1,4 @@
-"""What was done to a model, and what is different between two."""
+"""The changes made to a model, and the differences between two models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 3
 
 
 def edited_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``Edited.to_dict()`` with the file's name."""
+    """Render ``Edited.to_dict()`` with the path of the written file."""
     result = table("change", "where")
     for change in data["changes"]:
         where = change["where"]

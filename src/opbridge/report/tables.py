@@ -1,4 +1,4 @@
-"""What the views of this package share: the style of a table, and how numbers and places are written."""
+"""Helpers shared by the views: the style of tables, and the format of numbers and source lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONG = ("detail", "file", "provided by", "summary", "where")
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """An empty table. On a narrow screen the long columns fold, and no text is lost; ``right`` names number columns."""
+    """An empty table. On a narrow screen long columns wrap; the columns named in ``right`` are right-aligned."""
     result = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
@@ -24,12 +24,12 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def number(value: Any) -> str:
-    """Three significant digits; JSON's strings for values that are not finite stay."""
+    """Three significant digits; the strings that stand for non-finite values are returned unchanged."""
     return f"{value:.3g}" if isinstance(value, int | float) else str(value)
 
 
 def place(sources: Sequence[str] | None) -> str:
-    """The first of several source lines, and how many more there are."""
+    """The first source line and the number of further ones: ``"model.py:3 (+2)"``."""
     if not sources:
         return ""
     return sources[0] + (f" (+{len(sources) - 1})" if len(sources) > 1 else "")
@@ -41,10 +41,10 @@ def plural(count: int, noun: str) -> str:
 
 
 def unbroken(text: str, style: str = "") -> Text:
-    """A line that is printed as one, such as a path that is to be copied."""
+    """A line that is never wrapped, such as a path to copy."""
     return Text(text, style=style, no_wrap=True)
 
 
 def paragraph(text: str, style: str = "") -> Text:
-    """Text that is printed as it is."""
+    """Text without markup."""
     return Text(text, style=style)

@@ -1,4 +1,4 @@
-"""A verification as tables: per output how far the engine is from PyTorch, and what differs."""
+"""A verification as tables: the error of each output, the mismatches and the verdict."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.trace import Departure
 from opbridge.proof.verify.verification import tolerance_text
 from opbridge.report.tables import number, paragraph, plural, table
+from opbridge.report.words import share_of_tolerance, status_words, unit_words
 
 __all__ = ["verification_view"]
 
-_SOUND = ("equal", "random", "decision", "within budget")
-"""The statuses that pass, the best first."""
+_PASSING = ("equal", "random", "decision", "within budget")
+"""The passing statuses, from the best to the worst."""
 
 
 def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``Verification.to_dict()``. A unit is the rounding error that one float operation may make."""
+    """Render ``Verification.to_dict()``."""
     reference = data.get("reference", "PyTorch")
     outputs = list(dict.fromkeys(comparison["output"] for comparison in data["comparisons"]))
     if outputs:
         yield _outputs(data["comparisons"], outputs, "PyTorch" if reference == "PyTorch" else "the original")
+        if any(comparison["budget"] for comparison in data["comparisons"]):
+            yield paragraph(unit_words(data), "dim")
         yield ""
     for comparison in data["comparisons"]:
-        if comparison["status"] not in _SOUND:
+        if comparison["status"] not in _PASSING:
             detail = f": {comparison['detail']}" if comparison["detail"] else ""
             place = f"{comparison['output']} ({comparison['case']})"
-            yield paragraph(f"{place} {comparison['status']}{detail}", "red")
+            yield paragraph(f"{place}: {status_words(comparison['status'])}{detail}", "red")
     for departure in data.get("departures", ()):
         yield paragraph(f"{departure['case']}: {Departure.from_dict(departure)}", "red")
     yield from _ill_conditioned(data["comparisons"])
@@ -39,7 +42,7 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
         yield paragraph(f"compared with {reference}", "dim")
     if data.get("tolerance"):
         given = tolerance_text(data["tolerance"])
-        yield paragraph(f"judged by the tolerance that was given, {given}, not by the budget", "dim")
+        yield paragraph(f"compared with the given tolerance ({given}) instead of the computed one", "dim")
     if data.get("resumed"):
         yield paragraph(f"{plural(data['resumed'], 'case')} had passed before the verification was interrupted", "dim")
     yield paragraph(
@@ -50,28 +53,28 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
 
 
 def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str], reference: str) -> RenderableType:
-    headings = ("output", "cases", "engine error", f"{reference}'s error", "budget", "verdict")
-    result = table(*headings, right=headings[1:5])
+    headings = ("output", "cases", "max error", f"{reference}'s error", "tolerance", "used", "result")
+    result = table(*headings, right=headings[1:6])
     for output in outputs:
         rows = [comparison for comparison in comparisons if comparison["output"] == output]
         worst = max(rows, key=_badness)
-        errors = [number(worst[key]) + (" units" if worst["budget"] else "") for key in ("engine_error", "torch_error")]
-        budget = number(worst["budget"]) if worst["budget"] else ""
-        style = "" if worst["status"] in _SOUND else "bold red"
-        result.add_row(output, str(len(rows)), *errors, budget, worst["status"], style=style)
+        errors = [number(worst[key]) for key in ("engine_error", "torch_error")]
+        limit = [number(worst["budget"]), share_of_tolerance(worst["ratio"])] if worst["budget"] else ["", ""]
+        style = "" if worst["status"] in _PASSING else "bold red"
+        result.add_row(output, str(len(rows)), *errors, *limit, status_words(worst["status"]), style=style)
     return result
 
 
 def _badness(comparison: Mapping[str, Any]) -> tuple[int, float]:
     status = comparison["status"]
-    rank = _SOUND.index(status) if status in _SOUND else len(_SOUND)
+    rank = _PASSING.index(status) if status in _PASSING else len(_PASSING)
     ratio = float(comparison["ratio"])
     return rank, ratio if ratio == ratio else float("inf")
 
 
 def _ill_conditioned(comparisons: Sequence[Mapping[str, Any]]) -> Iterable[RenderableType]:
-    """The worst case of every output on which PyTorch's own digits are lost, where it passes all the same."""
-    found = [item for item in comparisons if item.get("ill_conditioned") and item["status"] in _SOUND]
+    """The worst case of each passing output for which PyTorch's own result has lost most of its digits."""
+    found = [item for item in comparisons if item.get("ill_conditioned") and item["status"] in _PASSING]
     for output in dict.fromkeys(item["output"] for item in found):
         worst = max(
             (item for item in found if item["output"] == output), key=lambda item: float(item["torch_relative_error"])
@@ -89,18 +92,18 @@ def _special_values(results: Sequence[Mapping[str, Any]]) -> Iterable[Renderable
 
 
 def _cases(cases: Sequence[Mapping[str, Any]], error: str | None) -> Iterable[RenderableType]:
-    told = set()
+    shown = set()
     for case in cases:
         sizes = ", ".join(f"{name}={size}" for name, size in case["sizes"].items())
         name = case["name"] + (f" ({sizes})" if sizes else "")
         if case["error"]:
-            told.add(case["error"])
+            shown.add(case["error"])
             yield paragraph(f"{name}: {case['error']}", "red")
         if case["eager_matches"] is False:
-            yield paragraph(f"{name}: the captured graph does not compute what the module computes", "red")
+            yield paragraph(f"{name}: the captured graph and the module give different results", "red")
         for note in case["notes"]:
             yield paragraph(f"{name}: {note}", "dim")
         if case.get("failing_input"):
-            yield paragraph(f"{name}: it fails on the small input in {case['failing_input']} too", "red")
-    if error and error not in told:
+            yield paragraph(f"{name}: also fails on the small input in {case['failing_input']}", "red")
+    if error and error not in shown:
         yield paragraph(error, "red")

@@ -1,4 +1,4 @@
-"""A bundle's report in a file: the page, Markdown for people who read CI, JUnit XML for CI itself."""
+"""Writes the report of a bundle to a file: HTML, Markdown for the summary of a CI job, or JUnit XML."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def render(bundle: Bundle, form: str = "html") -> str:
 
     Args:
         bundle: The bundle.
-        form: One of :data:`FORMATS`.
+        form: The format, one of :data:`FORMATS`.
 
     Raises:
-        InputError: A side file can't be read, or is not as opbridge writes it.
+        InputError: A side file can't be read, or has unexpected content.
     """
     renderers: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "html": render_page,
@@ -39,19 +39,19 @@ def render(bundle: Bundle, form: str = "html") -> str:
         return renderers[form](data)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"verification.json or sources.json of {bundle.path} is not as opbridge writes it "
+            f"verification.json or sources.json of {bundle.path} was not written by opbridge, or was changed "
             f"({type(error).__name__}: {error}).",
             fix="verify the bundle again, or export it again.",
         ) from error
 
 
 def write_report(bundle: Bundle, form: str = "html", path: str | Path | None = None) -> Path:
-    """Write the report; the file appears whole or not at all.
+    """Write the report atomically.
 
     Args:
         bundle: The bundle.
-        form: One of :data:`FORMATS`.
-        path: The file; None for ``report.html`` in the bundle.
+        form: The format, one of :data:`FORMATS`.
+        path: The file to write; None for ``report.html`` in the bundle.
 
     Raises:
         InputError: See :func:`render`; or the file can't be written.

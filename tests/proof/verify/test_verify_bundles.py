@@ -77,7 +77,7 @@ def test_every_file_of_a_folder_is_a_case(folder: Path, capfd: pytest.CaptureFix
     assert [case["name"] for case in bundle.verification["cases"]] == ["rows2.npz", "rows5.npz"]
     (folder / "empty").mkdir()
     assert main(["verify", "b", "-q", "--inputs", "empty"]) == 1
-    assert "The folder empty holds no .npz file." in capfd.readouterr().err
+    assert "The folder empty contains no .npz files." in capfd.readouterr().err
     named = {"mine": {"x": np.ones((3, 4), np.float32)}}
     assert [case.name for case in opbridge.verify("b", inputs=named).cases] == ["mine"]
     with pytest.raises(InputError, match="has to be one per case"):
