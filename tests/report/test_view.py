@@ -89,7 +89,7 @@ def test_a_node_of_the_report_is_selected_in_the_graph(page: Any, server: Report
     page.goto(server.url)
     page.locator("#departures").get_by_role("button", name="node_Softmax_34").click()
     with page.context.expect_page() as opening:
-        page.get_by_role("dialog").get_by_role("link", name="Open it in the graph").click()
+        page.get_by_role("dialog").get_by_role("link", name="Open in the graph").click()
     graph = opening.value
     graph.locator("body[data-opbridge-node=node_Softmax_34]").wait_for(timeout=30_000)
     assert "node_Softmax_34" in graph.locator("#sidebar").inner_text()
@@ -100,7 +100,7 @@ def test_a_node_of_the_report_is_selected_in_the_graph(page: Any, server: Report
     page.locator("#bundle summary").click()
     page.locator("#bundle input").fill("Conv_5")
     page.locator("#bundle").get_by_role("button", name="node_Conv_5", exact=True).click()
-    page.get_by_role("dialog").get_by_role("link", name="Open it in the graph").click()
+    page.get_by_role("dialog").get_by_role("link", name="Open in the graph").click()
     graph.locator("body[data-opbridge-node=node_Conv_5]").wait_for(timeout=30_000)
     assert len(page.context.pages) == 2
 
@@ -122,7 +122,7 @@ def test_the_report_is_read_anew(server: ReportServer, bundle: Path) -> None:
     status, before, answer = request(server.url, "/")
     assert status == 200
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert b"Not equal to PyTorch" in before
+    assert b"Does not match PyTorch" in before
     assert b'name="opbridge-graph" content="graph/"' in before
     write_side_file(read_bundle(bundle), "verification.json", {**failed().to_dict(), "verdict": "passed"})
     assert b'<h1 id="verdict">Matches PyTorch' in request(server.url, "/")[1]
@@ -198,7 +198,7 @@ def test_the_command_prints_its_address_and_ends_with_an_interrupt(bundle: Path,
         assert found["graph"] is True
         assert found["url"].endswith("/" if what == "bundle" else "/graph/0/")
         place = found["url"].partition("localhost")[2].partition("/")[2]
-        expected = b"Not equal to PyTorch" if what == "bundle" else b'content="data/model.onnx"'
+        expected = b"Does not match PyTorch" if what == "bundle" else b'content="data/model.onnx"'
         assert expected in request(found["url"], f"/{place}")[1]
         process.send_signal(signal.SIGINT)
         try:
