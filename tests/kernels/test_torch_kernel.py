@@ -651,7 +651,7 @@ def test_under_the_sanitizers() -> None:
         "LD_PRELOAD": " ".join(runtimes),
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "", __file__]
     done = subprocess.run(
         [*command, "-k", "not sound and not compile and not export"], env=environment, capture_output=True, text=True
     )

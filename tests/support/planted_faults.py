@@ -96,15 +96,15 @@ def _dropped(name: str, attribute: str) -> Callable[[ir.Model], tuple[str, ...]]
     return plant
 
 
-def _swapped(name: str, first: int, second: int) -> Callable[[ir.Model], tuple[str, ...]]:
-    """The node ``name`` gets two of its inputs in the other order."""
+def _swapped(operator: str, first: int, second: int) -> Callable[[ir.Model], tuple[str, ...]]:
+    """The only node of ``operator`` gets two of its inputs in the other order; its name depends on torch's version."""
 
     def plant(model: ir.Model) -> tuple[str, ...]:
-        node = _node(model, name)
+        (node,) = (node for node in model.graph if node.op_type == operator)
         one, other = node.inputs[first], node.inputs[second]
         node.replace_input_with(first, other)
         node.replace_input_with(second, one)
-        return (name,)
+        return (_name(node),)
 
     return plant
 
@@ -196,8 +196,8 @@ def _kernel(name: str) -> Callable[[], Entry]:
 FAULTS = (
     Fault("a constant is off by 0.05%", fault_models.image, _constant("node_div", 1, _one_deviation)),
     Fault("a dropped attribute: LeakyRelu's alpha", fault_models.image, _dropped("node_leaky_relu", "alpha")),
-    Fault("swapped inputs of a subtraction", fault_models.sequence, _swapped("node_sub", 0, 1)),
-    Fault("swapped branches of a selection", fault_models.sequence, _swapped("node_where", 1, 2)),
+    Fault("swapped inputs of a subtraction", fault_models.sequence, _swapped("Sub", 0, 1)),
+    Fault("swapped branches of a selection", fault_models.sequence, _swapped("Where", 1, 2)),
     Fault(
         "float16 overflows where float32 is due", fault_models.half_norm, _replaced("node_pow_1", by=_squares_in_half)
     ),
