@@ -221,7 +221,7 @@ def _names_a_module(text: ast.JoinedStr) -> bool:
     """Whether an f-string begins like a module of opbridge, or with the name of this module or of a package."""
     first = text.values[0]
     if isinstance(first, ast.FormattedValue):
-        return ast.unparse(first.value) in ("__name__", "__package__", "package", "package.__name__")
+        return ast.unparse(first.value) in ("__name__", "__package__", "package.__name__")
     return ast.unparse(first).strip("'").startswith("opbridge.")
 
 
