@@ -1,6 +1,6 @@
-"""The first way to teach the old exporter an operator: symbolic_registry.register_op, removed from torch 1.13 on.
+"""The oldest way to declare an operator, symbolic_registry.register_op, which torch 1.13 removed.
 
-torch maps ``aten::asinh`` to ONNX's ``Asinh``. The mapping below is another one, so it is seen whose counts.
+torch maps ``aten::asinh`` to ONNX's ``Asinh``. The mapping below differs, so the model shows which mapping is used.
 
     opbridge run-script examples/legacy/asinh.py build/asinh.onnx
 """

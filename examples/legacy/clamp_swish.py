@@ -1,4 +1,4 @@
-"""An autograd.Function with ``symbolic`` and one without: the first stays one node, the second becomes its formula.
+"""An autograd.Function with ``symbolic`` becomes one node; another without it becomes the nodes of its formula.
 
 opbridge run-script examples/legacy/clamp_swish.py build/clamp_swish.onnx
 """

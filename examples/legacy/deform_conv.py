@@ -1,7 +1,7 @@
-"""A torchvision operator by register_custom_op_symbolic, as nodes of the domain ``custom``.
+"""A torchvision operator declared with register_custom_op_symbolic, as a node of the domain ``custom``.
 
-Without an argument after the file the node has two inputs, as the best known tutorial has it: enough to look at, and
-nothing that could run. With ``--all`` it has all inputs and attributes; a kernel then makes it run.
+By default the node has only two inputs, as in the best-known tutorial, so it can be inspected but not run. With
+``--all`` it has all inputs and attributes, and a kernel can run it.
 
     opbridge run-script examples/legacy/deform_conv.py build/deform_conv.onnx
     opbridge run-script examples/legacy/deform_conv.py build/deform_conv.onnx --all

@@ -1,12 +1,12 @@
-"""Rewrites in MMDeploy's words: boxes from distances without in-place slices, and grid_sample as one node.
+"""Rewriters of MMDeploy: boxes from distances without in-place writes, and grid_sample as one node.
 
-A detector's head often turns distances into boxes with in-place writes under masks, and samples features at points. The
-first is replaced by a formula that every engine runs, for every engine; the second by mmcv's node, for an engine that
-has it.
+The head of a detector often converts distances to boxes with masked in-place writes, and samples features at points.
+For every engine, a formula that all engines run replaces the writes. For an engine that has mmcv's node, this node
+replaces the sampling.
 
     opbridge export examples/legacy/mmdeploy_rewrites.py:model -o build/points
 
-exports the model as it is; ``export`` below does it with the rewrites.
+exports the unmodified model; ``export`` below exports it with the rewriters.
 """
 
 import torch

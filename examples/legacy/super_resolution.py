@@ -1,7 +1,7 @@
-"""SRCNN whose factor is an input: an autograd.Function gives Resize its ``scales`` at run time.
+"""SRCNN with the upsampling factor as an input: an autograd.Function passes ``scales`` to Resize at run time.
 
-The old exporter would have frozen the factor as a constant of the model. Its ``forward`` reads the factor with
-``tolist()``, so the size of the output can't be known while the model is exported.
+Without the Function, the factor would be a constant of the model. Its ``forward`` reads the factor with ``tolist()``,
+so the size of the output is unknown during the export.
 
     opbridge run-script examples/legacy/super_resolution.py build/super_resolution.onnx
 """

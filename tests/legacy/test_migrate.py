@@ -120,18 +120,20 @@ def test_nearly_all_of_the_table_is_converted_and_the_rest_is_listed() -> None:
     }  # fmt: skip
     said = {(change.name, change.detail) for item in found.values() for change in item.left}
     for name, detail in {
-        "InPlace.symbolic": "forward changes its input, which an operator may not.",
-        "Power.symbolic": "the class is made in a function; declare the operator at the top of the file.",
-        "ModuleArgument.symbolic": "module is an object, and an operator takes none.",
+        "InPlace.symbolic": "forward modifies its input, which an operator must not do.",
+        "Power.symbolic": "the class is defined in a function; declare the operator at the top of the file.",
+        "ModuleArgument.symbolic": "module is an object, which an operator can't take.",
         "ConstantsAreKnown.symbolic": "it calls symbolic_helper._is_value.",
-        "ConstantContents.symbolic": "it asks a value for .node().",
+        "ConstantContents.symbolic": "it calls .node() on a value.",
         "Branch.symbolic": "it calls _internal.jit_utils.add_op_with_blocks.",
         "ScriptFunction.symbolic": "it calls g.onnxscript_op.",
-        "aten::mean": "mean_value, line 272: its parameters are starred.",
+        "aten::mean": "mean_value, line 272: it has starred parameters.",
         "aten::atanh": "atanh, line 44: it is not defined at the top of the file.",
     }.items():
         assert (name, detail) in said
-    assert any(name == "legacy_cases::plain" and "a translation is not taken back" in detail for name, detail in said)
+    assert any(
+        name == "legacy_cases::plain" and "a translation can't be unregistered" in detail for name, detail in said
+    )
     for item in found.values():
         old = Path(item.file).read_text().splitlines()
         for change in item.left:
@@ -165,7 +167,7 @@ def test_an_export_call_gets_todays_arguments(tmp_path: Path) -> None:
     assert [(change.line, change.name) for change in result.converted] == [
         (7, "export_params"), (8, "opset_version"), (10, "dynamic_axes"), (11, "enable_onnx_checker"),
     ]  # fmt: skip
-    assert "opbridge.convert_opset goes down to 11" in result.converted[1].detail
+    assert "opbridge.convert_opset converts the model to 11" in result.converted[1].detail
 
 
 @pytest.mark.parametrize(
@@ -235,12 +237,16 @@ def test_line_endings_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "detail"),
     [
-        ("import torch\ntorch.onnx.export(m, x, 'f', custom_opsets={'own': 3})", "custom_opsets", "set the others"),
+        ("import torch\ntorch.onnx.export(m, x, 'f', custom_opsets={'own': 3})", "custom_opsets", "set other versions"),
         ("import torch\ntorch.onnx.export(m, x, 'f', dynamic_axes=axes)", "dynamic_axes", "write dynamic_shapes"),
-        ("import torch\ntorch.onnx.export(*given)", "torch.onnx.export", "its arguments are starred"),
-        ("import torch\ntorch.onnx.register_custom_op_symbolic(name, f, 9)", "torch.onnx.reg", "known at run time"),
-        ("import torch\ntorch.onnx.unregister_custom_op_symbolic('a::b', 9)", "unregister_custom", "not taken back"),
-        ("from torch.onnx import utils\nutils._model_to_graph(m, x)", "_model_to_graph", "its .model is the graph"),
+        ("import torch\ntorch.onnx.export(*given)", "torch.onnx.export", "it is called with starred arguments"),
+        ("import torch\ntorch.onnx.register_custom_op_symbolic(name, f, 9)", "torch.onnx.reg", "known only at run time"),
+        (
+            "import torch\ntorch.onnx.unregister_custom_op_symbolic('a::b', 9)",
+            "unregister_custom",
+            "can't be unregistered",
+        ),
+        ("from torch.onnx import utils\nutils._model_to_graph(m, x)", "_model_to_graph", "has the graph as .model"),
         ("X.symbolic = staticmethod(f)", "X.symbolic", "assigned at run time"),
     ],
 )
@@ -302,7 +308,7 @@ def test_the_command_prints_or_writes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["migrate", "-q", str(script)]) == 0
     shown = capsys.readouterr()
     assert shown.out == new
-    assert f"{script}:4: torch.onnx.export is left unchanged: its arguments are starred." in shown.err
+    assert f"{script}:4: torch.onnx.export is left unchanged: it is called with starred arguments." in shown.err
     assert "work with the bridge on: use opbridge run-script" in shown.err
     assert script.read_text() == old
     assert main(["migrate", "-q", "--json", str(script)]) == 0

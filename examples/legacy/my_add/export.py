@@ -1,6 +1,6 @@
-"""A function of a C++ extension, exported by the autograd.Function around it.
+"""A function of a C++ extension, exported through an autograd.Function that calls it.
 
-``symbolic`` multiplies a float by an int64 constant. The old exporter made that a float, and so does the bridge.
+``symbolic`` multiplies a float by an int64 constant, which the old exporter and the bridge convert to a float.
 
     cd examples/legacy/my_add && python setup.py build_ext --inplace
     opbridge run-script examples/legacy/my_add/export.py build/my_add.onnx
@@ -11,7 +11,7 @@ import sys
 import torch
 
 # isort: split
-import my_lib  # It needs torch's libraries to be loaded.
+import my_lib  # This import needs the libraries that torch loads.
 
 
 class MyAddFunction(torch.autograd.Function):

@@ -1,7 +1,7 @@
-"""``opbridge migrate``: an old export script in today's form, its comments and layout kept.
+"""``opbridge migrate``: converts an old export script to the current API, and keeps its comments and layout.
 
-Each transformation is a file of this package that looks for one old thing, and says what takes its place or why it must
-stay. :mod:`~opbridge.legacy.migrate.migration` puts the answers together.
+Each transformation is a module of this package that finds one kind of old code, and returns its replacement or the
+reason why it is left unchanged. :mod:`~opbridge.legacy.migrate.migration` combines the results.
 """
 
 from opbridge.legacy.migrate.migration import Change, Migration, migrate

@@ -1,11 +1,11 @@
-"""``g.op("Constant", ...)`` as a plain number, list or tensor."""
+"""Converts ``g.op("Constant", ...)`` to a number, list or tensor."""
 
 from __future__ import annotations
 
 import libcst as cst
 
 from opbridge.legacy.migrate.literals import literal
-from opbridge.legacy.migrate.script import Script
+from opbridge.legacy.migrate.script import EQUAL, Script
 
 __all__ = ["constant_value", "is_arithmetic"]
 
@@ -18,21 +18,21 @@ _TENSOR_OF = {"torch.tensor", "torch.as_tensor", "torch.FloatTensor", "torch.Lon
 
 
 def is_arithmetic(name: cst.CSTNode) -> bool:
-    """Whether an operator's inputs are of one type, so that a Python number takes it from the others."""
+    """Return whether the inputs of an operator have one type, which a Python number takes from the others."""
     return isinstance(name, cst.SimpleString) and str(name.evaluated_value).rpartition("::")[2] in _ARITHMETIC
 
 
 def constant_value(
     script: Script, original: cst.Call, updated: cst.Call, arithmetic: bool
 ) -> cst.BaseExpression | None:
-    """What an onnxscript operator takes as an input instead of the constant; None where that can't be told.
+    """Return the onnxscript expression for the constant; None if its contents are unknown.
 
     Args:
-        script: What the names mean.
-        original: The call of ``g.op`` as the script has it.
-        updated: The same with its inside converted.
-        arithmetic: It is only an operand of arithmetic. The old exporter gave an integer there the type of the other
-            operand; a Python number gets it too, a list does not.
+        script: The script.
+        original: The call of ``g.op`` in the script.
+        updated: The same call with its arguments converted.
+        arithmetic: Whether the constant is only an operand of arithmetic. The old exporter converted an integer operand
+            to the type of the other operand, and so does onnxscript for a number, but not for a list.
     """
     for argument, converted in zip(original.args[1:], updated.args[1:], strict=True):
         key = argument.keyword.value if argument.keyword is not None else ""
@@ -40,7 +40,7 @@ def constant_value(
             return converted.value
         if key == "value_s":
             script.needs.add("op")
-            text = cst.Arg(converted.value, cst.Name("value_string"), equal=_EQUAL)
+            text = cst.Arg(converted.value, cst.Name("value_string"), equal=EQUAL)
             return cst.Call(cst.parse_expression("op.Constant"), [text])
         if key != "value_t":
             return None
@@ -49,15 +49,12 @@ def constant_value(
             return plain
         script.needs |= {"op", "ir"}
         tensor = cst.Call(cst.parse_expression("ir.tensor"), [cst.Arg(converted.value)])
-        return cst.Call(cst.parse_expression("op.Constant"), [cst.Arg(tensor, cst.Name("value"), equal=_EQUAL)])
+        return cst.Call(cst.parse_expression("op.Constant"), [cst.Arg(tensor, cst.Name("value"), equal=EQUAL)])
     return None
 
 
-_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-
-
 def _plain(script: Script, tensor: cst.BaseExpression, arithmetic: bool) -> cst.BaseExpression | None:
-    """The contents of ``torch.tensor(...)`` where a Python value says the same."""
+    """Return the contents of ``torch.tensor(...)`` if a Python value is equivalent; otherwise None."""
     if not isinstance(tensor, cst.Call) or script.path(tensor.func) not in _TENSOR_OF or not tensor.args:
         return None
     contents = tensor.args[0].value

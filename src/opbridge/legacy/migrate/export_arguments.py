@@ -1,4 +1,4 @@
-"""Old arguments of ``torch.onnx.export`` by their successors."""
+"""Replaces old arguments of ``torch.onnx.export`` by their successors."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any
 
 import libcst as cst
 
-from opbridge.legacy.migrate.script import Edit, Left, Script
+from opbridge.legacy.migrate.script import EQUAL, Edit, Left, Script
 
 __all__ = ["find"]
 
 _EXPORTS = ("torch.onnx.export", "torch.onnx._export", "torch.onnx.utils.export", "torch.onnx.utils._export")
 _POSITIONAL = ("model", "args", "f", "export_params", "verbose", "training", "input_names", "output_names")
 _GONE = {
-    "aten": "it has no meaning any more",
+    "aten": "it has no effect any more",
     "custom_opsets": "a custom domain's version is 1",
     "do_constant_folding": "constants are always folded",
     "dynamo": "there is one exporter",
     "enable_onnx_checker": "the model is always checked",
-    "example_outputs": "shapes are found by capturing the model",
+    "example_outputs": "shapes are inferred by capturing the model",
     "export_params": "weights are always exported",
-    "export_raw_ir": "it has no meaning any more",
-    "operator_export_type": "an operator without a mapping is an error; give it one",
+    "export_raw_ir": "it has no effect any more",
+    "operator_export_type": "an operator without a mapping is an error; declare a mapping",
     "retain_param_name": "names of weights are always kept",
     "_retain_param_name": "names of weights are always kept",
     "strip_doc_string": "nodes carry their source as metadata",
-    "training": "call model.eval() before",
+    "training": "call model.eval() before the export",
     "onnx_shape_inference": "shapes are always inferred",
 }
 _LOWEST_OPSET = 18
 
 
 def find(script: Script) -> Iterator[Edit | Left]:
-    """Every call of an exporter."""
+    """Find the calls of an exporter."""
     for call in script.walk(cst.Call):
         if script.path(call.func) in _EXPORTS:
             yield from _of_call(script, call)
@@ -41,7 +41,7 @@ def find(script: Script) -> Iterator[Edit | Left]:
 
 def _of_call(script: Script, call: cst.Call) -> Iterator[Edit | Left]:
     if any(argument.star for argument in call.args):
-        yield Left(script.line(call), "torch.onnx.export", "its arguments are starred.")
+        yield Left(script.line(call), "torch.onnx.export", "it is called with starred arguments.")
         return
     arguments: dict[str, cst.Arg] = {}
     for position, argument in enumerate(call.args):
@@ -71,12 +71,12 @@ def _of_call(script: Script, call: cst.Call) -> Iterator[Edit | Left]:
 def _argument(
     script: Script, name: str, argument: cst.Arg, arguments: dict[str, cst.Arg], changes: dict[str, Any]
 ) -> Iterator[Edit | Left]:
-    """Note in ``changes`` what becomes of one argument: None drops it, a dict gives its new keyword and value."""
+    """Record the change of one argument in ``changes``: None removes it, a dict has its new keyword and value."""
     line = script.line(argument)
     if name == "export_params" and not _is(script, argument, True):
         changes[name] = {"keyword": name}
     elif name == "custom_opsets" and not _is_version_1(script, argument):
-        yield Left(line, name, "torch gives every custom domain version 1; set the others in the file.")
+        yield Left(line, name, "torch writes version 1 for every custom domain; set other versions in the file.")
     elif name in _GONE:
         changes[name] = None
         yield Edit(argument, _same, line, name, f"removed: {_GONE[name]}")
@@ -89,17 +89,17 @@ def _argument(
         except ValueError:
             at_least = [cst.Arg(cst.Integer(str(_LOWEST_OPSET))), cst.Arg(argument.value)]
             changes[name] = {"value": cst.Call(cst.Name("max"), at_least)}
-            detail = f"at least {_LOWEST_OPSET}, the lowest of the exporter; opbridge.convert_opset goes down"
+            detail = f"at least {_LOWEST_OPSET}, the exporter's lowest; opbridge.convert_opset converts to older ones"
             yield Edit(argument, _same, line, name, detail)
             return
         if isinstance(opset, int) and opset < _LOWEST_OPSET:
             changes[name] = {"value": cst.Integer(str(_LOWEST_OPSET))}
-            detail = f"{_LOWEST_OPSET}, the lowest of the exporter; opbridge.convert_opset goes down to {opset}"
+            detail = f"{_LOWEST_OPSET}, the exporter's lowest; opbridge.convert_opset converts the model to {opset}"
             yield Edit(argument, _same, line, name, detail)
     elif name == "dynamic_axes":
         shapes = _dynamic_shapes(script, argument, arguments.get("input_names"))
         if shapes is None:
-            yield Left(line, name, "write dynamic_shapes: by the parameters of forward, not by names of inputs.")
+            yield Left(line, name, "write dynamic_shapes, which uses the parameters of forward instead of input names.")
         else:
             changes[name] = {"keyword": "dynamic_shapes", "value": cst.parse_expression(shapes)}
             yield Edit(argument, _same, line, name, "dynamic_shapes")
@@ -129,13 +129,13 @@ def _to_export(updated: cst.Call) -> cst.Call:
 
 
 def _custom(script: Script) -> bool:
-    """Whether something of the script became a translation."""
+    """Return whether a part of the script became a translation."""
     return "opbridge" in script.needs
 
 
 def _with_table(updated: cst.Call) -> cst.Call:
     table = cst.Arg(
-        cst.parse_expression("opbridge.translation_table()"), cst.Name("custom_translation_table"), equal=_EQUAL
+        cst.parse_expression("opbridge.translation_table()"), cst.Name("custom_translation_table"), equal=EQUAL
     )
     last = updated.args[-1]
     between = next((item.comma for item in updated.args if isinstance(item.comma, cst.Comma)), _COMMA)
@@ -145,7 +145,6 @@ def _with_table(updated: cst.Call) -> cst.Call:
     return updated.with_changes(args=[*updated.args[:-1], first, table])
 
 
-_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
@@ -159,9 +158,9 @@ def _rewritten(call: cst.Call, names: list[str], changes: dict[str, Any]) -> cst
             continue
         keyword = change.get("keyword") or (argument.keyword.value if argument.keyword is not None else None)
         if keyword is None and (shifted or position > 2):
-            keyword = name  # What stands after f is passed by name today.
+            keyword = name  # The current exporter takes the arguments after f by keyword only.
         if keyword is not None:
-            argument = argument.with_changes(keyword=cst.Name(keyword), equal=_EQUAL)
+            argument = argument.with_changes(keyword=cst.Name(keyword), equal=EQUAL)
         kept.append(argument.with_changes(value=change.get("value", argument.value)))
     if kept and call.args:
         last = call.args[-1]
@@ -170,7 +169,7 @@ def _rewritten(call: cst.Call, names: list[str], changes: dict[str, Any]) -> cst
 
 
 def _dynamic_shapes(script: Script, axes: cst.Arg, names: cst.Arg | None) -> str | None:
-    """``dynamic_axes`` by position, one entry per input; None where that takes a human."""
+    """Return ``dynamic_axes`` as one entry per input; None if the values are not known before the script runs."""
     try:
         by_name = script.value(axes.value)
         order = script.value(names.value) if names is not None else None

@@ -1,4 +1,4 @@
-"""The shape function of an operator whose ``forward`` reads contents, which fake tensors do not have."""
+"""The fake of an operator whose ``forward`` reads the contents of a tensor, which fake tensors do not have."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _LEADING_SIZES = {
     "torch.nn.functional.pad": 0,
     "torch.roll": 0,
 }
-"""How many of the first sizes each leaves as they are; the result has the rank and dtype of its first argument."""
+"""The number of leading sizes that each function keeps; the result has the rank and dtype of the first argument."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fake:
-    """What the results are like, whatever the contents.
+    """The shape of a result whose sizes depend on the contents of a tensor.
 
     Attributes:
-        parameters: The operator's.
-        like: The one whose rank and dtype the result has.
-        leading: How many of its first sizes the result has, too.
+        parameters: The names of the parameters of the operator.
+        like: The parameter whose rank and dtype the result has.
+        leading: The number of leading sizes that the result has in common with ``like``.
     """
 
     parameters: tuple[str, ...]
@@ -38,7 +38,7 @@ class Fake:
     leading: int
 
     def statement(self, operator: str) -> cst.BaseStatement:
-        """Its declaration for the operator of that name."""
+        """Return the declaration of the fake for an operator."""
         kept = f"*{self.like}.shape[:{self.leading}], " if self.leading else ""
         others = f"{self.like}.shape[{self.leading}:]" if self.leading else f"{self.like}.shape"
         return cst.parse_statement(
@@ -50,10 +50,10 @@ class Fake:
 
 
 def fake_of(function: OldFunction) -> Fake | None:
-    """The shape function that the operator needs; None if its own forward runs on fake tensors.
+    """Return the fake that the operator needs; None if its forward runs on fake tensors.
 
     Raises:
-        NotConvertible: It needs one, and its forward does not end in a call whose shapes are known.
+        NotConvertible: The operator needs a fake, and forward does not return a call whose shapes are known.
     """
     script, forward = function.script, function.forward
     reading = next((node for node in script.walk(cst.Attribute, forward) if node.attr.value in _READING), None)

@@ -1,4 +1,4 @@
-"""An ``autograd.Function`` with ``symbolic``: an operator that calls it, and a translation made of ``symbolic``."""
+"""Converts an ``autograd.Function`` with a ``symbolic`` to an operator that calls it and a translation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import libcst as cst
 
 from opbridge.legacy.migrate import fakes
 from opbridge.legacy.migrate.old_function import OldFunction, assigned_symbolics, has_function_base, method
-from opbridge.legacy.migrate.script import Edit, Left, Script
+from opbridge.legacy.migrate.script import EQUAL, Edit, Left, Script
 from opbridge.legacy.migrate.signature import count_results, is_object, parameter_types
 from opbridge.legacy.migrate.symbolics import NotConvertible, convert_body, parsed_letters
 
@@ -17,7 +17,7 @@ __all__ = ["find"]
 
 
 def find(script: Script) -> Iterator[Edit | Left]:
-    """Every Function of the script that has a ``symbolic``."""
+    """Find the Functions of the script that have a ``symbolic``."""
     found: list[tuple[str, OldFunction]] = []
     for node in script.walk(cst.ClassDef):
         symbolic = method(node, "symbolic")
@@ -43,13 +43,13 @@ def find(script: Script) -> Iterator[Edit | Left]:
 def _edits(script: Script, function: OldFunction) -> Iterator[Edit]:
     parameters, own = function.parameters, function.graph_and_own[1:]
     if len(own) < len(parameters):
-        raise NotConvertible("it takes fewer arguments than forward", function.symbolic)
+        raise NotConvertible("symbolic takes fewer arguments than forward", function.symbolic)
     fake = fakes.fake_of(function)
     body = _body(script, function)
     types = _types(script, function)
     changed_calls = list(_changed_calls(script, function))
     name = script.free_name(_snake(function.name))
-    # A variable of the script may have the name already; that is no reason to call the operator otherwise.
+    # If the script already uses the name of the function, the operator can still have it.
     target = f"{re.sub(r'[^A-Za-z0-9_]', '_', script.stem)}::{_snake(function.name)}"
     script.needs |= {"opbridge", "torch"}
     made: list[cst.BaseStatement] = [_operator(script, function, name, target, types)]
@@ -75,7 +75,7 @@ def _edits(script: Script, function: OldFunction) -> Iterator[Edit]:
 
 
 def _types(script: Script, function: OldFunction) -> list[str]:
-    """The annotations of the operator's parameters."""
+    """Return the annotations of the parameters of the operator."""
     letters = parsed_letters(script, function.symbolic)
     graph = function.graph_and_own[0].name.value
     types = parameter_types(
@@ -85,15 +85,15 @@ def _types(script: Script, function: OldFunction) -> list[str]:
         types[-1] = "list[torch.Tensor]"
     for parameter, kind, name in zip(function.parameters, types, function.names_inside, strict=False):
         if not kind and is_object(script, function.symbolic, name):
-            raise NotConvertible(f"{parameter.name.value} is an object, and an operator takes none", parameter)
+            raise NotConvertible(f"{parameter.name.value} is an object, which an operator can't take", parameter)
         if not kind:
-            reason = f"nothing tells whether {parameter.name.value} is a tensor, a number or a string; annotate it in "
-            raise NotConvertible(f"{reason}forward, if it is one of them", parameter)
+            reason = f"{parameter.name.value} has an unknown type; annotate it in forward as a tensor, number or string"
+            raise NotConvertible(reason, parameter)
     return types
 
 
 def _body(script: Script, function: OldFunction) -> cst.BaseSuite:
-    """The symbolic's body as a translation's; what it got as one starred parameter is put together again."""
+    """Return the body of the translation; the arguments of a starred parameter are packed into a tuple."""
     params = function.symbolic.params
     renamed = {params.params[0].name.value: function.name} if function.of_class else {}
     plain = function.symbolic.with_changes(params=params.with_changes(params=function.graph_and_own))
@@ -106,13 +106,15 @@ def _body(script: Script, function: OldFunction) -> cst.BaseSuite:
 
 
 def _changed_calls(script: Script, function: OldFunction) -> Iterator[Edit]:
-    """Calls of a Function with a starred forward: an operator takes those tensors as one list."""
+    """Yield edits for calls of a Function with a starred forward: the operator takes its tensors as a list."""
     if not function.starred:
         return
     first = len(function.parameters) - 1
     calls = function.calls
     if any(not any(use is call.func for call in calls) for use in function.uses):
-        raise NotConvertible("forward is starred, and apply has another name", function.forward)
+        raise NotConvertible(
+            "forward has a starred parameter, and apply is stored under another name", function.forward
+        )
 
     def replace(updated: cst.Call) -> cst.Call:
         before, tensors = updated.args[:first], updated.args[first:]
@@ -124,12 +126,12 @@ def _changed_calls(script: Script, function: OldFunction) -> Iterator[Edit]:
 
     for call in calls:
         if any(item.star or item.keyword for item in call.args[:first]):
-            raise NotConvertible("forward is starred, and so is a call of it", call)
+            raise NotConvertible("forward has a starred parameter, and a call of it has starred arguments", call)
         yield Edit(call, replace, script.line(call), f"{function.name}.apply")
 
 
 def _operator(script: Script, function: OldFunction, name: str, target: str, types: list[str]) -> cst.BaseStatement:
-    """The operator: its function calls the autograd.Function, so that contexts and gradients stay what they were."""
+    """Return the operator, whose function calls the autograd.Function, so that its gradients are kept."""
     count = count_results(script, function.forward, function.symbolic)
     returned = "torch.Tensor" if count == 1 else f"tuple[{', '.join(['torch.Tensor'] * count)}]"
     signature, passed = [], []
@@ -148,9 +150,9 @@ def _translation(function: OldFunction, name: str, target: str, body: cst.BaseSu
     symbolic = function.symbolic
     own = [item.with_changes(annotation=None) for item in function.graph_and_own[1:]]
     for position, parameter in enumerate(function.parameters):
-        # A translation is not passed what a call leaves at its default.
+        # A translation does not receive arguments that have their default.
         if own[position].default is None and parameter.default is not None:
-            own[position] = own[position].with_changes(default=parameter.default, equal=_EQUAL)
+            own[position] = own[position].with_changes(default=parameter.default, equal=EQUAL)
     decorator = cst.Decorator(cst.parse_expression(f'opbridge.translation("{target}")'))
     params = symbolic.params.with_changes(params=own, star_arg=cst.MaybeSentinel.DEFAULT)
     assigned = function.assigned is not None
@@ -161,9 +163,6 @@ def _translation(function: OldFunction, name: str, target: str, body: cst.BaseSu
         body=body,
         leading_lines=symbolic.leading_lines if assigned else [cst.EmptyLine(), cst.EmptyLine()],
     )
-
-
-_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
 def _without_symbolic(node: cst.ClassDef) -> cst.ClassDef:

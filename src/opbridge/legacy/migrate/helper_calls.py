@@ -1,4 +1,4 @@
-"""What has a counterpart of ``symbolic_helper``, of ``symbolic_opsetN``, and of the questions to a value's type."""
+"""Converts calls of ``symbolic_helper`` and ``symbolic_opsetN``, and of methods of the type of a value."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _ONE_NODE = {
     "sigmoid": "Sigmoid", "tanh": "Tanh", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil", "erf": "Erf",
     "reciprocal": "Reciprocal", "matmul": "MatMul", "maximum": "Max", "minimum": "Min", "clamp": "Clip",
 }  # fmt: skip
-"""The functions of symbolic_opsetN that emit one node of their inputs, whatever those are."""
+"""The functions of symbolic_opsetN that always emit a single node of their inputs."""
 
 
 def helper_call(path: str, call: cst.Call) -> cst.BaseExpression | None:
-    """What a call of a helper is today; None if it has no counterpart."""
+    """Return the replacement of a call of a helper; None if it has none."""
     name = path.rpartition(".")[2]
     if any(argument.star for argument in call.args):
         return None
@@ -80,7 +80,7 @@ def helper_call(path: str, call: cst.Call) -> cst.BaseExpression | None:
 
 
 def dtype_number(script: Script, node: cst.Subscript) -> cst.BaseExpression | None:
-    """``cast_pytorch_to_onnx["Long"]`` as the number of ONNX's element type."""
+    """Convert ``cast_pytorch_to_onnx["Long"]`` to the number of the ONNX element type."""
     if not script.path(node.value).endswith(".cast_pytorch_to_onnx") or len(node.slice) != 1:
         return None
     key = node.slice[0].slice
@@ -91,7 +91,7 @@ def dtype_number(script: Script, node: cst.Subscript) -> cst.BaseExpression | No
 
 
 def asked_of_a_type(script: Script, original: cst.Call, updated: cst.Call) -> cst.BaseExpression | None:
-    """What is asked of ``x.type()``, of ``x.shape`` and ``x.dtype``; a bare ``x.type()`` waits for its method."""
+    """Convert methods of ``x.type()`` to ``x.shape`` and ``x.dtype``; ``x.type()`` itself is returned unchanged."""
     function, asked = original.func, updated.func
     if not isinstance(function, cst.Attribute) or not isinstance(asked, cst.Attribute):
         return None

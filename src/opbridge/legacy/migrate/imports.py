@@ -1,4 +1,4 @@
-"""The imports of a converted script: those that it needs now, without those that it needs no more."""
+"""Adds the imports that a converted script needs, and removes unused imports of the old exporter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEEDED = {
     "op": "from onnxscript import opset18 as op",
     "opbridge": "import opbridge",
     "scalar_types": f"""
-# What the old exporter called the element types.
+# The names of the element types in the old exporter.
 SCALAR_TYPES = {{
 {_SCALAR_TYPES}
 }}
@@ -31,11 +31,11 @@ _OLD = ("torch.onnx.symbolic", "torch.onnx.register_custom", "torch.onnx.utils",
 
 
 def finish(script: Script, module: cst.Module) -> cst.Module:
-    """The converted tree with its imports put right.
+    """Return the converted tree with updated imports.
 
     Args:
-        script: The script as it was.
-        module: Its converted tree.
+        script: The original script.
+        module: The converted tree.
     """
     module = module.visit(_Unused(script, _names_used(script, module)))  # type: ignore[assignment]
     present = {script.code(statement).strip() for statement in module.body if _is_import(statement)}
@@ -60,7 +60,7 @@ def _names_used(script: Script, node: cst.CSTNode) -> set[str]:
 
 
 class _WithoutImports(cst.CSTTransformer):
-    """Drops every import."""
+    """Removes all imports."""
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.RemovalSentinel:
         return cst.RemoveFromParent()
@@ -70,7 +70,7 @@ class _WithoutImports(cst.CSTTransformer):
 
 
 class _Unused(cst.CSTTransformer):
-    """Drops names of the old exporter that the script, or the function that imports them, does not use any more."""
+    """Removes imported names of the old exporter that the script, or the importing function, does not use any more."""
 
     def __init__(self, script: Script, used: set[str]) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class _Unused(cst.CSTTransformer):
 
     @property
     def used(self) -> set[str]:
-        """Where the current import counts."""
+        """The names used in the scope of the current import."""
         return self.used_in[-1]
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:

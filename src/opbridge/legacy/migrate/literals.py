@@ -1,4 +1,4 @@
-"""What an expression of a script is worth: literals, module-level constants, and arithmetic of both."""
+"""Evaluates expressions of literals and module-level constants in a script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import libcst as cst
 __all__ = ["LookUp", "literal"]
 
 LookUp = Callable[[cst.Name], cst.BaseExpression | None]
-"""From a name to the only expression that a script ever gives it."""
+"""A function from a name to the only expression that a script assigns to it; None if there is no such expression."""
 
 _WORDS = {"None": None, "True": True, "False": False}
 _OPERATORS: dict[type[cst.BaseBinaryOp], Callable[[Any, Any], Any]] = {
@@ -25,14 +25,14 @@ _OPERATORS: dict[type[cst.BaseBinaryOp], Callable[[Any, Any], Any]] = {
 
 
 def literal(node: cst.CSTNode, look_up: LookUp = lambda name: None) -> Any:
-    """The value of a literal expression; a tuple's is a list.
+    """Return the value of a literal expression; the value of a tuple is a list.
 
     Args:
         node: The expression.
-        look_up: What the names in it stand for.
+        look_up: The function that finds the value of a name.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The expression is not a literal.
     """
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString | cst.ConcatenatedString):
         return node.evaluated_value
@@ -53,7 +53,7 @@ def literal(node: cst.CSTNode, look_up: LookUp = lambda name: None) -> Any:
             raise ValueError(f"{error}") from error
     if isinstance(node, cst.FormattedString):
         return "".join(_part(part, look_up) for part in node.parts)
-    raise ValueError(f"{type(node).__name__} is no literal")
+    raise ValueError(f"{type(node).__name__} is not a literal")
 
 
 def _named(node: cst.Name, look_up: LookUp) -> Any:
@@ -61,7 +61,7 @@ def _named(node: cst.Name, look_up: LookUp) -> Any:
         return _WORDS[node.value]
     meant = look_up(node)
     if meant is None:
-        raise ValueError(f"{node.value} is no constant")
+        raise ValueError(f"{node.value} is not a constant")
     return literal(meant, look_up)
 
 
@@ -70,4 +70,4 @@ def _part(part: cst.BaseFormattedStringContent, look_up: LookUp) -> str:
         return part.value
     if isinstance(part, cst.FormattedStringExpression) and part.conversion is None and part.format_spec is None:
         return str(literal(part.expression, look_up))
-    raise ValueError("a formatted string is no literal")
+    raise ValueError("a formatted string is not a literal")

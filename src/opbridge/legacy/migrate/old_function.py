@@ -1,4 +1,4 @@
-"""An ``autograd.Function`` with ``symbolic`` as the script has it: parameters, calls, what stands in the way."""
+"""An ``autograd.Function`` with a ``symbolic`` in a script: its parameters, its calls and its obstacles."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _BASES = ("torch.autograd.Function", "torch.autograd.function.Function", "Functi
 
 @dataclasses.dataclass(frozen=True)
 class OldFunction:
-    """One class.
+    """An autograd.Function of a script.
 
     Attributes:
-        script: What the names in it mean.
+        script: The script.
         node: The class.
-        symbolic: Its symbolic function, in the class or assigned to it.
-        assigned: The assignment, if there is one.
+        symbolic: The symbolic function, defined in the class or assigned to it.
+        assigned: The assignment of the symbolic function, if there is one.
     """
 
     script: Script
@@ -39,31 +39,31 @@ class OldFunction:
 
     @functools.cached_property
     def forward(self) -> cst.FunctionDef:
-        """Its forward, if its shape is one that an operator can have."""
+        """The forward of the class; NotConvertible is raised if an operator can't call it."""
         forward = method(self.node, "forward")
         if not self.script.is_at_top(self.node):
             raise NotConvertible(
-                "the class is made in a function; declare the operator at the top of the file", self.node
+                "the class is defined in a function; declare the operator at the top of the file", self.node
             )
         if forward is None:
             raise NotConvertible("the class has no forward", self.node)
         if self.assigned is None and not (_is(self.symbolic, "staticmethod") or self.of_class):
-            raise NotConvertible("it is no staticmethod", self.symbolic)
+            raise NotConvertible("symbolic is not a staticmethod", self.symbolic)
         if forward.params.star_kwarg is not None or forward.params.kwonly_params:
-            raise NotConvertible("forward takes keywords, which apply can't pass", forward)
+            raise NotConvertible("forward has keyword parameters, which apply can't pass", forward)
         for attribute in self.script.walk(cst.Attribute, forward):
             if attribute.attr.value == "mark_dirty":
-                raise NotConvertible("forward changes its input, which an operator may not", attribute)
+                raise NotConvertible("forward modifies its input, which an operator must not do", attribute)
         return forward
 
     @property
     def of_class(self) -> bool:
-        """Whether ``symbolic`` gets the class first."""
+        """Whether ``symbolic`` is a classmethod."""
         return self.assigned is None and _is(self.symbolic, "classmethod")
 
     @property
     def parameters(self) -> list[cst.Param]:
-        """Those of forward, without its context and its class; a starred one comes last."""
+        """The parameters of forward without the context and the class; a starred one comes last."""
         skipped = 0 if method(self.node, "setup_context") is not None else 1
         if _is(self.forward, "classmethod"):
             skipped += 1
@@ -77,27 +77,27 @@ class OldFunction:
 
     @functools.cached_property
     def graph_and_own(self) -> list[cst.Param]:
-        """The symbolic's parameters from ``g`` on, one for each of forward's; its class is left out."""
+        """The parameters of symbolic from ``g`` on, one for each parameter of forward, without the class."""
         params = self.symbolic.params
         star = params.star_arg
         required = [item for item in params.kwonly_params if item.default is None]
         plain = list(params.params)[1 if self.of_class else 0 :]
         if params.star_kwarg or params.posonly_params or required or not plain:
-            raise NotConvertible("its parameters are starred", self.symbolic)
+            raise NotConvertible("symbolic has starred parameters", self.symbolic)
         if not isinstance(star, cst.Param):
             if self.starred:
-                raise NotConvertible("forward takes any number of arguments, and symbolic does not", self.symbolic)
+                raise NotConvertible("forward takes any number of arguments, but symbolic does not", self.symbolic)
             return plain
         missing = self.parameters[len(plain) - 1 :]
         if self.starred:
             if len(missing) != 1:
-                raise NotConvertible("its starred parameter is another one than forward's", self.symbolic)
+                raise NotConvertible("the starred parameters of symbolic and forward differ", self.symbolic)
             return [*plain, star.with_changes(star="")]
         return [*plain, *missing]
 
     @property
     def packed(self) -> tuple[str, list[str]] | None:
-        """A starred parameter that gets the arguments that forward names, and their names."""
+        """The starred parameter of symbolic and the names in forward of its arguments; None without one."""
         star = self.symbolic.params.star_arg
         if not isinstance(star, cst.Param) or self.starred:
             return None
@@ -106,7 +106,7 @@ class OldFunction:
 
     @property
     def names_inside(self) -> list[str]:
-        """What the symbolic calls each argument; what unpacks a starred parameter tells, too."""
+        """The name of each argument in symbolic, including names to which a starred parameter is unpacked."""
         names = [item.name.value for item in self.graph_and_own[1:]]
         if self.packed is not None:
             star, packed = self.packed
@@ -118,7 +118,7 @@ class OldFunction:
 
     @functools.cached_property
     def uses(self) -> list[cst.Attribute]:
-        """Every ``Name.apply``."""
+        """All occurrences of ``Name.apply``."""
         return [
             node
             for node in self.script.walk(cst.Attribute)
@@ -127,7 +127,7 @@ class OldFunction:
 
     @functools.cached_property
     def calls(self) -> list[cst.Call]:
-        """Every call of it, by its own name or another given to ``Name.apply``."""
+        """All calls of ``Name.apply``, also through another name assigned to it."""
         names = {f"{self.name}.apply"}
         for assign in self.script.walk(cst.Assign):
             if any(assign.value is use for use in self.uses):
@@ -136,12 +136,12 @@ class OldFunction:
 
 
 def has_function_base(script: Script, node: cst.ClassDef) -> bool:
-    """Whether a class is an autograd.Function."""
+    """Return whether a class is an autograd.Function."""
     return any(script.path(base.value) in _BASES for base in node.bases)
 
 
 def assigned_symbolics(script: Script) -> Iterator[tuple[cst.Assign, str, OldFunction | None]]:
-    """Every ``Name.symbolic = function``, with the Function that gets it where both stand at the top of the script."""
+    """Find each ``Name.symbolic = function``, with its Function if both are at the top level of the script."""
     classes = {node.name.value: node for node in script.walk(cst.ClassDef) if script.is_at_top(node)}
     for assign in script.walk(cst.Assign):
         target = assign.targets[0].target
@@ -160,7 +160,7 @@ def assigned_symbolics(script: Script) -> Iterator[tuple[cst.Assign, str, OldFun
 
 
 def method(node: cst.ClassDef, name: str) -> cst.FunctionDef | None:
-    """A class's method."""
+    """Return a method of a class; None if it has no such method."""
     for item in node.body.body:
         if isinstance(item, cst.FunctionDef) and item.name.value == name:
             return item

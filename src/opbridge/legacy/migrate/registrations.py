@@ -1,4 +1,4 @@
-"""``register_custom_op_symbolic`` and ``symbolic_registry.register_op``: the function becomes a translation."""
+"""Converts functions of ``register_custom_op_symbolic`` and ``symbolic_registry.register_op`` to translations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["find"]
 _REGISTER = ("torch.onnx.register_custom_op_symbolic", "torch.onnx.utils.register_custom_op_symbolic")
 _REGISTER_OP = "torch.onnx.symbolic_registry.register_op"
 _NEWEST_OPSET = 18
-"""The opset that a translation is written for, if it says no other."""
+"""The default opset of a translation."""
 
 
 _KEYWORDS = {
@@ -30,7 +30,7 @@ _KEYWORDS = {
 
 @dataclasses.dataclass(frozen=True)
 class _Registration:
-    """One call; ``function`` may be one of several names, ``opset`` unknown."""
+    """A call that registers a function, which may be a choice between names; an unknown ``opset`` is None."""
 
     call: cst.Call
     target: str
@@ -43,7 +43,7 @@ class _Registration:
 
 
 def find(script: Script) -> Iterator[Edit | Left]:
-    """Every registration of a symbolic function."""
+    """Find the registrations of symbolic functions."""
     registrations = []
     for call in script.walk(cst.Call):
         path = script.path(call.func)
@@ -51,7 +51,9 @@ def find(script: Script) -> Iterator[Edit | Left]:
             try:
                 registrations.append(_read(script, call, path == _REGISTER_OP))
             except (ValueError, KeyError, TypeError):
-                yield Left(script.line(call), script.code(call.func), "what it registers is only known at run time.")
+                yield Left(
+                    script.line(call), script.code(call.func), "the operator or function is known only at run time."
+                )
     taken_back = _taken_back(script)
     for together in _connected(registrations):
         needs = set(script.needs)
@@ -77,23 +79,23 @@ def _read(script: Script, call: cst.Call, by_domain: bool) -> _Registration:
     try:
         opset = int(script.value(values[3 if by_domain else 2]))
     except ValueError:
-        opset = None  # A loop over opsets, for one.
+        opset = None  # For example, the call is in a loop over opsets.
     namespace, _, operator = name.rpartition("::")
     _names_of(values[1])
     return _Registration(call, f"{namespace or 'aten'}::{operator}", values[1], opset)
 
 
 def _names_of(function: cst.BaseExpression) -> list[str]:
-    """The functions that an expression chooses from."""
+    """Return the names of the functions between which an expression chooses."""
     if isinstance(function, cst.Name):
         return [function.value]
     if isinstance(function, cst.IfExp):
         return [*_names_of(function.body), *_names_of(function.orelse)]
-    raise ValueError("no name")
+    raise ValueError("not a name")
 
 
 def _taken_back(script: Script) -> dict[str, cst.Call]:
-    """The operators whose registration ends before the script does."""
+    """Return the calls that unregister operators, by operator."""
     found = {}
     for call in script.walk(cst.Call):
         if script.path(call.func).endswith(".unregister_custom_op_symbolic") and call.args:
@@ -104,7 +106,7 @@ def _taken_back(script: Script) -> dict[str, cst.Call]:
 
 
 def _connected(registrations: Sequence[_Registration]) -> list[list[_Registration]]:
-    """Those that share an operator or a function: they are converted together, or stay together."""
+    """Group the registrations that share an operator or a function, which must be converted together."""
     groups: list[list[_Registration]] = []
     for registration in registrations:
         touched = [
@@ -124,11 +126,13 @@ def _edits(script: Script, together: Sequence[_Registration], taken_back: dict[s
         opsets.setdefault(item.target, set()).add(item.opset)
         if item.target in taken_back:
             line = script.line(taken_back[item.target])
-            raise NotConvertible(f"it is unregistered in line {line}, and a translation is not taken back", item.call)
+            raise NotConvertible(
+                f"it is unregistered in line {line}, but a translation can't be unregistered", item.call
+            )
         if item.opset is not None and item.opset > _NEWEST_OPSET:
-            raise NotConvertible(f"it is registered for opset {item.opset} alone", item.call)
+            raise NotConvertible(f"it is registered for opset {item.opset} and newer only", item.call)
         if len(opsets[item.target]) > 1:
-            raise NotConvertible("which function counts depends on the opset; keep the newest", item.call)
+            raise NotConvertible("it has functions for several opsets; keep the newest", item.call)
     counts = Counter(item.target for item in together)
     at_top = [
         item
@@ -183,7 +187,7 @@ def _instead(made: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode:
 
 
 def _becomes_a_decorator(script: Script, call: cst.Call) -> bool:
-    """Whether the statement can go: it is one of the module's own, and no comment belongs to it."""
+    """Return whether a decorator can replace the statement: it is at module level and has no comment."""
     parents = list(script.parents(call))
     statement = next(node for node in parents if isinstance(node, cst.SimpleStatementLine))
     commented = any(line.comment is not None for line in statement.leading_lines)
@@ -197,7 +201,7 @@ def _refuse_other_uses(script: Script, name: str, registrations: Sequence[_Regis
             continue
         parents = list(script.parents(node))
         if script.functions[name] in parents:
-            continue  # A parameter or variable of its own, of the same name.
+            continue  # A parameter or local variable with the same name.
         if isinstance(parents[0], cst.Attribute) and parents[0].attr is node:
             continue
         if isinstance(parents[0], cst.Param) or (isinstance(parents[0], cst.Arg) and parents[0].keyword is node):
@@ -211,7 +215,7 @@ def _matching(schemas: Sequence[list[Argument]], count: int) -> list[Argument]:
 
 
 def _parameter(parameter: cst.Param, position: int, schema: Sequence[Argument], renamed: dict[str, str]) -> cst.Param:
-    """A parameter with the schema's default: a translation is not passed what the model leaves at its default."""
+    """Add the default of the schema: a translation does not receive arguments that have their default."""
     changed = parameter.with_changes(name=cst.Name(renamed.get(parameter.name.value, parameter.name.value)))
     if position < len(schema) and schema[position].default is not None and parameter.default is None:
         equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))

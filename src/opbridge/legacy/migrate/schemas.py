@@ -1,4 +1,4 @@
-"""Schemas of torch operators as text: names and defaults of arguments, which old symbolic functions leave out."""
+"""Reads the names and defaults of arguments from schemas of torch operators; old symbolic functions omit them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _VERBATIM = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?|None|True|False|\[[\d, .-]*\]|'[
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """One argument of a schema.
+    """An argument of a schema.
 
     Attributes:
-        name: Its name.
-        default: Python source of its default; None if it has none.
-        keyword_only: Whether it is passed by name.
+        name: The name of the argument.
+        default: The Python source of the default; None without a default.
+        keyword_only: Whether the argument is passed by keyword.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Argument:
 
 
 def schemas_of(script: Script, target: str) -> list[list[Argument]]:
-    """The schemas of ``namespace::name`` and its overloads, from the script's own ``define(...)`` or from torch."""
+    """Return the schemas of an operator and its overloads, from ``define(...)`` calls in the script and from torch."""
     namespace, _, name = target.partition("::")
     return [_arguments(text) for text in (*_defined(script, name), *_of_torch(namespace, name))]
 

@@ -1,4 +1,4 @@
-"""A parsed script: what its names mean, where things stand, and how edits are put into it."""
+"""A parsed script: the meaning of its names, the positions of its nodes, and the application of edits."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from libcst.metadata import GlobalScope, MetadataWrapper, ParentNodeProvider, Po
 
 from opbridge.legacy.migrate.literals import literal
 
-__all__ = ["Edit", "Left", "Script", "applied"]
+__all__ = ["EQUAL", "Edit", "Left", "Script", "applied"]
 
 Node = TypeVar("Node", bound=cst.CSTNode)
+EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+"""The equals sign of a keyword argument or a default value."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """Something of the script that is replaced.
+    """The replacement of a node of the script.
 
     Attributes:
-        node: It.
-        replace: From the node, with the edits inside it made, to what takes its place.
-        line: Where it stands.
-        name: What it is called.
-        detail: What takes its place, for the user; empty for an edit that only follows from another.
+        node: The node to replace.
+        replace: A function from the node, with all edits inside it applied, to its replacement.
+        line: The line of the node.
+        name: The name of the declaration or argument, for the user.
+        detail: The replacement in words, for the user; empty for an edit that only follows from another one.
     """
 
     node: cst.CSTNode
@@ -38,12 +40,12 @@ class Edit:
 
 @dataclasses.dataclass(frozen=True)
 class Left:
-    """Something old that stays as it is.
+    """An old declaration or argument that is left unchanged.
 
     Attributes:
-        line: Where it stands.
-        name: What it is called.
-        detail: Why, and what a human can do.
+        line: The line of the declaration or argument.
+        name: The name of the declaration or argument, for the user.
+        detail: The reason, and how to convert it by hand.
     """
 
     line: int
@@ -52,13 +54,13 @@ class Left:
 
 
 class Script:
-    """A script of the old kind.
+    """An old export script.
 
     Attributes:
-        module: Its tree; nodes are compared by identity.
-        stem: The file's name without its suffix.
-        needs: The modules that converted code uses: "opbridge", "op" (an onnxscript opset), "ir".
-        names: Every name that is used in it.
+        module: The syntax tree; nodes are compared by identity.
+        stem: The name of the file without its suffix.
+        needs: The modules that the converted code uses: "opbridge", "op" (an onnxscript opset), "ir".
+        names: All names that occur in the script.
     """
 
     def __init__(self, module: cst.Module, stem: str) -> None:
@@ -72,7 +74,7 @@ class Script:
         self._imports = _imports(self)
 
     def walk(self, kind: type[Node], root: cst.CSTNode | None = None) -> Iterator[Node]:
-        """Every node of a kind below ``root`` (by default: in the script), in order."""
+        """Iterate over all nodes of a kind below ``root`` (by default, in the whole script), in order."""
         if root is None:
             return iter(self._nodes.get(kind, ()))
         return (node for node in _below(root) if isinstance(node, kind))
@@ -85,21 +87,21 @@ class Script:
         return found
 
     def line(self, node: cst.CSTNode) -> int:
-        """The line that a node begins in."""
+        """Return the first line of a node."""
         return self._positions[node].start.line
 
     def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """What a node stands in, from the inside out."""
+        """Iterate over the nodes that enclose a node, innermost first."""
         while (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent
 
     def is_at_top(self, node: cst.CSTNode) -> bool:
-        """Whether a node stands in no function and no class."""
+        """Return whether a node is outside all functions and classes."""
         return not any(isinstance(parent, cst.FunctionDef | cst.ClassDef | cst.Lambda) for parent in self.parents(node))
 
     def path(self, node: cst.CSTNode) -> str:
-        """The import path that a name or attribute means; its own text for a name of the script, "" for the rest."""
+        """Return the import path of a name or attribute. A name of the script is its own path; others have none."""
         if isinstance(node, cst.Name):
             return self._imports.get(node.value, node.value)
         if isinstance(node, cst.Attribute):
@@ -108,22 +110,22 @@ class Script:
         return ""
 
     def code(self, node: cst.CSTNode) -> str:
-        """A node's source."""
+        """Return the source of a node."""
         return self.module.code_for_node(node)
 
     def value(self, node: cst.CSTNode) -> Any:
-        """The value of an expression of literals and of constants of the module.
+        """Return the value of an expression of literals and module-level constants.
 
         Raises:
-            ValueError: It can't be told.
+            ValueError: The value is not known before the script runs.
         """
         try:
             return literal(node, self._constant)
         except RecursionError as error:
-            raise ValueError("it is made of itself") from error
+            raise ValueError("it refers to itself") from error
 
     def _constant(self, name: cst.Name) -> cst.BaseExpression | None:
-        """What a module-level name is given, if that happens once and in every case."""
+        """Return the value assigned to a module-level name, if there is a single, unconditional assignment."""
         scope = self._scopes.get(name)
         assignments = list(scope[name.value]) if scope is not None else []
         if len(assignments) != 1 or not isinstance(assignments[0].scope, GlobalScope):
@@ -131,7 +133,7 @@ class Script:
         node = getattr(assignments[0], "node", None)
         parents = list(self.parents(node)) if node is not None else []
         if len(parents) != 4 or not isinstance(parents[1], cst.Assign):
-            return None  # A plain assignment stands in a line, which stands in the module.
+            return None  # They are the target, the assignment, its line and the module.
         return parents[1].value
 
     @functools.cached_property
@@ -140,11 +142,11 @@ class Script:
 
     @functools.cached_property
     def functions(self) -> dict[str, cst.FunctionDef]:
-        """The functions at the top of the script, by name."""
+        """The top-level functions, by name."""
         return {node.name.value: node for node in self.walk(cst.FunctionDef) if self.is_at_top(node)}
 
     def free_name(self, wanted: str) -> str:
-        """``wanted``, changed if the script uses it already; it counts as used from now on."""
+        """Return ``wanted``, or a variant of it if the script already uses that name; reserve the result."""
         name = wanted
         while name in self.names:
             name = f"{name}_operator" if name == wanted else f"{name}_"
@@ -179,7 +181,7 @@ def _imports(script: Script) -> dict[str, str]:
 
 
 def applied(module: cst.Module, edits: Sequence[Edit]) -> cst.Module:
-    """The tree with all edits in it, inner ones first."""
+    """Return the tree with all edits applied, inner ones first."""
     return module.visit(_Apply(edits))  # type: ignore[return-value]
 
 

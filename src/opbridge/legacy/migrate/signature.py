@@ -1,4 +1,4 @@
-"""The types of an operator's parameters, which ``torch.library`` must know and old scripts do not state."""
+"""Infers the types of the parameters of an operator, which ``torch.library`` needs and old scripts do not declare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LETTERS = {"v": "torch.Tensor", "i": "int", "f": "float", "b": "bool", "s": "st
             "fs": "list[float]"}  # fmt: skip
 _SUFFIXES = {"f": "float", "i": "int", "s": "str"}
 _NUMBER = "number"
-"""What a constant is made of: a call tells which number."""
+"""The argument of a constant: its calls determine whether it is an int or a float."""
 _ANNOTATIONS = {"int", "float", "bool", "str", "list[int]", "list[float]", "torch.Tensor"}
 
 
@@ -28,16 +28,16 @@ def parameter_types(
     letters: Sequence[str],
     calls: Sequence[cst.Call],
 ) -> list[str]:
-    """The type of each parameter of a Function; "" where nothing tells it.
+    """Return the type of each parameter of a Function; "" for an unknown type.
 
     Args:
         script: The script.
-        parameters: Those of ``forward`` after ``ctx``.
+        parameters: The parameters of ``forward`` after ``ctx``.
         symbolic: The symbolic function.
-        graph: How it calls its graph.
-        names: How it calls them.
-        letters: Its ``@parse_args``, or nothing.
-        calls: Every ``apply`` of the Function.
+        graph: The name of the graph parameter in the symbolic function.
+        names: The names of the parameters in the symbolic function.
+        letters: The argument descriptors of ``@parse_args``; empty without it.
+        calls: All calls of ``apply`` of the Function.
     """
     types = []
     for position, parameter in enumerate(parameters):
@@ -49,7 +49,7 @@ def parameter_types(
         plain = next(iter(given - {"None"}), "") if len(given - {"None"}) <= 1 else _number(given - {"None"})
         kind = annotation or _LETTERS.get(code, "") or _merged(plain, _used_as(script, symbolic, graph, name))
         if code == "none" and not kind:
-            kind = "torch.Tensor"  # It is None in every call that the symbolic takes.
+            kind = "torch.Tensor"  # The symbolic function accepts only None for it.
         types.append(f"{kind} | None" if kind and optional and "None" not in kind else kind)
     return types
 
@@ -59,7 +59,7 @@ def _number(kinds: set[str]) -> str:
 
 
 def _may_be_none(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
-    """Whether the symbolic function asks."""
+    """Return whether the symbolic function compares the parameter with None."""
     for comparison in script.walk(cst.Comparison, symbolic.body):
         other = comparison.comparisons[0]
         if isinstance(other.operator, cst.Is | cst.IsNot) and _is(comparison.left, name):
@@ -71,7 +71,7 @@ def _may_be_none(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
 
 
 def _merged(given: str, used: str) -> str:
-    """What a call passes says more than an attribute's suffix, but 2 may be meant as a float."""
+    """Prefer the type of the passed value to that of the attribute, except that an int may stand for a float."""
     if used == _NUMBER:
         return given or "float"
     if given == "int" and used == "float":
@@ -91,7 +91,7 @@ def _annotated(script: Script, parameter: cst.Param) -> str:
 
 
 def _given(script: Script, calls: Sequence[cst.Call], position: int, parameter: cst.Param) -> set[str]:
-    """The kinds of the literals that are passed; "" for one that no operator takes."""
+    """Return the types of the literals that are passed, with an empty string for an unsupported type."""
     kinds = set()
     values = [call.args[position].value for call in calls if position < len(call.args)]
     for value in [*values, *([parameter.default] if parameter.default is not None else [])]:
@@ -113,7 +113,7 @@ def _kind(value: object) -> str:
 
 
 def _used_as(script: Script, symbolic: cst.FunctionDef, graph: str, name: str) -> str:
-    """By what the symbolic function does with it."""
+    """Infer the type from the uses in the symbolic function."""
     if name in _spread(script, symbolic, graph):
         return "torch.Tensor"
     if is_object(script, symbolic, name):
@@ -139,7 +139,7 @@ def _used_as(script: Script, symbolic: cst.FunctionDef, graph: str, name: str) -
 
 
 def is_object(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
-    """Whether the symbolic function takes something out of an argument by name, so that it is no plain value."""
+    """Return whether the symbolic function reads attributes of an argument, so that it is an object."""
     owners = [node.value for node in script.walk(cst.Attribute, symbolic.body) if node.attr.value not in _ASKED]
     for node in script.walk(cst.Subscript, symbolic.body):
         index = node.slice[0].slice
@@ -152,11 +152,11 @@ _ASKED = {
     "type", "node", "isCompleteTensor", "mustBeNone", "debugName", "setDebugName", "setType", "setTypeAs", "append",
     "index", "count", "lower", "upper", "startswith", "endswith", "format", "encode",
 }  # fmt: skip
-"""What values of a graph, lists and strings can do."""
+"""The methods of graph values, lists and strings."""
 
 
 def _spread(script: Script, symbolic: cst.FunctionDef, graph: str) -> set[str]:
-    """The names in lists that become the inputs of a node: ``inputs = [x, y]``, ``g.op("Op", *inputs)``."""
+    """Return the names in lists that are the inputs of a node: ``inputs = [x, y]``, ``g.op("Op", *inputs)``."""
     calls = [call for call in script.walk(cst.Call, symbolic.body) if isinstance(call.func, cst.Attribute)]
     starred = {
         script.code(argument.value)
@@ -182,7 +182,7 @@ def _is(node: cst.CSTNode, name: str) -> bool:
 
 
 def count_results(script: Script, *functions: cst.FunctionDef) -> int:
-    """How many tensors a Function returns: the most that its ``forward`` or its symbolic function shows."""
+    """Return the number of results of a Function, the maximum found in ``forward`` and the symbolic function."""
     most = 1
     for function in functions:
         outputs = {}

@@ -1,4 +1,4 @@
-"""The body of one symbolic function, as the body of a translation."""
+"""Converts the body of a symbolic function to the body of a translation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SUFFIX = re.compile(r"(\w+)_([ifstgz])")
 
 
 class NotConvertible(Exception):
-    """A symbolic function holds something that has no counterpart in a translation.
+    """A symbolic function contains a construct that a translation can't express.
 
     Args:
-        reason: What.
-        node: It.
+        reason: The reason, for the user.
+        node: The node of the construct.
     """
 
     def __init__(self, reason: str, node: cst.CSTNode) -> None:
@@ -31,21 +31,21 @@ class NotConvertible(Exception):
 
 
 def own_parameters(function: cst.FunctionDef) -> list[cst.Param]:
-    """The parameters of a symbolic function after ``g``.
+    """Return the parameters of a symbolic function after ``g``.
 
     Raises:
-        NotConvertible: It takes starred ones, or no ``g``.
+        NotConvertible: The function has starred parameters, or has no parameter ``g``.
     """
     parameters = function.params
     required = [parameter for parameter in parameters.kwonly_params if parameter.default is None]
     starred = isinstance(parameters.star_arg, cst.Param) or parameters.star_kwarg or required
     if starred or not parameters.params or parameters.posonly_params:
-        raise NotConvertible("its parameters are starred", function)
+        raise NotConvertible("it has starred parameters", function)
     return list(parameters.params[1:])
 
 
 def parsed_letters(script: Script, function: cst.FunctionDef) -> list[str]:
-    """The codes of its ``@parse_args``; empty without."""
+    """Return the argument descriptors of ``@parse_args``; empty without this decorator."""
     for decorator in function.decorators:
         call = decorator.decorator
         if isinstance(call, cst.Call) and script.path(call.func).endswith(".parse_args"):
@@ -54,33 +54,33 @@ def parsed_letters(script: Script, function: cst.FunctionDef) -> list[str]:
 
 
 def convert_body(script: Script, function: cst.FunctionDef, renamed: dict[str, str]) -> cst.BaseSuite:
-    """The function's body, made of onnxscript calls and :func:`opbridge.custom_node`.
+    """Return the body of the function, converted to onnxscript calls and :func:`opbridge.custom_node`.
 
     Args:
-        script: What the names in it mean.
-        function: A symbolic function.
-        renamed: Parameters that get another name.
+        script: The script.
+        function: The symbolic function.
+        renamed: The new names of parameters that are renamed.
 
     Raises:
-        NotConvertible: Something in it has no counterpart.
+        NotConvertible: A construct in the body can't be converted.
     """
     converter = _Body(script, function, renamed)
     body = function.body.visit(converter)
     for call in script.walk(cst.Call, body):  # type: ignore[arg-type]
         if _method(call) == "type" and not call.args:
-            raise NotConvertible("it keeps the type of a value", function.name)
+            raise NotConvertible("it stores the type of a value", function.name)
         if _method(call) in ("with_sizes", "setDebugName"):
             raise NotConvertible(f"it uses .{_method(call)}() in an expression", function.name)
     for name in script.walk(cst.Name, body):  # type: ignore[arg-type]
         if name.value == converter.graph:
-            raise NotConvertible(f"it uses {converter.graph} other than by {converter.graph}.op", function.name)
+            raise NotConvertible(f"it uses {converter.graph} other than in {converter.graph}.op", function.name)
         if script.path(name).startswith(("torch.onnx.symbolic", "torch.onnx._internal", "torch.onnx.utils")):
             raise NotConvertible(f"it calls {name.value}, which has no counterpart", function.name)
     return body  # type: ignore[return-value]
 
 
 class _Body(cst.CSTTransformer):
-    """Turns what is done with ``g`` and its values into today's words, from the inside out."""
+    """Converts operations on ``g`` and its values, innermost first."""
 
     def __init__(self, script: Script, function: cst.FunctionDef, renamed: dict[str, str]) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class _Body(cst.CSTTransformer):
         return updated_node.with_changes(value=self.renamed.get(updated_node.value, updated_node.value))
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
-        # A keyword is no use of the parameter of that name.
+        # A keyword is not a use of the parameter with the same name.
         return updated_node.with_changes(keyword=original_node.keyword)
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
@@ -117,7 +117,9 @@ class _Body(cst.CSTTransformer):
             return updated_node
         value = call.func.value
         if not isinstance(value, cst.Name):
-            raise NotConvertible(f"it changes a value without a name: {self.script.code(call)}", original_node)
+            raise NotConvertible(
+                f"it changes an expression that is not a name: {self.script.code(call)}", original_node
+            )
         if _method(call) == "setDebugName":
             named = updated_node.value.args[0].value  # type: ignore[attr-defined]
             text = f"{self._name(value)}.name = {self.script.code(named)}"
@@ -137,7 +139,7 @@ class _Body(cst.CSTTransformer):
         return cst.FlattenSentinel([updated_node, cst.parse_statement(self._typed(target, assign.value))])
 
     def _typed(self, value: cst.Name, call: cst.Call) -> str:
-        """The statement that gives a value the type and shape of another."""
+        """Return the statement that sets the type and shape of a value to those of another one."""
         other = call.args[0].value
         sizes = ""
         if isinstance(other, cst.Call) and _method(other) == "with_sizes" and other.args:
@@ -147,7 +149,9 @@ class _Body(cst.CSTTransformer):
         if _method(call) == "setType" and isinstance(other, cst.Call) and _method(other) == "type":
             other = other.func.value  # type: ignore[attr-defined]
         if not isinstance(other, cst.Name):
-            raise NotConvertible(f"it sets a type that is no other value's: {self.script.code(call)}", call)
+            raise NotConvertible(
+                f"it sets a type that is not the type of another value: {self.script.code(call)}", call
+            )
         self.typed.add(value.value)
         to, origin = self._name(value), self._name(other)
         return f"{to}.type, {to}.shape = {origin}.type, {sizes or f'{origin}.shape'}"
@@ -170,10 +174,10 @@ class _Body(cst.CSTTransformer):
         if asked is not None:
             for name in self.script.walk(cst.Name, function.value):  # type: ignore[attr-defined]
                 if method == "type" and name.value not in self.typed:
-                    raise NotConvertible(f"it asks for the type of {name.value}, which it made itself", original_node)
+                    raise NotConvertible(f"it reads the type of {name.value}, which it computed itself", original_node)
             return asked
         if method in _UNKNOWN_METHODS:
-            raise NotConvertible(f"it asks a value for .{method}()", original_node)
+            raise NotConvertible(f"it calls .{method}() on a value", original_node)
         path = self.script.path(function)
         if path.startswith(("torch.onnx.symbolic", "torch.onnx._internal")):
             converted = helper_calls.helper_call(path, updated_node)
@@ -184,13 +188,13 @@ class _Body(cst.CSTTransformer):
         return updated_node
 
     def _asked(self, method: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
-        """What a value itself is asked."""
+        """Convert a method call on a value."""
         value = original.func.value  # type: ignore[attr-defined]
         name = self.script.code(updated.func.value)  # type: ignore[attr-defined]
         if method == "debugName":
             return cst.parse_expression(f"{name}.name")
         if not isinstance(value, cst.Name) or value.value not in self.typed | self.custom:
-            raise NotConvertible(f"it asks a standard node for .{method}()", original)
+            raise NotConvertible(f"it calls .{method}() on the result of a standard node", original)
         return cst.parse_expression(f"({name}.shape is not None and {name}.shape.is_static())")
 
     def _graph_call(self, method: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
@@ -199,7 +203,7 @@ class _Body(cst.CSTTransformer):
         try:
             name = str(self.script.value(original.args[0].value))
         except (ValueError, IndexError) as error:
-            raise NotConvertible("the name of a node is no literal", original) from error
+            raise NotConvertible("the name of a node is not a literal", original) from error
         domain, _, operator = name.rpartition("::")
         if method != "op":
             domain, operator = "org.pytorch.aten", "ATen"
@@ -258,7 +262,7 @@ class _Body(cst.CSTTransformer):
         arithmetic = _assigned_name(parent) in self.arithmetic or id(original) in self.arithmetic
         value = constant_value(self.script, original, updated, arithmetic)
         if value is None:
-            raise NotConvertible("a Constant of it can't be read", original)
+            raise NotConvertible("the contents of a Constant are unknown", original)
         if isinstance(parent, cst.Return):
             self.script.needs.add("op")
             return _call("op.Identity", [cst.Arg(value)], None)
@@ -273,7 +277,7 @@ def _tensor(value: cst.BaseExpression) -> cst.Call:
 
 
 def _used_in_arithmetic(script: Script, function: cst.FunctionDef, graph: str) -> set[object]:
-    """The names and the nested constants that are operands of arithmetic, where one number takes the other's type."""
+    """Return the names and nested constants that are operands of arithmetic only, where numbers are promoted."""
     arithmetic: set[object] = set()
     other: set[object] = set()
     for call in script.walk(cst.Call, function):
@@ -295,7 +299,7 @@ def _assigned_name(parent: cst.CSTNode) -> str | None:
 
 
 def _call(function: str, arguments: Sequence[cst.Arg], layout: cst.Call | None) -> cst.Call:
-    """A call, laid out like the one that it replaces."""
+    """Return a call with the layout of the call that it replaces."""
     call = cst.Call(cst.parse_expression(function), [*arguments])
     if layout is None or not layout.args:
         return call
