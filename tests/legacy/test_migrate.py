@@ -240,7 +240,7 @@ def test_line_endings_stay(tmp_path: Path) -> None:
         ("import torch\ntorch.onnx.export(m, x, 'f', custom_opsets={'own': 3})", "custom_opsets", "set other versions"),
         ("import torch\ntorch.onnx.export(m, x, 'f', dynamic_axes=axes)", "dynamic_axes", "write dynamic_shapes"),
         ("import torch\ntorch.onnx.export(*given)", "torch.onnx.export", "it is called with starred arguments"),
-        ("import torch\ntorch.onnx.register_custom_op_symbolic(name, f, 9)", "torch.onnx.reg", "known only at run time"),
+        ("import torch\ntorch.onnx.register_custom_op_symbolic(name, f, 9)", "torch.onnx.reg", "only at run time"),
         (
             "import torch\ntorch.onnx.unregister_custom_op_symbolic('a::b', 9)",
             "unregister_custom",

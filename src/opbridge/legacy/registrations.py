@@ -1,6 +1,6 @@
-"""The registered symbolic functions: which is in force for an operator at an opset, as mappings of operators.
+"""The registered symbolic functions as mappings of operators.
 
-Registrations live in torch's own registry, so those count that were made before the bridge was turned on.
+They are stored in torch's own registry, so functions that were registered before the bridge was turned on are included.
 """
 
 from __future__ import annotations
