@@ -165,7 +165,7 @@ def test_a_page_of_another_origin_gets_nothing(server: ReportServer) -> None:
 def test_without_netron_the_graphs_address_says_how_to_install_it(bundle: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(served, "netron_folder", lambda: None)
     with ReportServer([bundle / "model.onnx"], lambda: render(read_bundle(bundle))) as running:
-        assert b"Not equal" in request(running.url, "/")[1]
+        assert b"Does not match" in request(running.url, "/")[1]
         status, text, _ = request(running.url, "/graph/0/")
         assert status == 200
         assert served.INSTALL.encode() in text
