@@ -1,4 +1,4 @@
-"""Pools of a given output size: the windows differ in length, so their elements are gathered."""
+"""Adaptive pooling: the windows differ in length, so their elements are gathered."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from opbridge.catalog.formulas.series import in_working_precision
 
 
 def _bounds(length: Any, outputs: int) -> tuple[Tensor, Tensor]:
-    """Window i runs from floor(i length / outputs) to ceil((i + 1) length / outputs)."""
+    """The windows' limits: window i extends from floor(i length / outputs) to ceil((i + 1) length / outputs)."""
     number = torch.arange(outputs)
     return number * length // outputs, ((number + 1) * length + outputs - 1) // outputs
 
 
 def _taken(x: Tensor, axis: int, place: Tensor) -> Tensor:
-    """The elements at ``place`` (windows, elements of a window), in two axes instead of one."""
+    """The elements at ``place`` (windows, elements of a window); two axes replace one."""
     taken = x.index_select(axis, place.reshape(-1))
     return taken.reshape([*x.shape[:axis], *place.shape, *x.shape[axis + 1 :]])
 
 
 def _means(x: Tensor, axis: int, outputs: int) -> Tensor:
-    """The mean of each window along ``axis``: all have so many elements, or one more."""
+    """The mean of each window along ``axis``; the lengths of the windows differ by at most one."""
     length = x.shape[axis]
     if isinstance(length, int) and length % outputs == 0:
         return x.reshape([*x.shape[:axis], outputs, length // outputs, *x.shape[axis + 1 :]]).mean(axis + 1)
@@ -41,17 +41,17 @@ def _means(x: Tensor, axis: int, outputs: int) -> Tensor:
 
 @in_working_precision
 def _averaged(x: Tensor, output_size: Sequence[int]) -> Tensor:
-    """One axis after the other."""
+    """Average over one axis after the other."""
     count = len(output_size)
     if isinstance(x.numel(), int) and x.numel() == 0:
-        # Engines differ in what the sum of nothing is.
+        # Engines differ in the sum of no elements.
         return x.new_zeros([*x.shape[:-count], *output_size])
     for axis, size in zip(range(x.dim() - count, x.dim()), output_size, strict=True):
         x = _means(x, axis, size)
     return x
 
 
-@decomposition("aten::_adaptive_avg_pool2d", overrides="torch decomposes it into a sum for each element of a window")
+@decomposition("aten::_adaptive_avg_pool2d", overrides="torch decomposes it into one sum per element of a window")
 def adaptive_avg_pool2d(self: Tensor, output_size: Sequence[int]) -> Tensor:
     """The mean of each window of an (.., H, W) tensor.
 
@@ -70,7 +70,7 @@ def adaptive_avg_pool3d(self: Tensor, output_size: Sequence[int]) -> Tensor:
 
 
 def _places(x: Tensor, axis: int, outputs: int) -> Tensor:
-    """The elements of each window, as many in all: a shorter one has its last twice, which changes no maximum."""
+    """The elements of each window; a shorter window repeats its last element, which does not change the maximum."""
     start, stop = _bounds(x.shape[axis], outputs)
     if isinstance(x.shape[axis], int) and x.shape[axis] % outputs == 0:
         return start.unsqueeze(-1) + torch.arange(x.shape[axis] // outputs)
@@ -79,9 +79,9 @@ def _places(x: Tensor, axis: int, outputs: int) -> Tensor:
 
 
 def _largest(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest element of each window, and its place in the flattened axes: the first in reading order.
+    """The largest element of each window, and its index in the flattened axes; of equal elements the first.
 
-    The place takes more work than the element, and many models drop it; so each is computed by itself.
+    The index takes more work than the element, and many models do not use it, so the two are computed separately.
     """
     rank = len(output_size)
     axes = range(self.dim() - rank, self.dim())
@@ -102,7 +102,7 @@ def _largest(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 @decomposition("aten::adaptive_max_pool2d")
 def adaptive_max_pool2d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of an (.., H, W) tensor, and its place in the flattened H and W.
+    """The largest element of each window of an (.., H, W) tensor, and its index in the flattened H and W.
 
     adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)
     """
@@ -111,7 +111,7 @@ def adaptive_max_pool2d(self: Tensor, output_size: Sequence[int]) -> tuple[Tenso
 
 @decomposition("aten::adaptive_max_pool3d")
 def adaptive_max_pool3d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of an (.., D, H, W) tensor, and its place in the flattened D, H and W.
+    """The largest element of each window of an (.., D, H, W) tensor, and its index in the flattened D, H and W.
 
     adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)
     """

@@ -1,4 +1,4 @@
-"""Attention where torch's mapping has no way: with dropout, and with the logarithm of the sums."""
+"""Attention that torch does not map: with dropout, and with the log-sum-exp as a second result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 
 def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None) -> Tensor:
-    """Query by key, scaled and masked."""
+    """The scaled and masked product of query and key."""
     factor = scale if scale is not None else query.shape[-1] ** -0.5
     scores = (query * factor) @ key.mT
     if is_causal:
@@ -23,7 +23,7 @@ def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: boo
 
 
 def _weights(scores: Tensor, attn_mask: Tensor | None) -> Tensor:
-    """Softmax, 0 where all of a row is masked."""
+    """Softmax; 0 for rows that are fully masked."""
     weights = torch.softmax(scores, -1)
     if attn_mask is None:
         return weights
@@ -32,7 +32,7 @@ def _weights(scores: Tensor, attn_mask: Tensor | None) -> Tensor:
 
 @decomposition(
     "aten::_scaled_dot_product_flash_attention_for_cpu",
-    overrides="torch's mapping gives the second result another shape",
+    overrides="the second result of torch's mapping has a wrong shape",
 )
 def flash_attention(
     query: Tensor,
@@ -44,12 +44,12 @@ def flash_attention(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention over (N, heads, L, E), softmax(query key^T scale + mask) value, and the logarithm of its sums.
+    """Attention over (N, heads, L, E), softmax(query key^T scale + mask) value, and the log-sum-exp of the scores.
 
     _scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.,
     bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)
 
-    The sums (N, heads, L) are float32 for float16 and bfloat16, as in PyTorch.
+    The log-sum-exp (N, heads, L) is float32 for float16 and bfloat16, as in PyTorch.
     """
     x, keys, values = (tensor.float() if tensor.dtype.itemsize < 4 else tensor for tensor in (query, key, value))
     scores = _scores(x, keys, attn_mask, is_causal, scale)
@@ -58,7 +58,7 @@ def flash_attention(
 
 @decomposition(
     "aten::scaled_dot_product_attention",
-    overrides="torch's mapping leaves dropout out, and gives NaN where a row is masked in full",
+    overrides="torch's mapping ignores dropout, and returns NaN for fully masked rows",
 )
 def attention(
     query: Tensor,
@@ -71,7 +71,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Attention of any rank, softmax(query key^T scale + mask) value; 0 for a row that is masked in full.
+    """Attention of any rank, softmax(query key^T scale + mask) value; 0 for rows that are fully masked.
 
     scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0,
     bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor

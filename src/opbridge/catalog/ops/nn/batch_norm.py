@@ -1,4 +1,4 @@
-"""Batch normalisation by the batch's own statistics, as in training."""
+"""Batch normalization with the statistics of the batch, as in training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, translation
 
-_WHY = "torch's mapping normalises by the running statistics in training too"
+_WHY = "torch's mapping uses the running statistics in training too"
 
 
 def _on_channels(value: Tensor, rank: int) -> Tensor:
@@ -21,7 +21,7 @@ def _statistics_type(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
     return next((parameter.dtype for parameter in parameters if parameter is not None), x.dtype)
 
 
-def _normalised(
+def _normalized(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, inverse: Tensor, dtype: torch.dtype
 ) -> Tensor:
     scale = inverse if weight is None else inverse * weight
@@ -32,12 +32,12 @@ def _normalised(
 def _by_batch(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The result, the mean, 1 / sqrt(variance + eps), and the sum of squares about the mean, by channel."""
+    """The result, and per channel the mean, 1 / sqrt(variance + eps), and the sum of squared deviations."""
     axes = [axis for axis in range(x.dim()) if axis != 1]
     mean = x.mean(axes)
     squares = (x - _on_channels(mean, x.dim())).square().sum(axes)
     inverse = torch.rsqrt(squares / (x.numel() // x.shape[1]) + eps)
-    return _normalised(x, weight, bias, mean, inverse, dtype), mean, inverse, squares
+    return _normalized(x, weight, bias, mean, inverse, dtype), mean, inverse, squares
 
 
 @decomposition("aten::_native_batch_norm_legit_functional", overrides=_WHY)
@@ -51,20 +51,20 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(x - mean) / sqrt(variance + eps), scaled and shifted by channel; the statistics, and the running ones updated.
+    """(x - mean) / sqrt(variance + eps), scaled and shifted per channel; the statistics and updated running statistics.
 
     _native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
     Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor,
     Tensor running_mean_out, Tensor running_var_out)
 
-    The batch's variance is divided by the count, the running one by one less.
+    The variance of the batch is biased, the running variance is unbiased.
     """
     statistics = _statistics_type(input, weight, running_mean)
     x = input.float() if input.dtype.itemsize < 4 else input
     if not training:
         none = input.new_zeros(0, dtype=statistics)
         inverse = torch.rsqrt(running_var.to(x.dtype) + eps)
-        result = _normalised(x, weight, bias, running_mean.to(x.dtype), inverse, input.dtype)
+        result = _normalized(x, weight, bias, running_mean.to(x.dtype), inverse, input.dtype)
         return result, none, none.clone(), running_mean.clone(), running_var.clone()
     result, mean, inverse, squares = _by_batch(x, weight, bias, eps, input.dtype)
     variance = squares / (x.numel() // x.shape[1] - 1)
@@ -79,7 +79,7 @@ def native_batch_norm(
 def native_batch_norm_alone(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same without running statistics.
+    """Batch normalization without running statistics.
 
     _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum,
     float eps) -> (Tensor, Tensor, Tensor)
@@ -92,12 +92,12 @@ def native_batch_norm_alone(
 
 @translation(
     "aten::_native_batch_norm_legit_no_training",
-    overrides="torch's mapping fills two results that PyTorch leaves empty",
+    overrides="torch's mapping returns two filled tensors where PyTorch returns empty tensors",
 )
 def native_batch_norm_no_training(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
-    """The same by the running statistics, as ONNX BatchNormalization, and two empty tensors.
+    """Batch normalization with the running statistics, as ONNX BatchNormalization, and two empty tensors.
 
     _native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean,
     Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)

@@ -1,4 +1,4 @@
-"""Products of two vectors with a matrix between them."""
+"""Bilinear forms of two vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 def bilinear(
     original: Callable[..., Tensor], input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Any:
-    """input1ᵀ W input2 + bias for each matrix W in ``weight`` (outputs, inputs1, inputs2); dynamic sizes stay so.
+    """input1ᵀ W input2 + bias for each matrix W in ``weight`` (outputs, inputs1, inputs2); dynamic sizes stay dynamic.
 
     bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor
     """

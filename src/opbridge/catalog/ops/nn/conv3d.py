@@ -1,4 +1,4 @@
-"""Convolutions of volumes by a dynamic number of kernels, without a bias."""
+"""Convolutions over volumes with a dynamic number of output channels and without a bias."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::conv3d", overrides="torch's mapping makes a bias of two axes where there is none")
+@decomposition("aten::conv3d", overrides="without a bias, torch's mapping adds one of rank 2")
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -21,7 +21,7 @@ def conv3d(
     dilation: Sequence[int] = (1, 1, 1),
     groups: int = 1,
 ) -> Any:
-    """The convolution with a bias of zeros; of a fixed number of kernels torch's own, whose bias is dropped again.
+    """The convolution with a bias of zeros; with a fixed number of output channels torch's mapping is kept.
 
     conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0,
     SymInt[3] dilation=1, SymInt groups=1) -> Tensor

@@ -31,7 +31,7 @@ def _samples() -> list[Sample]:
 
 
 def _spread(x: Tensor, axis: int, stride: int) -> Tensor:
-    """Put ``stride`` - 1 zeros between the elements of an axis."""
+    """Insert ``stride`` - 1 zeros between the elements along an axis."""
     if stride == 1:
         return x
     apart = torch.nn.functional.pad(x.unsqueeze(axis + 1), [0, 0] * (x.dim() - axis - 1) + [0, stride - 1])
@@ -45,7 +45,7 @@ def _padded(x: Tensor, amounts: Sequence[tuple[int, int]]) -> Tensor:
 
 
 def _correlated(x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], groups: int) -> Tensor:
-    """Slide the weights over an image that is padded already."""
+    """The convolution of a padded image."""
     dims = weight.dim() - 2
     counts = []
     for d in range(dims):
@@ -66,14 +66,14 @@ def _correlated(x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequ
 
 
 def _flipped(weight: Tensor, groups: int) -> Tensor:
-    """The weights of a transposed convolution as those of a plain one."""
+    """The weights of the convolution that is equivalent to a transposed convolution."""
     spatial = weight.shape[2:]
     apart = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], *spatial).transpose(1, 2)
     joined = apart.reshape(groups * weight.shape[1], weight.shape[0] // groups, *spatial)
     return joined.flip(list(range(2, weight.dim())))
 
 
-@decomposition("aten::convolution", samples=_samples, overrides="engines convolve in float32 only")
+@decomposition("aten::convolution", samples=_samples, overrides="engines support convolutions only in float32")
 @only_for(torch.float64, torch.int64, torch.int32)
 def convolution(
     input: Tensor,
@@ -86,13 +86,13 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """A convolution of any rank, for float64 and integers: the windows as rows of a matrix, times the weights.
+    """A convolution of any rank, for float64 and integers: the product of a matrix of windows with the weights.
 
     convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
     bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
 
-    A transposed one is a plain one of the image with zeros between its elements, by the flipped weights (Dumoulin and
-    Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4).
+    A transposed convolution is computed as a convolution of the image with zeros between its elements and flipped
+    weights (Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4).
     """
     dims = weight.dim() - 2
     stride, padding, dilation, output_padding = (

@@ -1,4 +1,4 @@
-"""The cosine of the angle between vectors."""
+"""Cosine similarity with dynamic sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cosine_similarity(original: Callable[..., Tensor], x1: Tensor, x2: Tensor, d
 
     cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor
 
-    Where dynamic sizes may differ: torch's own takes one of 1 in the example for one that can't be broadcast.
+    This rewrite applies if dynamic sizes may differ, because torch then specializes sizes that are 1 in the example.
     """
     is_same = x1.dim() == x2.dim() and all(
         statically_known_true(a == b) for a, b in zip(x1.shape, x2.shape, strict=True)

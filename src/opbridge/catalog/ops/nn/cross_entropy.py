@@ -1,4 +1,4 @@
-"""The cross entropy of logits under the probabilities of weighted classes."""
+"""Cross entropy with class probabilities and class weights."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """-Σ weight * target * log softmax(input) over the classes, (C) or (N, C, ..), where a size is dynamic.
+    """-Σ weight * target * log softmax(input) over the classes of (C) or (N, C, ..), if a size is dynamic.
 
-    torch's own freezes the number of classes when it checks that there are as many weights; indices of classes in place
-    of probabilities stay with it.
+    torch's function makes the number of classes constant when it checks the number of weights. Targets that are class
+    indices are left to torch.
     """
     is_fixed = have_fixed_sizes(input)
     is_old = size_average is not None or reduce is not None

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the probability of a sequence of labels, blanks in between."""
+"""Connectionist temporal classification loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _lengths(value: Tensor | Sequence[int]) -> Tensor:
 
 
 def _rows(targets: Tensor, lengths: Tensor, longest: int | None) -> Tensor:
-    """The targets as rows (N, S), also where all stand one after the other."""
+    """The targets as rows (N, S), whether they are given as rows or concatenated."""
     if targets.dim() == 2:
         return targets
     width = targets.shape[0] if longest is None else longest
@@ -34,7 +34,7 @@ def _later(alpha: Tensor, by: int) -> Tensor:
 
 
 def _log_sum(*terms: Tensor) -> Tensor:
-    """The logarithm of the sum of exponentials, of none at all too."""
+    """Log-sum-exp, also if all elements are -inf."""
     stacked = torch.stack(terms)
     largest = stacked.amax(0)
     largest = torch.where(largest == -math.inf, 0.0, largest)
@@ -42,7 +42,7 @@ def _log_sum(*terms: Tensor) -> Tensor:
 
 
 def _log_likelihood(log_probs: Tensor, labels: Tensor, steps: Tensor, lengths: Tensor, blank: int) -> Tensor:
-    """The forward recursion over time, for (T, N, C) and labels (N, 2 S + 1) with a blank at every even place."""
+    """The forward recursion over time, for (T, N, C) and labels (N, 2 S + 1) with a blank at every even index."""
     skips = (labels != blank) & (labels != torch.nn.functional.pad(labels, [2, 0], value=blank)[:, : labels.shape[1]])
     place = torch.arange(labels.shape[1])
     first = log_probs[0].gather(1, labels)
@@ -76,13 +76,13 @@ def torch_ctc_loss(
     reduction: int = _MEAN,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """The negative logarithm of the probability of ``targets`` (N, S, or all in a row) under (T, N, C) or (T, C).
+    """The negative log probability of ``targets`` (N, S or concatenated) under (T, N, C) or (T, C).
 
     ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0,
     int reduction=Mean, bool zero_infinity=False) -> Tensor
 
-    The forward variables of A. Graves et al., "Connectionist temporal classification", 2006, equations 6 and 7, by
-    logarithms, as one loop over time. torch's operator reads the lengths in Python, and can't be captured.
+    One loop over time computes the logarithms of the forward variables of A. Graves et al., "Connectionist temporal
+    classification", 2006, equations 6 and 7. torch's operator reads the lengths in Python and cannot be captured.
     """
     is_batch = log_probs.dim() == 3
     x = log_probs if is_batch else log_probs.unsqueeze(1)
@@ -109,6 +109,6 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """The same, which calls torch's operator where a rewrite can't see it."""
+    """Replace the Python function that calls torch's operator."""
     number = {"none": _NONE, "mean": _MEAN, "sum": _SUM}[reduction]
     return torch_ctc_loss(original, log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)

@@ -1,4 +1,4 @@
-"""Exponential linear units with all digits near 0."""
+"""Exponential linear units that are accurate near 0."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.series import in_working_precision
 
-_WHY = "ONNX Runtime's Elu and Selu take 1 from the exponential, and lose what is below 1e-7"
+_WHY = "ONNX Runtime's Elu and Selu compute exp(x) - 1, which loses all digits of inputs below 1e-7"
 
 
 @decomposition("aten::elu", overrides=_WHY)
 @in_working_precision
 def elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
-    """The element above 0, alpha (exp(input_scale x) - 1) below; times ``scale``.
+    """``scale`` times x for x > 0, and ``scale`` times alpha (exp(input_scale x) - 1) otherwise.
 
     elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor
     """
@@ -23,7 +23,7 @@ def elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1
 
 @decomposition("aten::selu", overrides=_WHY)
 def selu(self: Tensor) -> Tensor:
-    """The unit elu with the two constants under which activations normalise themselves (Klambauer et al., 2017).
+    """ELU with the two constants of self-normalizing networks (Klambauer et al., 2017).
 
     selu(Tensor self) -> Tensor
     """
@@ -32,7 +32,7 @@ def selu(self: Tensor) -> Tensor:
 
 @decomposition("aten::celu", overrides=_WHY)
 def celu(self: Tensor, alpha: float = 1.0) -> Tensor:
-    """The element above 0, alpha (exp(x / alpha) - 1) below.
+    """The exponential linear unit: x for x > 0, and alpha (exp(x / alpha) - 1) otherwise.
 
     celu(Tensor self, Scalar alpha=1.0) -> Tensor
     """

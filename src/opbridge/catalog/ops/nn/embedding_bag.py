@@ -1,4 +1,4 @@
-"""Sums, means and maxima of bags of embeddings, without a loop over the bags."""
+"""Sums, means and maxima over bags of embeddings, without a loop over the bags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 _SUM, _MAX = 0, 2
-_WHY = "torch's mapping is a loop over the bags, in float32"
+_WHY = "torch's mapping loops over the bags, and computes in float32"
 
 
 @decomposition("aten::embedding_bag", overrides=_WHY)
@@ -26,7 +26,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What the rows of ``weight`` that each bag's ``indices`` name come to; a bag of nothing comes to 0.
+    """The sum, mean or maximum over the rows of ``weight`` that the indices of each bag select; 0 for an empty bag.
 
     embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
     bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor,
@@ -35,11 +35,12 @@ def embedding_bag(
     bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor,
     Tensor)
 
-    Indices behind the last offset, where that is included, are in the last bag, as in PyTorch's kernels of float64 and
-    of maxima; its quick ones of float32 leave them out of sums. Documented are last offsets with nothing behind them.
+    With ``include_last_offset``, indices after the last offset belong to the last bag, as in PyTorch's kernels for
+    float64 and for maxima; PyTorch's fast float32 kernels ignore them in sums. Documented are only last offsets with no
+    indices after them.
 
-    The other three results are for a backward pass: the bag of each index, the sizes of the bags (zeros for sums), and
-    of maxima the index that gave them.
+    The other three results are for the backward pass: the bag of each index, the sizes of the bags (zeros for sums),
+    and for maxima the index of each maximum.
     """
     if padding_idx is not None and padding_idx < 0:
         padding_idx += weight.shape[0]
@@ -59,7 +60,7 @@ def embedding_bag_forward(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same, of what ``embedding_bag`` is made of: -1 is no padding.
+    """The operator that ``embedding_bag`` calls; a ``padding_idx`` of -1 means no padding.
 
     _embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
     bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor,
@@ -107,7 +108,7 @@ def _nothing(rows: Tensor, starts: Tensor) -> Tensor:
 
 
 def _largest(rows: Tensor, indices: Tensor, bag: Tensor, counts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each bag, column by column; and the first index that gives it."""
+    """The maximum of each column of each bag, and the first index that has it."""
     none = _nothing(rows, sizes)
     places = bag.unsqueeze(1).expand_as(rows)
     largest = (none - math.inf).scatter_reduce(0, places, rows, "amax")

@@ -1,4 +1,4 @@
-"""Max pools whose windows begin at places drawn at random (Graham, "Fractional max-pooling", 2014)."""
+"""Max pooling with random window positions (Graham, "Fractional max-pooling", 2014)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opbridge.catalog.formulas.pooling import first_largest
 
 
 def _starts(samples: Tensor, length: int, outputs: int, kernel: int) -> Tensor:
-    """Where the windows of an axis begin, by image and channel: (N, C, outputs). The last ends with the axis."""
+    """The starts of the windows along an axis, per image and channel: (N, C, outputs). The last ends with the axis."""
     last = (torch.zeros_like(samples).to(torch.int64) + (length - kernel)).unsqueeze(-1)
     if outputs == 1:
         return last
@@ -26,7 +26,7 @@ def _starts(samples: Tensor, length: int, outputs: int, kernel: int) -> Tensor:
 
 
 def _along(x: Tensor, starts: Tensor, axis: int, kernel: int) -> Tensor:
-    """The windows' elements along ``axis`` of (N, C, ..), which moves to the end: (.., outputs, kernel)."""
+    """The elements of the windows along ``axis`` of (N, C, ..), which moves to the end: (.., outputs, kernel)."""
     rows = x.movedim(axis, -1)
     place = (starts.unsqueeze(-1) + torch.arange(kernel)).flatten(-2)
     place = place.reshape([*place.shape[:2], *[1] * (rows.dim() - 3), place.shape[-1]])
@@ -37,10 +37,10 @@ def _along(x: Tensor, starts: Tensor, axis: int, kernel: int) -> Tensor:
 def _pooled(
     self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor, drawn: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """The last axis first, so that among equal elements the first in reading order is found."""
+    """Pool the last axis first, so that of equal elements the first in row-major order is chosen."""
     rank = len(output_size)
     if any(isinstance(size, int) and size == 0 for size in self.shape):
-        # Engines refuse to reshape an empty tensor of dynamic sizes.
+        # Engines refuse to reshape an empty tensor with dynamic sizes.
         empty = self.new_zeros([*self.shape[:-rank], *output_size])
         return empty, empty.to(torch.int64)
     x = self if self.dim() == rank + 2 else self.unsqueeze(0)
@@ -61,12 +61,12 @@ def _pooled(
 def fractional_max_pool2d(
     self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of an (.., C, H, W) tensor, and its place in the flattened H and W.
+    """The largest element of each window of an (.., C, H, W) tensor, and its index in the flattened H and W.
 
     fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size,
     Tensor random_samples) -> (Tensor, Tensor)
 
-    ``random_samples`` (N, C, 2) are numbers in [0, 1) for W and for H.
+    ``random_samples`` (N, C, 2) are numbers in [0, 1) for W and H.
     """
     return _pooled(self, kernel_size, output_size, random_samples, (1, 0))
 
@@ -75,7 +75,7 @@ def fractional_max_pool2d(
 def fractional_max_pool3d(
     self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of an (.., C, D, H, W) tensor, and its place in the flattened D, H and W.
+    """The largest element of each window of an (.., C, D, H, W) tensor, and its index in the flattened D, H and W.
 
     fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size,
     Tensor random_samples) -> (Tensor, Tensor)
@@ -95,7 +95,7 @@ def pooled_volumes_of_dynamic_sizes(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """Keep a dynamic size dynamic, which the shape function of torch's operator freezes."""
+    """Keep dynamic sizes dynamic; the shape function of torch's operator makes them constant."""
     if have_fixed_sizes(input) or (output_size is None and output_ratio is None):
         return NotImplemented
     if output_size is None:

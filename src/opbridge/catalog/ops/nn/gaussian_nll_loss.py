@@ -1,4 +1,4 @@
-"""The negative logarithm of a normal distribution's density, without a look at the data."""
+"""The negative log likelihood of normal distributions, without a check of the data."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """(log(v) + (x - t)² / v) / 2 with v at least ``eps``, and log(2 pi) / 2 more where ``full``.
+    """(log(v) + (x - t)² / v) / 2 with v clamped to at least ``eps``, plus log(2 pi) / 2 if ``full`` is set.
 
-    torch's raises for a negative variance, which asks for the data in Python; here it counts as ``eps``. A variance
-    with one axis less than ``input`` stands for every element of the last axis.
+    torch's function reads the data to raise an error for a negative variance; here a negative variance is replaced by
+    ``eps``. A variance with one axis less than ``input`` applies to every element of the last axis.
     """
     spread = torch.full_like(input, var) if isinstance(var, float | int) else var
     if spread.dim() == input.dim() - 1 and spread.shape == input.shape[:-1]:

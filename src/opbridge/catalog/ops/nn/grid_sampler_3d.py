@@ -1,4 +1,4 @@
-"""Sampling a volume at places of a grid."""
+"""Sampling of volumes at the positions of a grid."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from opbridge.catalog.formulas.series import in_working_precision
 _ZEROS, _BORDER = 0, 1
 _NEAREST, _CUBIC = 1, 2
 _AT_ONCE = 16
-"""So many voxels of each place are held in memory together."""
+"""The number of voxels per position that are in memory at the same time."""
 
 
 def _reflected(place: Tensor, length: int, align_corners: bool) -> Tensor:
-    """A place outside mirrored into the axis, about the centres of the outer voxels or about their outer faces."""
+    """Reflect positions into the axis, at the centers of the outer voxels or at their outer faces."""
     low, span = (0.0, length - 1) if align_corners else (-0.5, length)
     if isinstance(span, int) and span == 0:
         return torch.zeros_like(place)
@@ -29,17 +29,17 @@ def _reflected(place: Tensor, length: int, align_corners: bool) -> Tensor:
 
 
 def _voxels(coordinate: Tensor, length: int, align_corners: bool) -> Tensor:
-    """[-1, 1] on the axis, in voxels."""
+    """Convert positions from [-1, 1] to voxels."""
     return (coordinate + 1) / 2 * (length - 1) if align_corners else ((coordinate + 1) * length - 1) / 2
 
 
 def _padded(place: Tensor, length: int, padding_mode: int, align_corners: bool) -> Tensor:
-    """A place outside moved inside, as the padding says."""
+    """Move positions inside according to the padding mode."""
     if padding_mode == _ZEROS:
         return place
     if padding_mode != _BORDER:
         place = _reflected(place, length, align_corners)
-    # NaN counts as outside on the upper side, as in PyTorch.
+    # As in PyTorch, NaN is outside at the upper end.
     place = torch.where(place < length - 1, place, length - 1)
     return torch.where(place > 0, place, 0)
 
@@ -57,10 +57,10 @@ def _is_inside(place: Tensor, length: int) -> Tensor:
 
 
 def _read(input: Tensor, taps: list[Tensor]) -> Tensor:
-    """The voxels (N, places, z y x, C) at whole z, y, x (N, places, ..), 0 outside.
+    """The voxels (N, positions, z y x, C) at integer z, y, x (N, positions, ..); 0 outside.
 
-    A frame of zeros stands for all that is outside, so that each axis has its own index. Voxels are gathered with all
-    their channels.
+    A frame of zeros represents everything outside, so that each axis can be indexed separately. Voxels are gathered
+    with all channels.
     """
     framed = torch.nn.functional.pad(input, [1] * 6)
     batch, channels = framed.shape[:2]
@@ -73,9 +73,9 @@ def _read(input: Tensor, taps: list[Tensor]) -> Tensor:
 
 
 def _summed(input: Tensor, taps: list[Tensor], weights: list[Tensor]) -> Tensor:
-    """The voxels of each place (N, places, taps) with their weights, as (N, places, C): some layers after the other.
+    """The weighted sum of the voxels of each position (N, positions, taps), as (N, positions, C), layer by layer.
 
-    A place at infinity has weights that are NaN, which do not count outside.
+    A position at infinity has weights of NaN, which are ignored for voxels outside.
     """
     depth, height, width = (
         torch.where(_is_inside(tap, length), weight, 0)
@@ -91,7 +91,7 @@ def _summed(input: Tensor, taps: list[Tensor], weights: list[Tensor]) -> Tensor:
 
 
 def _linear(input: Tensor, places: list[Tensor]) -> Tensor:
-    """The eight voxels around each place, weighted by the volumes opposite to them."""
+    """Trilinear interpolation of the eight voxels around each position."""
     taps, weights = [], []
     for place in places:
         below = place.floor()
@@ -102,7 +102,7 @@ def _linear(input: Tensor, places: list[Tensor]) -> Tensor:
 
 
 def _cubic(input: Tensor, voxels: list[Tensor], padding_mode: int, align_corners: bool) -> Tensor:
-    """The 64 voxels around each place, each moved inside by itself as the padding says."""
+    """Tricubic interpolation of the 64 voxels around each position; the padding mode applies to each voxel."""
     taps, weights = [], []
     for place, length in zip(voxels, input.shape[2:], strict=True):
         offset = torch.arange(-1, 3)
@@ -117,13 +117,12 @@ def _cubic(input: Tensor, voxels: list[Tensor], padding_mode: int, align_corners
 def grid_sampler_3d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """``input`` (N, C, D, H, W) at the places of ``grid`` (N, d, h, w, 3), each x, y, z in [-1, 1].
+    """``input`` (N, C, D, H, W) sampled at the positions of ``grid`` (N, d, h, w, 3), each x, y, z in [-1, 1].
 
     grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
 
-    The eight voxels around a place, weighted by how near they are (mode 0), the nearest one, halves to the even
-    (mode 1), or the 64 around it by cubic convolution (mode 2). ONNX has GridSample for volumes from opset 20 on, with
-    kernels in few engines.
+    Mode 0 is trilinear interpolation, mode 1 selects the nearest voxel and rounds half to even, and mode 2 is tricubic
+    convolution. ONNX has GridSample for volumes from opset 20 on, with kernels in few engines.
     """
     voxels = [_voxels(grid[..., 2 - axis].flatten(1), input.shape[2 + axis], align_corners) for axis in range(3)]
     if interpolation_mode == _CUBIC:
@@ -139,11 +138,13 @@ def grid_sampler_3d(
     return result.mT.reshape([*input.shape[:2], *grid.shape[1:4]])
 
 
-@decomposition("aten::grid_sampler", overrides="torch.onnx maps volumes with cubic interpolation to what ONNX lacks")
+@decomposition(
+    "aten::grid_sampler", overrides="ONNX has no cubic interpolation of volumes, to which torch.onnx maps it"
+)
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """``input`` at the places of ``grid``: volumes with cubic interpolation, all others as torch maps them.
+    """``input`` sampled at the positions of ``grid``: volumes with cubic interpolation; the rest is left to torch.
 
     grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
     """

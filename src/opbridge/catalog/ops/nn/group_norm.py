@@ -1,4 +1,4 @@
-"""Group normalisation of an empty tensor, and of one of a dynamic size."""
+"""Group normalization of empty tensors and of tensors with dynamic sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opbridge.catalog.declare.spec import decomposition, rewrite
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> Any:
-    """Nothing to normalise gives nothing, and a mean and 1 / sqrt(variance + eps) of 0 for each group; else torch's.
+    """An empty result, with a mean and 1 / sqrt(variance + eps) of 0 per group; other tensors are left to torch.
 
     native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group,
     float eps) -> (Tensor, Tensor, Tensor)
@@ -28,7 +28,7 @@ def native_group_norm(
 
 @rewrite("torch.nn.functional.group_norm")
 def group_norm(original: Callable[..., Tensor], input: Tensor, *arguments: Any, **keywords: Any) -> Any:
-    """Nothing of an empty tensor; no question whether a group has one element alone, which dynamic sizes fail.
+    """An empty result for an empty tensor; otherwise torch's operator without its check of the group size.
 
     group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05,
     bool cudnn_enabled=True) -> Tensor
@@ -41,5 +41,5 @@ def group_norm(original: Callable[..., Tensor], input: Tensor, *arguments: Any, 
 
 
 def _is_empty(x: Tensor) -> bool:
-    """Whether a size is 0 for all inputs; another one may be dynamic."""
+    """Whether a size is the constant 0."""
     return any(isinstance(size, int) and size == 0 for size in x.shape)

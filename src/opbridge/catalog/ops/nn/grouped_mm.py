@@ -1,4 +1,4 @@
-"""Products of matrices by group: each row meets the matrix of the group that it is in, as in a mixture of experts."""
+"""Matrix products by group: each row is multiplied by the matrix of its group, as in a mixture of experts."""
 
 # mypy: disable-error-code="valid-type"
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _samples() -> list[Sample]:
 
 @script(default_opset=op)
 def _by_rows(rows: FLOAT[...], matrices: FLOAT[...], ends: INT64[...]) -> FLOAT[...]:
-    """Row after row of groups; rows after the last group are 0."""
+    """Groups of rows; rows after the last group are 0."""
     zero = op.Constant(value_ints=[0])
     one = op.Constant(value_ints=[1])
     width = op.Shape(matrices, start=2, end=3)
@@ -50,7 +50,7 @@ def _by_rows(rows: FLOAT[...], matrices: FLOAT[...], ends: INT64[...]) -> FLOAT[
 
 @script(default_opset=op)
 def _by_inner(left: FLOAT[...], right: FLOAT[...], ends: INT64[...]) -> FLOAT[...]:
-    """One product for each group of the axis that is summed over."""
+    """Groups along the axis of summation, with one product each."""
     zero = op.Constant(value_ints=[0])
     one = op.Constant(value_ints=[1])
     shape = op.Concat(zero, op.Shape(left, start=0, end=1), op.Shape(right, start=1, end=2), axis=0)
@@ -68,16 +68,16 @@ def _by_inner(left: FLOAT[...], right: FLOAT[...], ends: INT64[...]) -> FLOAT[..
 @translation(
     "aten::_grouped_mm",
     samples=_samples,
-    overrides="torch decomposes it into a product for each group, whose sizes depend on data",
+    overrides="torch decomposes it into one product per group, whose sizes depend on data",
 )
 def grouped_mm(self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
-    """The product of each group: ``offs`` holds where the groups of the 2-D operand end, (groups,).
+    """The product of each group; ``offs`` (groups,) are the ends of the groups in the 2-D operand.
 
     _grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor
 
     (rows, K) and (groups, K, N) give (rows, N); (groups, M, K) and (K, columns) give (M, columns); (M, K) and (K, N)
-    give (groups, M, N) where the groups are of K. A loop over the groups multiplies what is theirs and nothing else.
-    PyTorch allows neither ``bias`` nor another ``out_dtype`` as yet.
+    give (groups, M, N) with groups along K. A loop multiplies only the elements of each group. PyTorch does not yet
+    support ``bias`` or another ``out_dtype``.
     """
     if offs is None:
         return op.MatMul(self, mat2)
@@ -92,7 +92,7 @@ def grouped_mm(self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dty
 
 @translation("transformers::grouped_mm_fallback", samples=lambda: _samples()[:2])
 def grouped_mm_fallback(input: Any, weight: Any, offs: Any) -> Any:
-    """What transformers calls where torch's own is of no use to it: rows by group.
+    """The operator that transformers calls if it cannot use torch's: groups of rows.
 
     grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor
     """

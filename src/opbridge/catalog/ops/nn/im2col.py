@@ -1,4 +1,4 @@
-"""The windows of an image as columns, of an empty batch too."""
+"""The windows of an image as columns, also for an empty batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opbridge.catalog.formulas.pooling import pooled_length
 def im2col(
     self: Tensor, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Tensor:
-    """(N, C, H, W) as (N, C kernel_h kernel_w, windows).
+    """The windows of (N, C, H, W) as (N, C kernel_h kernel_w, windows).
 
     im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""Layer normalisation with its mean and deviation."""
+"""Layer normalization that also returns the mean and the inverse standard deviation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::native_layer_norm", overrides="torch's mapping gives mean and deviation in float32")
+@decomposition("aten::native_layer_norm", overrides="torch's mapping returns the statistics in float32")
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalised over the last axes, with the mean and 1 / sqrt(variance + eps), all in the type of ``input``.
+    """The normalization over the last axes, the mean and 1 / sqrt(variance + eps), all in the dtype of ``input``.
 
     native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps)
     -> (Tensor, Tensor, Tensor)

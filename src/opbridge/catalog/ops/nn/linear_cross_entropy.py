@@ -1,4 +1,4 @@
-"""The cross entropy of a linear layer's results, which torch computes in chunks to save memory."""
+"""The cross entropy of a linear layer's output, which torch computes in chunks to save memory."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def linear_cross_entropy(
     compute_linear_weight_grad: bool,
     compute_linear_bias_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss of ``input`` (N, F) under the layer's weights (C, F), a number; its gradients stay empty.
+    """The scalar loss of ``input`` (N, F) with the layer's weights (C, F); the gradients are empty.
 
     _linear_cross_entropy_batch_chunked(Tensor input, Tensor linear_weight, Tensor target, Tensor? linear_bias,
     Tensor? weight, str reduction, SymInt ignore_index, float label_smoothing, SymInt batch_chunk_size,
     str acc_policy, ScalarType acc_dtype, bool allow_retain_graph, bool compute_input_grad,
     bool compute_linear_weight_grad, bool compute_linear_bias_grad) -> (Tensor, Tensor, Tensor, Tensor)
 
-    An exported model computes no gradients, and nothing else reads them.
+    An exported model does not compute gradients, and nothing else reads them.
     """
     loss = _loss(input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing, acc_dtype)
     return loss, input.new_zeros(0, 0), input.new_zeros(0, 0), input.new_zeros(0)
@@ -103,7 +103,7 @@ def linear_cross_entropy_of_dynamic_sizes(
     options: Any = None,
     **arguments: Any,
 ) -> Any:
-    """The loss in one piece, in the type that the chunks have: torch asks dynamic sizes how large a chunk is."""
+    """The loss without chunks, in the dtype of the chunks: torch cannot choose a chunk size for dynamic sizes."""
     tensors = (input, linear_weight, target)
     is_fixed = have_fixed_sizes(*tensors)
     if options is None or is_fixed or linear_weight.dim() != 2:
@@ -116,5 +116,5 @@ def linear_cross_entropy_of_dynamic_sizes(
 
 
 def _as(value: Any, dtype: torch.dtype) -> Any:
-    """A tensor of floating-point numbers in ``dtype``; anything else as it is."""
+    """A floating-point tensor converted to ``dtype``; any other value unchanged."""
     return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -1,4 +1,4 @@
-"""Modules that convert themselves, or a part of themselves, in their forward pass."""
+"""Modules that convert themselves or a submodule in their forward pass."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from opbridge.catalog.declare.spec import rewrite
 
 @rewrite("torch.nn.Module.to")
 def to(original: Callable[..., nn.Module], self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-    """The module in another element type, or itself if it has that one already.
+    """The module converted to another element type, or the module itself if it already has that type.
 
-    torch exchanges the contents of the parameters, which can't be done while they are captured. Here a copy of the
-    module has what they become, and the conversion is a part of the graph.
+    torch replaces the contents of the parameters, which is impossible during the capture. This rewrite makes a copy of
+    the module with converted parameters, so that the conversion is part of the graph.
     """
     return _converted(self, lambda tensor: tensor.to(*args, **kwargs))
 
 
 @rewrite("torch.nn.Module.float")
 def to_float(original: Callable[..., nn.Module], self: nn.Module) -> nn.Module:
-    """As :func:`to` float32."""
+    """Convert to float32 with :func:`to`."""
     return _converted(self, Tensor.float)
 
 
 @rewrite("torch.nn.Module.double")
 def to_double(original: Callable[..., nn.Module], self: nn.Module) -> nn.Module:
-    """As :func:`to` float64."""
+    """Convert to float64 with :func:`to`."""
     return _converted(self, Tensor.double)
 
 
 @rewrite("torch.nn.Module.half")
 def to_half(original: Callable[..., nn.Module], self: nn.Module) -> nn.Module:
-    """As :func:`to` float16."""
+    """Convert to float16 with :func:`to`."""
     return _converted(self, Tensor.half)
 
 
 @rewrite("torch.nn.Module.bfloat16")
 def to_bfloat16(original: Callable[..., nn.Module], self: nn.Module) -> nn.Module:
-    """As :func:`to` bfloat16."""
+    """Convert to bfloat16 with :func:`to`."""
     return _converted(self, Tensor.bfloat16)
 
 
@@ -56,7 +56,7 @@ def _converted(module: nn.Module, convert: Callable[[Tensor], Tensor]) -> nn.Mod
 
 
 def _copy(module: nn.Module, convert: Callable[[Tensor], Tensor]) -> nn.Module:
-    """The module with converted tensors, all as buffers: a parameter must be a leaf of its own."""
+    """A copy of the module with converted tensors, all of them buffers: a parameter must be a leaf tensor."""
     result = copy.copy(module)
     named = itertools.chain(module._parameters.items(), module._buffers.items())
     result._parameters = {}
@@ -66,5 +66,5 @@ def _copy(module: nn.Module, convert: Callable[[Tensor], Tensor]) -> nn.Module:
 
 
 def _is_number(tensor: Tensor) -> bool:
-    """False for integers and booleans, which ``Module.to`` leaves as they are."""
+    """Whether ``Module.to`` converts the tensor; it does not convert integers and booleans."""
     return tensor.is_floating_point() or tensor.is_complex()

@@ -1,4 +1,4 @@
-"""Class numbers as rows of zeros with a single one, the number of classes read off the data too."""
+"""One-hot encoding, also with a number of classes that depends on the data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opbridge.catalog.declare.spec import rewrite
 
 @rewrite("torch.nn.functional.one_hot")
 def one_hot(original: Callable[..., Tensor], tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """The number of classes is the largest one and 1 where it is not given: the result's size depends on the data.
+    """The one-hot rows of class indices; by default the number of classes is the largest index plus 1.
 
     one_hot(Tensor self, int num_classes=-1) -> Tensor
     """

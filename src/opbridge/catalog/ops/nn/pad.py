@@ -1,4 +1,4 @@
-"""Padding with elements of the tensor itself, where ONNX Pad has no such mode or an engine no such case."""
+"""Padding with elements of the tensor, in modes or cases that ONNX Pad or an engine does not support."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 
-_WHY = "engines refuse to pad by what is left when a negative padding cuts, and to pad an empty batch"
+_WHY = "engines do not support negative padding together with these modes, or an empty batch"
 
 
 def _by_places(x: Tensor, padding: Sequence[int], place: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """Axis by axis, the last first: ``place`` says which element stands at a place outside."""
+    """Pad axis by axis, the last one first; ``place`` maps a position outside to an element."""
     for number in range(len(padding) // 2):
         before, after = padding[2 * number], padding[2 * number + 1]
         if isinstance(before, int) and isinstance(after, int) and before == after == 0:
@@ -27,9 +27,9 @@ def _by_places(x: Tensor, padding: Sequence[int], place: Callable[[Tensor, int],
 
 
 def _gone_round(x: Tensor, padding: Sequence[int]) -> Tensor:
-    """Axis by axis, what is at its other end; PyTorch goes round no more than once.
+    """Circular padding axis by axis; PyTorch wraps around at most once.
 
-    What is left after a negative padding has cut goes round, not what was there before.
+    If a negative padding crops an axis, only the remaining elements wrap around.
     """
     x = torch.ops.aten.constant_pad_nd(x, [min(amount, 0) for amount in padding], 0.0)
     padding = [max(amount, 0) for amount in padding]
@@ -41,7 +41,7 @@ def _gone_round(x: Tensor, padding: Sequence[int]) -> Tensor:
 
 
 def _is_plain(x: Tensor, padding: Sequence[int]) -> bool:
-    """Whether ONNX Pad serves: nothing is cut, and there is something to pad."""
+    """Whether ONNX Pad can be used: nothing is cropped, and the tensor is not empty."""
     is_cut = any(isinstance(amount, int) and amount < 0 for amount in padding)
     return not is_cut and not any(isinstance(size, int) and size == 0 for size in x.shape)
 
@@ -60,7 +60,7 @@ def _mirrored(x: Tensor, padding: Sequence[int]) -> Any:
 
 @decomposition("aten::replication_pad1d", overrides=_WHY)
 def replication_pad1d(self: Tensor, padding: Sequence[int]) -> Tensor:
-    """The outer elements of the last axis repeated.
+    """Padding with the outer elements of the last axis.
 
     replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor
     """
@@ -69,7 +69,7 @@ def replication_pad1d(self: Tensor, padding: Sequence[int]) -> Tensor:
 
 @decomposition("aten::replication_pad2d", overrides=_WHY)
 def replication_pad2d(self: Tensor, padding: Sequence[int]) -> Tensor:
-    """The outer elements of the last two axes repeated.
+    """Padding with the outer elements of the last two axes.
 
     replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor
     """
@@ -78,7 +78,7 @@ def replication_pad2d(self: Tensor, padding: Sequence[int]) -> Tensor:
 
 @decomposition("aten::replication_pad3d", overrides=_WHY)
 def replication_pad3d(self: Tensor, padding: Sequence[int]) -> Tensor:
-    """The outer elements of the last three axes repeated.
+    """Padding with the outer elements of the last three axes.
 
     replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor
     """
@@ -87,7 +87,7 @@ def replication_pad3d(self: Tensor, padding: Sequence[int]) -> Tensor:
 
 @decomposition("aten::reflection_pad1d", overrides=_WHY)
 def reflection_pad1d(self: Tensor, padding: Sequence[int]) -> Tensor:
-    """The last axis mirrored at its outer elements.
+    """Padding of the last axis by reflection at its outer elements.
 
     reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor
     """
@@ -96,7 +96,7 @@ def reflection_pad1d(self: Tensor, padding: Sequence[int]) -> Tensor:
 
 @decomposition("aten::reflection_pad2d", overrides=_WHY)
 def reflection_pad2d(self: Tensor, padding: Sequence[int]) -> Tensor:
-    """The last two axes mirrored at their outer elements.
+    """Padding of the last two axes by reflection at their outer elements.
 
     reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor
     """
@@ -105,16 +105,16 @@ def reflection_pad2d(self: Tensor, padding: Sequence[int]) -> Tensor:
 
 @decomposition("aten::reflection_pad3d", overrides=_WHY)
 def reflection_pad3d(self: Tensor, padding: Sequence[int]) -> Tensor:
-    """The last three axes mirrored at their outer elements.
+    """Padding of the last three axes by reflection at their outer elements.
 
     reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor
     """
     return _mirrored(self, padding)
 
 
-@decomposition("aten::pad", overrides="ONNX Pad has the mode wrap from opset 19 on only, and engines refuse it")
+@decomposition("aten::pad", overrides="ONNX Pad has the mode wrap only from opset 19 on, and engines do not support it")
 def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Any of the modes constant, reflect, replicate and circular.
+    """Padding in the mode constant, reflect, replicate or circular.
 
     pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor
     """
@@ -134,7 +134,7 @@ def circular_pad_of_dynamic_sizes(
     mode: str = "constant",
     value: float | None = None,
 ) -> Any:
-    """Go round what a negative padding has cut, where torch loses a dynamic size on the way."""
+    """Circular padding with dynamic sizes, which torch's function makes constant."""
     is_fixed = have_fixed_sizes(input)
     if mode != "circular" or is_fixed or all(isinstance(amount, int) and amount >= 0 for amount in pad):
         return NotImplemented

@@ -17,7 +17,7 @@ Real = TypeVar("Real", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript r
 
 @script()
 def _unequal(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
-    """How many elements of each row differ from those of the row so many places on."""
+    """The number of elements that differ from the row ``lag`` rows ahead."""
 
     @graph()
     def step(lag):  # type: ignore[no-untyped-def]
@@ -31,7 +31,7 @@ def _unequal(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real: 
 
 @script()
 def _sizes(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
-    """The sums of the absolute differences."""
+    """The sums of absolute differences."""
 
     @graph()
     def step(lag):  # type: ignore[no-untyped-def]
@@ -42,7 +42,7 @@ def _sizes(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  #
 
 @script()
 def _squares(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
-    """The sums of their squares."""
+    """The sums of squared differences."""
 
     @graph()
     def step(lag):  # type: ignore[no-untyped-def]
@@ -53,7 +53,7 @@ def _squares(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real: 
 
 @script()
 def _powers(x: Real, twice: Real, rows: INT64[...], lags: INT64[...], p: Real) -> Real:  # type: ignore[valid-type]
-    """The sums of their powers."""
+    """The sums of powers of absolute differences."""
 
     @graph()
     def step(lag):  # type: ignore[no-untyped-def]
@@ -64,7 +64,7 @@ def _powers(x: Real, twice: Real, rows: INT64[...], lags: INT64[...], p: Real) -
 
 @script()
 def _largest(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real:  # type: ignore[valid-type]
-    """The largest of them, NaN among them; engines differ in what their maximum does with it."""
+    """The largest absolute differences; NaN propagates, which engines do not guarantee for their maximum."""
 
     @graph()
     def step(lag):  # type: ignore[no-untyped-def]
@@ -80,19 +80,19 @@ def _largest(x: Real, twice: Real, rows: INT64[...], lags: INT64[...]) -> Real: 
 
 @translation("aten::_pdist_forward")
 def pdist_forward(self: Any, p: float = 2.0) -> Any:
-    """The p-norm of the difference of every two rows of (N, M): (N (N - 1) / 2).
+    """The p-norm of the difference of every pair of rows of (N, M), as (N (N - 1) / 2).
 
     _pdist_forward(Tensor self, float p=2.) -> Tensor
 
-    One step takes the difference of every row and that ``lag`` places on, round the end: N / 2 steps meet every pair,
-    and none holds more than N M numbers.
+    One step takes the difference of every row and the row ``lag`` rows ahead, with wraparound. N / 2 steps cover every
+    pair, and each step holds N M numbers.
     """
     rows = op.Shape(self, start=0, end=1)
     zero, one, two = (op.Constant(value_ints=[value]) for value in (0, 1, 2))
     half = op.Max(op.Div(rows, two), one)
     lags = op.Unsqueeze(_range(one, op.Add(half, one)), one)
     if math.isinf(p):
-        # ONNX has no maximum of no elements; a column of zeros is no change.
+        # ONNX has no maximum over zero elements; a column of zeros does not change the result.
         self = op.Concat(self, op.Expand(op.CastLike(zero, self), op.Concat(rows, one, axis=0)), axis=1)
     distances = _distances(self, rows, lags, p)
     first = op.Unsqueeze(_range(zero, rows), one)
@@ -111,7 +111,7 @@ def _range(start: Any, end: Any) -> Any:
 
 
 def _distances(x: Any, rows: Any, lags: Any, p: float) -> Any:
-    """One row for each lag."""
+    """The distances, one row per lag."""
     given = (x, op.Concat(x, x, axis=0), rows, lags)
     if p == 0:
         return _unequal(*given)

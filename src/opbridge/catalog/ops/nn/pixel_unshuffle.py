@@ -1,4 +1,4 @@
-"""Blocks of pixels moved to the channels, of an empty image too."""
+"""Pixel shuffle and unshuffle, also for empty images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::pixel_unshuffle", overrides="torch's mapping fails for an empty tensor")
 def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
-    """(.., C, H r, W r) as (.., C r r, H, W).
+    """Rearrange (.., C, H r, W r) as (.., C r r, H, W).
 
     pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor
     """
@@ -25,7 +25,7 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
 
 @decomposition("aten::pixel_shuffle", overrides="torch's mapping fails for an empty tensor")
 def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
-    """(.., C r r, H, W) as (.., C, H r, W r).
+    """Rearrange (.., C r r, H, W) as (.., C, H r, W r).
 
     pixel_shuffle(Tensor self, int upscale_factor) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""Convolutions that are as long as their input, by kernels of dynamic size."""
+"""Convolutions with padding "same" and kernels of dynamic size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def padded_to_the_same_size(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Any:
-    """Pad before the convolution, for the pads of ONNX's are fixed numbers; one more at the end where they are odd.
+    """Pad before the convolution, because ONNX's pads are constants; an odd padding adds one more element at the end.
 
     conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid",
     SymInt[1] dilation=1, SymInt groups=1) -> Tensor
@@ -33,7 +33,7 @@ def padded_to_the_same_size(
     if padding != "same" or all(isinstance(size, int) for size in sizes):
         return NotImplemented
     steps = [dilation] if isinstance(dilation, int) else list(dilation)
-    steps *= len(sizes) // len(steps)  # One may stand for all axes.
+    steps *= len(sizes) // len(steps)  # One number can stand for all axes.
     reach = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
     amounts = [amount for more in reversed(reach) for amount in (more // 2, more - more // 2)]
     return original(torch.nn.functional.pad(input, amounts), weight, bias, stride, 0, dilation, groups)

@@ -1,4 +1,4 @@
-"""Matrix products of scaled eight-bit floats."""
+"""Matrix products of scaled 8-bit floats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _product(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, dtype: int |
     result = op.MatMul(left, right)
     result = result if bias is None else op.Add(result, op.Cast(bias, to=FLOAT.dtype))
     wanted = a.dtype if dtype in (None, -1) else dtype
-    # What is too large for float8_e5m2 is infinite in PyTorch; float8_e4m3fn has no infinity, and takes its largest.
+    # In PyTorch an overflow is infinite in float8_e5m2, and saturates in float8_e4m3fn, which has no infinity.
     return op.Cast(result, to=wanted, saturate=int(wanted != FLOAT8E5M2.dtype))
 
 
@@ -31,12 +31,12 @@ def scaled_mm(
     out_dtype: int = -1,
     use_fast_accum: bool = False,
 ) -> Any:
-    """(a scale_a) @ (b scale_b) + bias in float32, for scales of the whole matrix or of its rows and columns.
+    """(a scale_a) @ (b scale_b) + bias in float32, with scales per matrix or per row and column.
 
     _scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None,
     Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor
 
-    PyTorch's kernel for the CPU leaves ``scale_result`` aside, too.
+    PyTorch's CPU kernel ignores ``scale_result`` too.
     """
     return _product(self, mat2, scale_a, scale_b, bias, out_dtype)
 
@@ -56,7 +56,7 @@ def scaled_mm_by_recipe(
     contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Any:
-    """The same for scales of the whole matrix or of its rows and columns; other recipes PyTorch has on GPUs only.
+    """The product with scales per matrix or per row and column; PyTorch supports other recipes only on GPUs.
 
     _scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b,
     int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[],

@@ -1,4 +1,4 @@
-"""The logarithm of the logistic function, right in its tail too."""
+"""The logarithm of the logistic function, also accurate in its tail."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.series import in_working_precision
 
-_WHY = "torch's mapping takes the logarithm of a rounded sigmoid"
+_WHY = "torch's mapping computes the logarithm of a rounded sigmoid"
 
 
 @in_working_precision
 def _logarithm(self: Tensor) -> Tensor:
-    """min(x, 0) - log(1 + t) with t = exp(-|x|), where 1 + t is rounded to u, and (t - (u - 1)) / u mends that."""
+    """min(x, 0) - log(1 + t) with t = exp(-|x|); (t - (u - 1)) / u corrects the rounding of u = 1 + t."""
     term = torch.exp(-self.abs())
     raised = 1 + term
     return torch.minimum(self, self.new_zeros(())) - (torch.log(raised) + (term - (raised - 1)) / raised)
@@ -21,7 +21,7 @@ def _logarithm(self: Tensor) -> Tensor:
 
 @decomposition("aten::log_sigmoid_forward", overrides=_WHY)
 def log_sigmoid(self: Tensor) -> tuple[Tensor, Tensor]:
-    """-log(1 + exp(-x)), and an empty buffer, for only the gradient reads it.
+    """-log(1 + exp(-x)), and an empty buffer, which only the gradient reads.
 
     log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)
     """

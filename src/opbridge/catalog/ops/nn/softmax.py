@@ -1,4 +1,4 @@
-"""Softmax in another type than its input's."""
+"""Softmax in an element type other than the input's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
 
-_WHY = "torch's mapping computes in the input's type, and casts afterwards"
+_WHY = "torch's mapping computes in the input's dtype and casts afterwards"
 
 
 def _along(self: Any, dim: int, dtype: int, operator: Any) -> Any:
@@ -21,7 +21,7 @@ def _along(self: Any, dim: int, dtype: int, operator: Any) -> Any:
 
 @translation("aten::softmax.int", overrides=_WHY)
 def softmax(self: Any, dim: int, dtype: int = -1) -> Any:
-    """exp(x) by the sum of exp(x) along ``dim``, computed in ``dtype``.
+    """exp(x) divided by the sum of exp(x) along ``dim``, computed in ``dtype``.
 
     softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor
     """

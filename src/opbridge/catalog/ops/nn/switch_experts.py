@@ -1,4 +1,4 @@
-"""Mixtures of experts that transformers computes expert by expert."""
+"""Mixtures of experts, which transformers computes in a loop over the experts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from opbridge.catalog.declare.spec import rewrite
 def switch_experts(
     original: Callable[..., Tensor], self: Any, hidden_states: Tensor, selected_experts: Tensor, routing_weights: Tensor
 ) -> Tensor:
-    """Each expert on the tokens that it was selected for: (tokens, width) -> (tokens, width).
+    """Apply each expert to its tokens: (tokens, width) -> (tokens, width).
 
-    transformers goes through the experts that have tokens, which are known only when the model runs. Here all experts
-    are in the graph, and one without tokens gets none.
+    transformers loops over the experts that have tokens, which are known only at run time. Here all experts are in the
+    graph, and an expert may have no tokens.
     """
     result = torch.zeros_like(hidden_states)
     for number, selected in enumerate(selected_experts.permute(2, 1, 0)):

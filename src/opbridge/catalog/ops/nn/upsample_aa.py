@@ -1,4 +1,4 @@
-"""Images made smaller with a filter as wide as the step."""
+"""Resizing of images with antialiasing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
-_WHY = "torch's mapping ignores the scales, and aligns corners otherwise"
+_WHY = "torch's mapping ignores the scales, and aligns corners differently"
 
 
 @decomposition("aten::_upsample_bilinear2d_aa.default", overrides=_WHY)
@@ -23,7 +23,7 @@ def upsample_bilinear2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """Linear interpolation with antialias, in float64 or with a step not that of the sizes; the rest is torch's.
+    """Linear interpolation with antialiasing, in float64 or with scales that differ from the ratio of the sizes.
 
     _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor
@@ -40,7 +40,7 @@ def upsample_bicubic2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """Cubic interpolation with antialias, in float64 or with a step not that of the sizes; the rest is torch's.
+    """Cubic interpolation with antialiasing, in float64 or with scales that differ from the ratio of the sizes.
 
     _upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor
@@ -66,7 +66,7 @@ def _resized(
     scales: Sequence[float | None],
     kernel: Callable[[Tensor], Tensor],
 ) -> Any:
-    """One matrix product for each of the last two axes. In float64 engines have no Resize."""
+    """One matrix product for each of the last two axes; engines have no Resize in float64."""
     by_sizes = all(_is_of_sizes(*axis) for axis in zip(image.shape[-2:], sizes, scales, strict=True))
     if by_sizes and not align_corners and image.dtype == torch.float32:
         return NotImplemented
@@ -78,21 +78,21 @@ def _resized(
 
 
 def _is_of_sizes(have: Any, want: Any, scale: float | None) -> bool:
-    """Whether a scale says no more than the sizes."""
+    """Whether a scale equals the ratio of the sizes."""
     return not scale or (isinstance(have, int) and isinstance(want, int) and have * scale == want)
 
 
 def _step(have: Any, want: Any, align_corners: bool, scale: float | None) -> Any:
-    """The distance between two results, in elements of the image."""
+    """The distance between two output elements, in input elements."""
     if align_corners:
         return (have - 1) / (want - 1) if want > 1 else 0.0
     return 1 / scale if scale else have / want
 
 
 def _weights(have: Any, want: Any, step: Any, kernel: Callable[[Tensor], Tensor]) -> Tensor:
-    """The share of each element in each result: (want, have), rows that sum to 1.
+    """The weights of the input elements for each output element: (want, have), with rows that sum to 1.
 
-    PyTorch cuts the filter at whole elements, where it is 0 anyway, and puts corners no other way than the rest.
+    PyTorch truncates the filter at whole elements, where it is already 0, and does not treat corners differently.
     """
     centers = (torch.arange(want, dtype=torch.float64) + 0.5) * step
     places = torch.arange(have, dtype=torch.float64) + 0.5

@@ -1,4 +1,4 @@
-"""Images resized by repeating or leaving out pixels, by a factor that is not a whole number."""
+"""Nearest-neighbor interpolation with scale factors that are not integers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = (
-    "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they part where a pixel's place is whole"
-)
+_WHY = "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they differ at pixels with whole positions"
 
 
 @decomposition("aten::upsample_nearest1d.vec", overrides=_WHY)
 @decomposition("aten::upsample_nearest2d.vec", overrides=_WHY)
 @decomposition("aten::upsample_nearest3d.vec", overrides=_WHY)
 def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None) -> Tensor:
-    """The pixel at ``floor(i / factor)``, the product with the inverse as the floating-point type rounds it.
+    """The pixel at ``floor(i / factor)``, computed as a floating-point product with the inverse, as PyTorch does.
 
     upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 
-    Sizes and whole factors are left to ONNX's Resize.
+    Output sizes and integer factors are left to ONNX's Resize.
     """
     return _resized(input, scale_factors, 0.0)
 
@@ -36,7 +34,7 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
 def upsample_nearest_exact(
     input: Tensor, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None
 ) -> Tensor:
-    """The pixel at ``floor((i + 0.5) / factor)``, the centre's.
+    """The pixel at ``floor((i + 0.5) / factor)``, which contains the center of the output pixel.
 
     _upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
@@ -53,7 +51,7 @@ def _resized(images: Tensor, factors: Sequence[float] | None, centre: float) -> 
         size = images.shape[axis]
         count = torch.sym_int(size * factor)
         if images.dim() == 4 and not centre and isinstance(size, int) and count == size:
-            continue  # PyTorch's kernel for two dimensions leaves as many pixels as there were as they are.
+            continue  # PyTorch's kernel for two dimensions copies the pixels if their number does not change.
         counted = torch.arange(count, dtype=places)
         source = ((counted + centre) * (1.0 / factor)).to(torch.int64)
         images = images.index_select(axis, source.clamp_max(size - 1))
