@@ -1,4 +1,4 @@
-"""Scaled sums of products and quotients in float64."""
+"""``addcmul`` and ``addcdiv`` in float64."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
-_WHY = "torch's mapping keeps the factor in float32"
+_WHY = "torch's mapping stores the factor in float32"
 
 
 @decomposition("aten::addcmul", overrides=_WHY)
 @only_for(torch.float64)
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """The sum x + value a b, for float64.
+    """Compute self + value * tensor1 * tensor2, for float64.
 
     addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
     """
@@ -24,7 +24,7 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1)
 @decomposition("aten::addcdiv", overrides=_WHY)
 @only_for(torch.float64)
 def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """The sum x + value a / b, for float64.
+    """Compute self + value * tensor1 / tensor2, for float64.
 
     addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""Rounding of integers, which changes nothing."""
+"""Rounding of integers, which is the identity."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import INTEGERS, only_for
 
-_WHY = "ONNX rounds floating-point numbers alone"
+_WHY = "ONNX supports rounding only for floating-point types"
 
 
 @decomposition("aten::ceil", overrides=_WHY)
 @only_for(*INTEGERS)
 def ceil(self: Tensor) -> Tensor:
-    """The integers themselves.
+    """The integers unchanged.
 
     ceil(Tensor self) -> Tensor
     """
@@ -23,7 +23,7 @@ def ceil(self: Tensor) -> Tensor:
 @decomposition("aten::floor", overrides=_WHY)
 @only_for(*INTEGERS)
 def floor(self: Tensor) -> Tensor:
-    """The integers themselves.
+    """The integers unchanged.
 
     floor(Tensor self) -> Tensor
     """
@@ -33,7 +33,7 @@ def floor(self: Tensor) -> Tensor:
 @decomposition("aten::trunc", overrides=_WHY)
 @only_for(*INTEGERS)
 def trunc(self: Tensor) -> Tensor:
-    """The integers themselves.
+    """The integers unchanged.
 
     trunc(Tensor self) -> Tensor
     """
@@ -43,7 +43,7 @@ def trunc(self: Tensor) -> Tensor:
 @decomposition("aten::round.default", overrides=_WHY)
 @only_for(*INTEGERS)
 def round_integers(self: Tensor) -> Tensor:
-    """The integers themselves.
+    """The integers unchanged.
 
     round(Tensor self) -> Tensor
     """

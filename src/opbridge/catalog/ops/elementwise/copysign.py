@@ -1,4 +1,4 @@
-"""A magnitude with another number's sign."""
+"""``copysign``: the magnitude of one number with the sign of another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::copysign.Tensor")
 def copysign(self: Tensor, other: Tensor) -> Tensor:
-    """The magnitude of ``self`` with the sign of ``other``, that of -0 included.
+    """The magnitude of ``self`` with the sign of ``other``, including the sign of -0.
 
     copysign.Tensor(Tensor self, Tensor other) -> Tensor
     """
@@ -25,7 +25,7 @@ def copysign(self: Tensor, other: Tensor) -> Tensor:
 
 @decomposition("aten::copysign.Scalar")
 def copysign_scalar(self: Tensor, other: float) -> Tensor:
-    """The magnitude of ``self`` with the sign of a number.
+    """The magnitude of ``self`` with the sign of a scalar.
 
     copysign.Scalar(Tensor self, Scalar other) -> Tensor
     """

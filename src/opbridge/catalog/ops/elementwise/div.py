@@ -1,4 +1,4 @@
-"""Division that is rounded: of integers in integers."""
+"""Division with rounding, in integer arithmetic for integers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from opbridge.catalog.formulas.element_types import FLOATING, INTEGERS
 
 @decomposition(
     "aten::div.Tensor_mode",
-    overrides="torch.onnx divides integers in float32, which has 24 bits for them, and rounds a rounded quotient down",
+    overrides="torch.onnx divides integers in float32, which has only 24 bits, and floors a rounded quotient",
 )
 def div_mode(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tensor:
-    """The quotient, rounded down ("floor") or towards 0 ("trunc"): of integers exact, also above 2**24.
+    """The quotient, rounded down ("floor") or towards 0 ("trunc"); exact for integers, also above 2**24.
 
     div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
     """
@@ -24,7 +24,7 @@ def div_mode(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tenso
     if rounding_mode is None or dtype not in INTEGERS:
         return NotImplemented
     a, b = (x.to(dtype) if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=dtype) for x in (self, other))
-    # ONNX's own division of integers; those of aten all round down, or compute in floating point.
+    # ONNX's division of integers; aten's divisions all round down or compute in floating point.
     shape = torch.broadcast_shapes(a.shape, b.shape)
     sides = (x if x.dim() == 0 or x.shape == shape else x.expand(shape) for x in (a, b))
     return torch.ops.prims.div.default(*sides)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Comparisons of whole tensors, which give one truth value."""
+"""Comparisons of whole tensors with a single result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.catalog.declare.spec import rewrite
 
 @rewrite("torch.equal")
 def equal(original: Callable[..., bool], input: Tensor, other: Tensor) -> Any:
-    """Whether two tensors have one shape and equal elements, as a value that a graph can hold.
+    """Whether two tensors have the same shape and equal elements, as a tensor.
 
     equal(Tensor self, Tensor other) -> bool
     """
@@ -31,7 +31,7 @@ def allclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Any:
-    """Whether all elements are close, as a value that a graph can hold.
+    """Whether all elements are close, as a tensor.
 
     allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool
     """

@@ -22,14 +22,14 @@ _BOTTOM = (
 )
 
 
-@decomposition("aten::erf", overrides="engines have no Erf in float64")
+@decomposition("aten::erf", overrides="engines do not support Erf in float64")
 @only_for(torch.float64)
 def erf(self: Tensor) -> Tensor:
-    """The error function, for float64: a quotient of polynomials up to 1, and 1 - erfc(x) from there on.
+    """The error function, for float64: a quotient of polynomials up to 1, and 1 - erfc(x) above.
 
     erf(Tensor self) -> Tensor
 
-    The quotient is that of Cephes (ndtr.c). Beyond 6 the result is 1.
+    The quotient is from Cephes (ndtr.c). Above 6 the result is 1.
     """
     square = (self * self).clamp(0.0, 1.0)
     near = self * (polynomial(square, _TOP) / polynomial(square, _BOTTOM))

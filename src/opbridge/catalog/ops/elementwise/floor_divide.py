@@ -1,4 +1,4 @@
-"""Quotients rounded down, from exact ones: 1 // 0.1 is 9, for 0.1 in float32 is more than a tenth."""
+"""Floor division from exact quotients: 1 // 0.1 is 9, because 0.1 in float32 is greater than 1/10."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from opbridge.catalog.formulas.element_types import FLOATING, HALVES
 
 _COMPUTED = (FLOAT.dtype, DOUBLE.dtype)
 _FAR = 1e60
-"""Beyond every number of float32, and not infinite in float64."""
-_WHY = "torch's mapping rounds a rounded quotient down: 1 // 0.1 would be 10"
+"""A number that exceeds every float32 and is finite in float64."""
+_WHY = "torch's mapping floors a rounded quotient: 1 // 0.1 would be 10"
 
 
 @translation("aten::floor_divide.default", overrides=_WHY)
@@ -27,8 +27,8 @@ def floor_divide(self: Any, other: Any) -> Any:
 
     floor_divide(Tensor self, Tensor other) -> Tensor
 
-    float32, and what is narrower, is divided in float64: a quotient of numbers of 24 bits that is not whole is not
-    rounded to a whole number of 53 bits, unless that has more than 24 bits itself.
+    float32 and narrower types are divided in float64. A quotient of two 24-bit significands that is not an integer is
+    not rounded to an integer with 53 bits, unless the integer itself has more than 24 bits.
     """
     given = other.dtype if isinstance(self, int | float) else self.dtype
     working = FLOAT.dtype if given in HALVES else given
@@ -39,15 +39,15 @@ def floor_divide(self: Any, other: Any) -> Any:
     if number is not None:
         b = _constant(number, working)
     if is_power_of_two(number):
-        # Rounded down first, a number is not too small to be divided exactly.
+        # After rounding down, a number is large enough to be divided exactly.
         quotient = op.Floor(op.Div(op.Floor(a), b))
     elif working == DOUBLE.dtype:
         quotient = _by_remainder(a, b)
     else:
-        # A negative number by infinity is -1 in PyTorch, as by all that is far away.
+        # In PyTorch a negative number divided by infinity is -1, as for every large divisor.
         far = op.Clip(op.Cast(b, to=DOUBLE.dtype), _constant(-_FAR, DOUBLE.dtype), _constant(_FAR, DOUBLE.dtype))
         quotient = op.Cast(op.Floor(op.Div(op.Cast(a, to=DOUBLE.dtype), far)), to=working)
-    # Infinity divided by a number is NaN in PyTorch, but for 0.
+    # In PyTorch infinity divided by a number other than 0 is NaN.
     if number:
         quotient = op.Sub(quotient, op.Sub(a, a))
     else:
@@ -57,19 +57,19 @@ def floor_divide(self: Any, other: Any) -> Any:
 
 
 def is_power_of_two(value: object) -> bool:
-    """Whether it is 1, 2, 4, ...: a known number by which a division of floating-point numbers is exact."""
+    """Whether the divisor is a constant power of 2 (1, 2, 4, ...), for which floating-point division is exact."""
     return isinstance(value, int | float) and 1 <= value <= 2**24 and math.frexp(value)[0] == 0.5
 
 
 def _of_integers(a: Any, b: Any, number: float | None, dtype: ir.DataType) -> Any:
-    """From ONNX's division, which rounds towards 0."""
+    """Floor division from ONNX's division, which rounds towards 0."""
     quotient = op.Div(a, b)
     if not dtype.is_signed():
         return quotient
     product = op.Mul(quotient, b)
     is_above = op.Less(a, product)
     if number is None or number < 0:
-        # Above is below where the divisor is negative. OpenPPL has neither Or nor Xor.
+        # For a negative divisor the comparison is reversed. OpenPPL has neither Or nor Xor.
         is_below, is_negative = op.Less(product, a), op.Less(b, _constant(0, dtype))
         is_floor = op.And(op.Not(op.And(is_above, op.Not(is_negative))), op.Not(op.And(is_below, is_negative)))
         is_above = op.Not(is_floor)
@@ -80,13 +80,13 @@ def _by_remainder(a: Any, b: Any) -> Any:
     zero = _constant(0, DOUBLE.dtype)
     rest = op.Mod(a, b, fmod=1)
     is_above = op.And(op.Cast(rest, to=BOOL.dtype), op.Xor(op.Less(rest, zero), op.Less(b, zero)))
-    # The division gives a whole number but for rounding.
+    # The quotient is an integer except for rounding.
     quotient = op.Sub(op.Round(op.Div(op.Sub(a, rest), b)), op.CastLike(is_above, a))
     return op.Where(op.Equal(b, zero), op.Div(a, b), quotient)
 
 
 def _number(value: Any) -> float | None:
-    """The number that a constant of rank 0 holds."""
+    """The value of a constant of rank 0."""
     if isinstance(value, int | float):
         return value
     constant = ir.convenience.get_const_tensor(value)
@@ -103,7 +103,8 @@ def floor_divide_without_float64(self: Any, other: Any) -> Tensor:
 
     floor_divide(Tensor self, Tensor other) -> Tensor
 
-    From ``fmod``, which is exact, as in PyTorch (``div_floor`` in aten/native/cpu/BinaryOpsKernel.cpp).
+    The result is computed from ``fmod``, which is exact, as in PyTorch (``div_floor`` in
+    aten/native/cpu/BinaryOpsKernel.cpp).
     """
     dtype = torch.result_type(self, other)
     if dtype not in FLOATING:
@@ -113,6 +114,6 @@ def floor_divide_without_float64(self: Any, other: Any) -> Tensor:
         return torch.floor(torch.floor(a) / b) - (a - a)
     rest = torch.fmod(a, b)
     is_above = (rest != 0) & ((rest < 0) != (b < 0))
-    # The division gives a whole number but for rounding.
+    # The quotient is an integer except for rounding.
     quotient = torch.round((a - rest) / b) - is_above.to(dtype)
     return torch.where(b == 0, a / b, quotient)

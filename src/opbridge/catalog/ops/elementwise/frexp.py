@@ -1,4 +1,4 @@
-"""Mantissa and exponent, exactly, without looking at bits."""
+"""Mantissa and exponent, exactly and without access to bits."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 _LIFT = {torch.float16: 14, torch.float32: 64, torch.float64: 128, torch.bfloat16: 64}
-"""The power of two by which a small number is multiplied, so that it is denormal no more."""
+"""The power of two by which a small number is multiplied to make it normal."""
 
 
 @decomposition("aten::frexp.Tensor")
 def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
-    """A mantissa m, 0.5 <= |m| < 1, and an exponent e: the element is m 2**e. 0, infinity and NaN come back with e = 0.
+    """The mantissa m, 0.5 <= |m| < 1, and the exponent e of x = m 2**e; 0, infinity and NaN are returned with e = 0.
 
     frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
 
-    The exponent is guessed by the logarithm, which may be off by one where the element is next to a power of two. The
-    element is divided in two steps, for a power of two may overflow where the quotient does not.
+    The exponent is estimated by the logarithm, which may be off by one next to a power of two. The element is divided
+    in two steps, because a power of two may overflow where the quotient does not.
     """
     size = self.abs()
     is_plain = (size > 0) & ~size.isinf() & ~size.isnan()

@@ -1,4 +1,4 @@
-"""Tensors of one number, and ranges, in float64."""
+"""Constant tensors and ranges in float64."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
-_WHY = "torch's mapping writes the number in float32 first"
+_WHY = "torch's mapping rounds the number to float32"
 
 
 @decomposition("aten::full", overrides=_WHY)
 @only_for(torch.float64)
 def full(size: Sequence[Any], fill_value: Any, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
-    """A tensor of one number, for float64.
+    """A tensor filled with one number, for float64.
 
     full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
     bool? pin_memory=None) -> Tensor
@@ -29,17 +29,17 @@ def full(size: Sequence[Any], fill_value: Any, *, dtype: torch.dtype | None = No
 @decomposition("aten::fill.Scalar", overrides=_WHY)
 @only_for(torch.float64)
 def fill(self: Tensor, value: Any) -> Tensor:
-    """A tensor of one number, of the shape of another, for float64.
+    """A tensor filled with one number, with the shape of another tensor, for float64.
 
     fill.Scalar(Tensor self, Scalar value) -> Tensor
     """
     return torch.scalar_tensor(value, dtype=self.dtype).expand(self.shape)
 
 
-@decomposition("aten::arange.start_step", overrides="torch's mapping counts the steps in float32")
+@decomposition("aten::arange.start_step", overrides="torch's mapping computes the number of steps in float32")
 @only_for(torch.float32, torch.float64)
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
-    """start, start + step, start + 2 step, ... up to ``end``, for numbers that are constant.
+    """start, start + step, start + 2 step, ... up to ``end``, for constant arguments.
 
     arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None,
     Device? device=None, bool? pin_memory=None) -> Tensor
@@ -50,10 +50,10 @@ def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = N
     return (start + places.to(torch.float64) * float(step)).to(dtype)
 
 
-@decomposition("aten::arange.start", overrides="torch's mapping counts the steps in float32")
+@decomposition("aten::arange.start", overrides="torch's mapping computes the number of steps in float32")
 @only_for(torch.float32, torch.float64)
 def arange_from(start: Any, end: Any, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
-    """start, start + 1, start + 2, ... up to ``end``, for numbers that are constant.
+    """start, start + 1, start + 2, ... up to ``end``, for constant arguments.
 
     arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
     bool? pin_memory=None) -> Tensor

@@ -12,7 +12,7 @@ from opbridge.catalog.declare.spec import translation
 
 @script()
 def _euclid(a: INT64[...], b: INT64[...]) -> INT64[...]:  # type: ignore[valid-type]
-    """Every pair (a, b) becomes (b, a mod b) until all b are 0: at most 92 rounds for 64 bits (Lamé)."""
+    """Replace every pair (a, b) by (b, a mod b) until all b are 0: at most 92 iterations for 64 bits (Lamé)."""
     zero = op.Constant(value_int=0)
     one = op.Constant(value_int=1)
     unfinished = op.Constant(value_int=1)
@@ -29,7 +29,7 @@ def _euclid(a: INT64[...], b: INT64[...]) -> INT64[...]:  # type: ignore[valid-t
 
 @translation("aten::gcd")
 def gcd(self: Any, other: Any) -> Any:
-    """The largest number that divides both; 0 for 0 and 0.
+    """The largest number that divides both elements; 0 for 0 and 0.
 
     gcd(Tensor self, Tensor other) -> Tensor
     """

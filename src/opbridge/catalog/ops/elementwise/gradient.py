@@ -1,4 +1,4 @@
-"""Slopes between neighbouring elements."""
+"""Numerical gradients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def gradient(
     dim: int | Sequence[int] | None = None,
     edge_order: int = 1,
 ) -> Any:
-    """The slope at each element along each axis; dynamic sizes stay so, which torch's own freezes.
+    """The slope at each element along each axis; dynamic sizes stay dynamic, unlike in torch's function.
 
     gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]
 
-    Elements at uneven places, that tensors name, stay with torch.
+    Uneven spacings, given as tensors, are left to torch.
     """
     is_fixed = have_fixed_sizes(input)
     if is_fixed or any(isinstance(step, Tensor) for step in (spacing if isinstance(spacing, Sequence) else ())):
@@ -36,7 +36,7 @@ def gradient(
 
 
 def _slopes(x: Tensor, axis: int, step: float, edge_order: int) -> Tensor:
-    """Half of the way between both neighbours; at the edges, of a polynomial of degree ``edge_order``."""
+    """Central differences; at the edges, the slope of a polynomial of degree ``edge_order``."""
     size = x.shape[axis]
 
     def at(place: int) -> Tensor:

@@ -8,9 +8,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::heaviside", overrides="PyTorch's is 0 for NaN")
+@decomposition("aten::heaviside", overrides="PyTorch's result for NaN is 0")
 def heaviside(self: Tensor, values: Tensor) -> Tensor:
-    """1 above 0, ``values`` at 0, else 0.
+    """1 for positive elements, ``values`` at 0, otherwise 0.
 
     heaviside(Tensor self, Tensor values) -> Tensor
     """

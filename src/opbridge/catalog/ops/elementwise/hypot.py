@@ -1,4 +1,4 @@
-"""The length of (x, y), without overflow on the way."""
+"""The length of (x, y) without intermediate overflow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::hypot")
 def hypot(self: Tensor, other: Tensor) -> Tensor:
-    """sqrt(self² + other²), right also where the squares overflow or underflow.
+    """sqrt(self² + other²), also accurate if the squares overflow or underflow.
 
     hypot(Tensor self, Tensor other) -> Tensor
 
-    The longer side is divided out (IEEE 754-2019, 9.2: an infinite side wins over NaN).
+    The larger magnitude is factored out (IEEE 754-2019, 9.2: infinity takes precedence over NaN).
     """
     dtype = torch.result_type(self, other)
     first, second = self.to(dtype).abs(), other.to(dtype).abs()

@@ -1,4 +1,4 @@
-"""Numbers that differ by no more than a tolerance."""
+"""Comparison of elements with a tolerance."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition(
     "aten::isclose",
-    overrides="torch's mapping takes any number as close to infinity, and integers' tolerance as an integer",
+    overrides="torch's mapping treats any number as close to infinity, and rounds the tolerance of integers",
 )
 def isclose(self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Where both are equal, or the size of their difference is finite and at most ``atol + abs(rtol * other)``.
+    """Whether elements are equal, or their absolute difference is finite and at most ``atol + abs(rtol * other)``.
 
     isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor
     """

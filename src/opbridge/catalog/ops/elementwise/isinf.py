@@ -1,4 +1,4 @@
-"""Which elements are infinite, in float64."""
+"""Tests for infinity in float64."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
-_WHY = "torch's mapping rounds to float32 first, and calls what is beyond its range infinite"
+_WHY = "torch's mapping rounds to float32 first, where numbers beyond its range become infinite"
 
 
 @decomposition("aten::isinf", overrides=_WHY)
 @only_for(torch.float64)
 def isinf(self: Tensor) -> Tensor:
-    """Where an element is infinite, of either sign.
+    """Whether each element is infinite.
 
     isinf(Tensor self) -> Tensor
     """
@@ -26,7 +26,7 @@ def isinf(self: Tensor) -> Tensor:
 @decomposition("aten::isposinf", overrides=_WHY)
 @only_for(torch.float64)
 def isposinf(self: Tensor) -> Tensor:
-    """Where an element is infinity.
+    """Whether each element is positive infinity.
 
     isposinf(Tensor self) -> Tensor
     """
@@ -36,7 +36,7 @@ def isposinf(self: Tensor) -> Tensor:
 @decomposition("aten::isneginf", overrides=_WHY)
 @only_for(torch.float64)
 def isneginf(self: Tensor) -> Tensor:
-    """Where an element is minus infinity.
+    """Whether each element is negative infinity.
 
     isneginf(Tensor self) -> Tensor
     """

@@ -10,7 +10,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::lcm")
 def lcm(self: Tensor, other: Tensor) -> Tensor:
-    """The smallest number not below 0 that both divide; 0 where one is 0.
+    """The smallest nonnegative number that both elements divide; 0 if one of them is 0.
 
     lcm(Tensor self, Tensor other) -> Tensor
     """

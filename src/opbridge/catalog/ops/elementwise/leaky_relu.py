@@ -1,4 +1,4 @@
-"""A ramp with a slope for negative elements."""
+"""Leaky ReLU in float64."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
 
-@decomposition("aten::leaky_relu", overrides="ONNX writes the slope in float32, and engines lack it in float64")
+@decomposition("aten::leaky_relu", overrides="ONNX stores the slope in float32, and engines lack LeakyRelu in float64")
 @only_for(torch.float64)
 def leaky_relu(self: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """The number where it is positive, times ``negative_slope`` elsewhere; for float64.
+    """Each element, multiplied by ``negative_slope`` unless it is positive; for float64.
 
     leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor
     """

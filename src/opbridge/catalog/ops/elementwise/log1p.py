@@ -1,4 +1,4 @@
-"""log(1 + x) and exp(x) - 1 with all digits near 0."""
+"""log(1 + x) and exp(x) - 1, accurate near 0."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.series import in_working_precision
 
 
-@decomposition("aten::log1p", overrides="torch's mapping adds 1 before the logarithm, and loses what is below 1e-7")
+@decomposition("aten::log1p", overrides="torch's mapping rounds 1 + x, which loses inputs below 1e-7")
 @in_working_precision
 def log1p(self: Tensor) -> Tensor:
     """log(1 + x).
 
     log1p(Tensor self) -> Tensor
 
-    With u = 1 + x as rounded, log(u) is the logarithm of a number near 1 + x, and x / (u - 1) makes up for the
-    difference (Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, theorem 4).
-    What has no such quotient, 0 and infinity, is its own result.
+    With the rounded sum u = 1 + x, log(u) is the logarithm of a number near 1 + x, and the factor x / (u - 1) corrects
+    the difference (Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991,
+    theorem 4). For 0 and infinity, where the quotient is undefined, the result is x.
     """
     if self.is_complex():
         return torch.log(1 + self)
@@ -30,14 +30,14 @@ def log1p(self: Tensor) -> Tensor:
     return torch.where((difference == 0) | (self == math.inf), self, mended)
 
 
-@decomposition("aten::expm1", overrides="torch's mapping takes 1 from the exponential, and loses what is below 1e-7")
+@decomposition("aten::expm1", overrides="torch's mapping rounds exp(x) before it subtracts 1")
 @in_working_precision
 def expm1(self: Tensor) -> Tensor:
     """exp(x) - 1.
 
     expm1(Tensor self) -> Tensor
 
-    It is tanh(x / 2) (exp(x) + 1), for tanh(x / 2) is (exp(x) - 1) / (exp(x) + 1) (DLMF 4.28.3, 4.35.20).
+    The result is tanh(x / 2) (exp(x) + 1), because tanh(x / 2) = (exp(x) - 1) / (exp(x) + 1) (DLMF 4.28.3, 4.35.20).
     """
     if self.is_complex():
         return torch.exp(self) - 1

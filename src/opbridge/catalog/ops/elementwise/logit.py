@@ -1,4 +1,4 @@
-"""The logarithm of odds."""
+"""The logit function."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::logit", overrides="torch's mapping takes the upper bound where the bounds cross")
+@decomposition("aten::logit", overrides="torch's mapping uses the upper bound if the bounds cross")
 def logit(self: Tensor, eps: float | None = None) -> Any:
-    """log(x / (1 - x)) of a number raised to ``eps`` if it is below, else lowered to 1 - ``eps`` if it is above.
+    """log(x / (1 - x)), where x is first raised to ``eps`` or else lowered to 1 - ``eps``.
 
     logit(Tensor self, float? eps=None) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""The next number that a type has, without looking at bits."""
+"""The next representable number, without access to bits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::nextafter")
 def nextafter(self: Tensor, other: Tensor) -> Tensor:
-    """The number next to ``self`` in the direction of ``other`` (IEEE 754-2019, 5.3.1); NaN where either is.
+    """The next number after ``self`` towards ``other`` (IEEE 754-2019, 5.3.1); NaN if either is NaN.
 
     nextafter(Tensor self, Tensor other) -> Tensor
 
-    A step of a little more than half the spacing, rounded to the nearest, is the next number on either side, just below
-    a power of two as well (Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to
-    nearest", BIT 49, 2009, algorithm 2). Small numbers are scaled, for their steps would be rounded; the smallest have
-    the spacing of the denormal ones.
+    A step of slightly more than half the spacing, rounded to nearest, reaches the next number in either direction, also
+    just below a power of two (Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding
+    to nearest", BIT 49, 2009, algorithm 2). Small numbers are scaled, because their steps would be rounded; the
+    smallest have the spacing of subnormal numbers.
     """
     start, goal = torch.broadcast_tensors(self, other)
     info = torch.finfo(start.dtype)
@@ -32,7 +32,7 @@ def nextafter(self: Tensor, other: Tensor) -> Tensor:
     moved = torch.where(goal > start, scaled + step, scaled - step)
     moved = torch.where(is_scaled, moved * unit, moved)
     moved = torch.where(start.isinf(), torch.sign(start) * info.max, moved)
-    # The negative number next to 0 moves to -0, which the half of it is rounded to.
+    # The negative number next to 0 moves to -0, to which half of it is rounded.
     moved = torch.where(moved == 0, start / 2, moved)
     result = torch.where(goal == start, goal, moved)
     return torch.where(start.isnan() | goal.isnan(), math.nan, result)

@@ -1,4 +1,4 @@
-"""What a division of floating-point numbers leaves."""
+"""The remainder of a floating-point division."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from opbridge.catalog.formulas.element_types import working_type
 from opbridge.catalog.ops.elementwise.floor_divide import is_power_of_two
 
 
-@decomposition("aten::remainder", overrides="torch's mapping takes it from a rounded quotient: 1 % 0.1 would be 0")
+@decomposition("aten::remainder", overrides="torch's mapping computes it from a rounded quotient: 1 % 0.1 would be 0")
 def remainder(self: Any, other: Any) -> Tensor:
-    """What is left of ``self`` after whole multiples of ``other``, with the sign of ``other``.
+    """The remainder of ``self`` divided by ``other``, with the sign of ``other``.
 
     remainder.Tensor(Tensor self, Tensor other) -> Tensor
     remainder.Scalar(Tensor self, Scalar other) -> Tensor
     remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
 
-    From ``fmod``, which is exact, as in PyTorch (aten/native/cpu/BinaryOpsKernel.cpp); but that is a call of a C
-    function for each number, which takes longer than all else, so a power of 2 is left to products, exact here too.
+    The result is computed from ``fmod``, which is exact, as in PyTorch (aten/native/cpu/BinaryOpsKernel.cpp). Engines
+    call a slow C function for it, so powers of 2 are handled by products, which are also exact.
     """
     dtype = torch.result_type(self, other)
     if not dtype.is_floating_point:
@@ -38,17 +38,17 @@ def remainder(self: Any, other: Any) -> Tensor:
 
 
 def _low_bits(a: Any, power: Any, dtype: torch.dtype) -> Tensor:
-    """Of integers, where ``power`` is a power of 2; all others are left to ONNX's Mod."""
+    """The remainder of integers for a ``power`` of 2; other divisors are left to ONNX's Mod."""
     if dtype == torch.bool or not is_power_of_two(power) or power > torch.iinfo(dtype).max:
         return NotImplemented
     return torch.bitwise_and(a, power - 1)
 
 
 def _by_power_of_two(a: Tensor, power: float) -> Tensor:
-    # Rounded down first, a number is not too small to be divided exactly.
+    # After rounding down, a number is large enough to be divided exactly.
     multiples = torch.floor(a)
     if power != 1:
         multiples = torch.floor(multiples / power) * power
     rest = a - multiples
-    # Nothing has the sign of ``a``; of infinity and NaN, this is NaN.
+    # A zero with the sign of ``a``; NaN for infinity and NaN.
     return torch.where(rest > 0, rest, a * 0)

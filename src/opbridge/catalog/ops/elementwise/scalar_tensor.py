@@ -19,7 +19,7 @@ _PAIRS = {ir.DataType.COMPLEX64: ir.DataType.FLOAT, ir.DataType.COMPLEX128: ir.D
 def scalar_tensor(
     s: Any, dtype: int | None = None, layout: str = "", device: str = "", pin_memory: bool = False
 ) -> ir.Value:
-    """A tensor of rank 0; a complex number becomes a pair.
+    """A scalar as a tensor of rank 0; a complex number becomes a pair.
 
     scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
     bool? pin_memory=None) -> Tensor

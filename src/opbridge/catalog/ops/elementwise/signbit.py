@@ -1,4 +1,4 @@
-"""The sign bit, that of -0 included."""
+"""The sign bit, including that of -0."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::signbit", overrides="torch's mapping is x < 0, which misses -0")
+@decomposition("aten::signbit", overrides="torch's mapping is x < 0, which is false for -0")
 def signbit(self: Tensor) -> Tensor:
-    """Whether the number is negative; true for -0. A NaN counts as positive, for no ONNX operator shows its sign.
+    """Whether the sign bit is set, also for -0; false for NaN, whose sign no ONNX operator can read.
 
     signbit(Tensor self) -> Tensor
     """

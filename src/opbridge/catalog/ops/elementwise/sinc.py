@@ -1,4 +1,4 @@
-"""Functions whose constants torch.onnx keeps in float32, in float64."""
+"""Functions in float64 whose constants torch.onnx stores in float32."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
-_WHY = "torch's mapping has its constant in float32"
+_WHY = "torch's mapping stores its constant in float32"
 
 
 @decomposition("aten::sinc", overrides=_WHY)

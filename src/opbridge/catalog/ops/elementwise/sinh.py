@@ -1,4 +1,4 @@
-"""The hyperbolic functions and their inverses in float64, and the tangent."""
+"""The hyperbolic functions, their inverses and the tangent in float64."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
-_WHY = "engines have the hyperbolic functions in float32 only"
+_WHY = "engines support the hyperbolic functions only in float32"
 _LARGE = 2.0**28
-"""From here on 1 is nothing beside a square."""
+"""From this number on, adding 1 to the square does not change it."""
 
 
 @decomposition("aten::sinh", overrides=_WHY)
 @only_for(torch.float64)
 def sinh(self: Tensor) -> Tensor:
-    """(exp(x) - exp(-x)) / 2, for float64: from expm1 where x is small, from exp(x / 2) where exp(x) may overflow.
+    """(exp(x) - exp(-x)) / 2, for float64: from expm1 for small x, and from exp(x / 2) where exp(x) may overflow.
 
     sinh(Tensor self) -> Tensor
     """
@@ -34,7 +34,7 @@ def sinh(self: Tensor) -> Tensor:
 @decomposition("aten::cosh", overrides=_WHY)
 @only_for(torch.float64)
 def cosh(self: Tensor) -> Tensor:
-    """(exp(x) + exp(-x)) / 2, for float64, by exp(x / 2), which overflows later.
+    """(exp(x) + exp(-x)) / 2, for float64, from exp(x / 2), which overflows later.
 
     cosh(Tensor self) -> Tensor
     """
@@ -83,7 +83,7 @@ def atanh(self: Tensor) -> Tensor:
     return torch.where(self < 0, -result, torch.where(self == 0, self, result))
 
 
-@decomposition("aten::tan", overrides="engines have no Tan in float64")
+@decomposition("aten::tan", overrides="engines do not support Tan in float64")
 @only_for(torch.float64)
 def tan(self: Tensor) -> Tensor:
     """sin(x) / cos(x), for float64.

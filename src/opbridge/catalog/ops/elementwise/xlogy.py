@@ -1,4 +1,4 @@
-"""Products with a logarithm, where 0 is stronger than an infinite one."""
+"""x log(y), which is 0 for x = 0 even if the logarithm is infinite."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::xlogy", overrides="PyTorch's is NaN for 0 and NaN")
+@decomposition("aten::xlogy", overrides="PyTorch's result for 0 and NaN is NaN")
 def xlogy(self: Any, other: Any) -> Tensor:
-    """``self`` log(``other``); 0 where ``self`` is 0, unless ``other`` is NaN.
+    """``self`` log(``other``); 0 if ``self`` is 0, unless ``other`` is NaN.
 
     xlogy.Tensor(Tensor self, Tensor other) -> Tensor
     xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they differ at pixels with whole positions"
+_WHY = "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they differ at integer positions"
 
 
 @decomposition("aten::upsample_nearest1d.vec", overrides=_WHY)

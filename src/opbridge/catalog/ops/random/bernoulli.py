@@ -1,4 +1,4 @@
-"""Coins that fall on 1 with given probabilities."""
+"""Bernoulli samples."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::bernoulli", overrides="ONNX Runtime's Bernoulli gives 1 with the probability of 0")
+@decomposition("aten::bernoulli", overrides="ONNX Runtime's Bernoulli returns 1 with the probability of 0")
 def bernoulli(self: Tensor, p: Tensor | float | None = None, *, generator: None = None) -> Tensor:
-    """1 with the probability that each element is, or with that of ``p``, otherwise 0.
+    """1 with the probability given by each element or by ``p``, otherwise 0.
 
     bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
     bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
     bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor
     """
     chance = self if p is None else p
-    # Few types have a kernel for random numbers; float32 has more digits than a half's probability.
+    # Engines have random kernels for few types; float32 has enough digits for a probability in float16.
     kind = torch.float64 if torch.float64 in (self.dtype, getattr(chance, "dtype", None)) else torch.float32
     chance = chance.to(kind) if isinstance(chance, Tensor) else chance
     return (torch.rand(self.shape, dtype=kind) < chance).to(self.dtype)

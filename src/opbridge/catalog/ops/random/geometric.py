@@ -1,4 +1,4 @@
-"""Random integers that are drawn as floating-point numbers."""
+"""Samples of the geometric distribution for integers, drawn in floating point."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
 
 
-@decomposition("aten::geometric", overrides="torch draws them in the integer type, which engines do not draw in")
+@decomposition("aten::geometric", overrides="torch's mapping draws random integers, which engines do not support")
 @only_for(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 def geometric(self: Tensor, p: float, *, generator: None = None) -> Tensor:
-    """How many coins are thrown until one of probability ``p`` falls on its head; for integers.
+    """The number of trials up to the first success with probability ``p``; for integers.
 
     geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor
     """

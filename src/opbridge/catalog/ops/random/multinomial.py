@@ -1,4 +1,4 @@
-"""Draws of indices by their weights."""
+"""Samples of the multinomial distribution."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::multinomial", overrides="torch's mapping always draws with replacement")
 def multinomial(self: Tensor, num_samples: int, replacement: bool = False, *, generator: None = None) -> Tensor:
-    """Indices of each row, drawn with chances in proportion to its elements.
+    """Indices drawn for each row with probabilities proportional to its elements.
 
     multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor
 
-    Without replacement the weights divided by exponential numbers are sorted, and the largest are taken (Efraimidis and
-    Spirakis 2006; PyTorch's own way). With replacement the running sum of the weights is searched.
+    Without replacement, the weights divided by exponential samples are sorted, and the largest are selected (Efraimidis
+    and Spirakis 2006; PyTorch does the same). With replacement, the cumulative sum of the weights is searched.
     """
     weights = self.float() if self.dtype.itemsize < 4 else self
     if not replacement:
         waiting = -torch.log1p(-torch.rand(weights.shape, dtype=weights.dtype))
-        # A draw of 0 is as good as the smallest positive one.
+        # A sample of 0 is replaced by the smallest positive number.
         keys = weights / waiting.clamp_min(torch.finfo(weights.dtype).tiny)
         return torch.topk(keys, num_samples, dim=-1).indices
     running = torch.cumsum(weights, -1)

@@ -1,4 +1,4 @@
-"""Dropout that stays: ONNX Runtime takes a Dropout node away, in training mode too, where it is no output."""
+"""Dropout in training mode, which does not use Dropout nodes because ONNX Runtime removes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::native_dropout", overrides="ONNX Runtime drops the Dropout node that torch's mapping writes")
+@decomposition("aten::native_dropout", overrides="ONNX Runtime removes the Dropout node of torch's mapping")
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """Elements zeroed with probability ``p``, the others scaled by 1 / (1 - p); which were kept.
+    """Elements zeroed with probability ``p`` and otherwise scaled by 1 / (1 - p), and a mask of those kept.
 
     native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)
     """

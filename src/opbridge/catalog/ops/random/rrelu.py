@@ -1,4 +1,4 @@
-"""The leaky rectifier with random slopes."""
+"""Randomized leaky ReLU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rrelu_with_noise_functional(
     training: bool = False,
     generator: None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Elements of 0 or less times a slope drawn from [lower, upper], or their mean if not training; and the slopes.
+    """Elements of 0 or less times a slope drawn from [lower, upper], or their mean in evaluation; and the slopes.
 
     rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.3333333333333333,
     bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)

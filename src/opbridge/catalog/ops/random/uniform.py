@@ -10,7 +10,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::uniform")
 def uniform(self: Tensor, low: float = 0.0, high: float = 1.0, *, generator: None = None) -> Tensor:
-    """Numbers drawn evenly from [low, high).
+    """Numbers drawn from the uniform distribution on [low, high).
 
     uniform(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor
     """

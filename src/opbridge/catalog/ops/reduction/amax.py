@@ -1,4 +1,4 @@
-"""Largest and smallest elements, over all axes too, of rank 0 too."""
+"""Largest and smallest elements, also over all axes and for rank 0."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def _extreme(self: Any, dims: Sequence[int], keepdim: bool, is_largest: bool) ->
         return op.Cast(over_axes(op.Cast(self, to=INT32.dtype)), to=BOOL.dtype)
     if self.dtype not in FLOATS:
         return over_axes(self)
-    # Engines differ in what their maximum does with NaN; PyTorch's is NaN.
+    # PyTorch's maximum propagates NaN, which engines do not guarantee.
     has_nan = op.Cast(over_axes(op.Cast(op.IsNaN(self), to=FLOAT.dtype), op.ReduceMax), to=BOOL.dtype)
     return op.Where(has_nan, op.CastLike(op.Constant(value_float=math.nan), self), over_axes(self))
 
 
-@translation("aten::amax", overrides="torch's mapping fails on rank 0 and on all axes, and may lose NaN")
+@translation("aten::amax", overrides="torch's mapping fails for rank 0 and for all axes, and may lose NaN")
 def amax(self: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-    """The largest element over some axes, or all; NaN if there is one.
+    """The largest element over some axes or all; NaN if any element is NaN.
 
     amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
     """
     return _extreme(self, dim, keepdim, is_largest=True)
 
 
-@translation("aten::amin", overrides="torch's mapping fails on rank 0 and on all axes, and may lose NaN")
+@translation("aten::amin", overrides="torch's mapping fails for rank 0 and for all axes, and may lose NaN")
 def amin(self: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-    """The smallest element over some axes, or all; NaN if there is one.
+    """The smallest element over some axes or all; NaN if any element is NaN.
 
     amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor
     """
@@ -53,7 +53,7 @@ def amin(self: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
 
 @decomposition("aten::max.default", overrides="torch's mapping may lose NaN")
 def max_of_all(self: Tensor) -> Tensor:
-    """The largest of all elements; NaN if there is one.
+    """The largest of all elements; NaN if any element is NaN.
 
     max(Tensor self) -> Tensor
     """
@@ -62,7 +62,7 @@ def max_of_all(self: Tensor) -> Tensor:
 
 @decomposition("aten::min.default", overrides="torch's mapping may lose NaN")
 def min_of_all(self: Tensor) -> Tensor:
-    """The smallest of all elements; NaN if there is one.
+    """The smallest of all elements; NaN if any element is NaN.
 
     min(Tensor self) -> Tensor
     """
@@ -71,7 +71,7 @@ def min_of_all(self: Tensor) -> Tensor:
 
 @decomposition("aten::aminmax")
 def aminmax(self: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest element along ``dim``, or of all.
+    """The smallest and the largest element along ``dim``, or of the whole tensor.
 
     aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)
     """

@@ -1,4 +1,4 @@
-"""Where the largest and the smallest element are; that of the first NaN if there is one."""
+"""The indices of the largest and the smallest elements; the index of the first NaN if there is one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _position(self: Any, dim: int | None, keepdim: bool, find: Any) -> Any:
 
 @translation("aten::argmax", overrides=_REASON)
 def argmax(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The position of the first of the largest elements, of the first NaN if there is one.
+    """The index of the first of the largest elements, or of the first NaN.
 
     argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
     """
@@ -44,7 +44,7 @@ def argmax(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 @translation("aten::argmin", overrides=_REASON)
 def argmin(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The position of the first of the smallest elements, of the first NaN if there is one.
+    """The index of the first of the smallest elements, or of the first NaN.
 
     argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor
     """
@@ -54,7 +54,7 @@ def argmin(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 @decomposition("aten::max.dim", overrides=_REASON)
 @only_for(*FLOATING)
 def max_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element along ``dim`` and its position, NaN and its position if there is one.
+    """The largest element along ``dim`` and its index, or NaN and its index.
 
     max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
@@ -64,7 +64,7 @@ def max_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tens
 @decomposition("aten::min.dim", overrides=_REASON)
 @only_for(*FLOATING)
 def min_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest element along ``dim`` and its position, NaN and its position if there is one.
+    """The smallest element along ``dim`` and its index, or NaN and its index.
 
     min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """

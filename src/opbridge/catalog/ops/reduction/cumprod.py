@@ -1,4 +1,4 @@
-"""Running products, as an ONNX Scan."""
+"""Cumulative products, as an ONNX Scan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Wide = TypeVar("Wide", bound=Union[DOUBLE, INT64, INT32])  # noqa: UP007
 
 @script()
 def _running_products(x: Number, first: Wide) -> tuple[Wide, Number]:  # type: ignore[valid-type]
-    """The products of the first 1, 2, 3, ... rows."""
+    """The cumulative products of the rows."""
 
     @graph()
     def step(product, row):  # type: ignore[no-untyped-def]
@@ -30,11 +30,11 @@ def _running_products(x: Number, first: Wide) -> tuple[Wide, Number]:  # type: i
 
 @translation("aten::cumprod")
 def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
-    """The product of the elements so far along ``dim``; integers give int64 unless a dtype is asked for.
+    """The cumulative product along ``dim``; int64 for integers unless ``dtype`` is given.
 
     cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
 
-    One by one and in float64, as PyTorch multiplies them: products of blocks would overflow where these do not.
+    The elements are multiplied one by one and in float64, as in PyTorch: products of blocks could overflow.
     """
     given = self.dtype
     is_integer = given not in FLOATS
@@ -49,7 +49,7 @@ def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
     rows = op.Transpose(x, perm=order)
     ones = op.Expand(op.Constant(value_int=1), op.Shape(rows, start=1))
     first = op.Cast(ones, to=DOUBLE.dtype if working in FLOATS else working)
-    # One row more, for ONNX Runtime's Scan takes no empty sequence.
+    # One additional row, because ONNX Runtime's Scan does not support empty sequences.
     row = op.Unsqueeze(op.Cast(ones, to=working), op.Constant(value_ints=[0]))
     _, products = _running_products(op.Concat(row, rows, axis=0), first)
     products = op.Slice(products, op.Constant(value_ints=[1]), op.Constant(value_ints=[2**62]))

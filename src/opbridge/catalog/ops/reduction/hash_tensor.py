@@ -1,4 +1,4 @@
-"""A tensor's bits as one number."""
+"""The hash of a tensor."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 _LOWEST = -(2**63)
 _SMALLEST_NORMAL = 2.0**-1022
 _PAIR = 2**32 + 1
-"""Bits 0 and 32: sums of up to 2**32 - 1 of them do not run into each other."""
+"""Bits 0 and 32, whose sums do not overlap for up to 2**32 - 1 elements."""
 
 
 @decomposition("aten::hash_tensor")
 def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Any:
-    """The exclusive or of all elements' bits, those of float64 for floating point and of int64 for integers, as uint64.
+    """The XOR of the bits of all elements as uint64, after conversion to float64 or int64.
 
-    Axes of fixed sizes are folded in halves. Of others a bit is set where an odd number of elements has it, which is
-    counted for two bits at once.
+    Axes of fixed sizes are folded in halves. For other axes the elements with each bit are counted, two bits at a time,
+    and a bit is set if its count is odd.
 
     hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
     """
@@ -53,7 +53,7 @@ def hash_of_dynamic_sizes(
     keepdim: bool = False,
     mode: int = 0,
 ) -> Any:
-    """Keep a dynamic size dynamic, which torch's shape function freezes.
+    """Keep dynamic sizes dynamic; torch's shape function makes them constant.
 
     hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
     """
@@ -63,7 +63,7 @@ def hash_of_dynamic_sizes(
 
 
 def _folded(bits: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
-    """One half of the elements meets the other, until one is left: log2 steps."""
+    """Combine one half of the elements with the other until one is left, in log2(length) steps."""
     axes = [axis % bits.dim() for axis in axes]
     kept = [axis for axis in range(bits.dim()) if axis not in axes]
     shape = [1 if axis in axes else bits.shape[axis] for axis in range(bits.dim()) if keepdim or axis in kept]
@@ -79,11 +79,11 @@ def _folded(bits: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
 
 
 def _bits(x: Tensor) -> Tensor:
-    """The bits of float64 as int64: sign, exponent + 1023 in 11 bits, 52 of the mantissa (IEEE 754, 3.4)."""
+    """The bits of float64 as int64: the sign, exponent + 1023 in 11 bits, 52 bits of mantissa (IEEE 754, 3.4)."""
     size = x.abs()
     mantissa, exponent = torch.frexp(size)
     normal = (exponent.to(torch.int64) + 1022) * 2**52 + ((2 * mantissa - 1) * 2.0**52).to(torch.int64)
-    # In two steps, for one factor would be infinite.
+    # The scaling takes two steps, because a single factor would be infinite.
     denormal = (size * 2.0**537 * 2.0**537).to(torch.int64)
     special = torch.where(size.isnan(), 0x7FF8 << 48, 0x7FF0 << 48)
     is_finite = size < math.inf

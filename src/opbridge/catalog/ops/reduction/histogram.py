@@ -1,4 +1,4 @@
-"""Counts of elements between edges."""
+"""Histograms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _searched(values: Tensor, edges: Tensor) -> Tensor:
 
 
 def _computed(values: Tensor, edges: Tensor) -> Tensor:
-    """The same for equal bins: computed, and moved by one where an edge, rounded as it is, says so, as in PyTorch."""
+    """The bin of each value for equal bins: computed, then corrected by one from the rounded edges, as in PyTorch."""
     bins = edges.shape[0] - 1
     low, high = edges[0], edges[-1]
     is_inside = (values >= low) & (values <= high)
@@ -35,7 +35,7 @@ def _counted(
     density: bool,
     find: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """The weight between neighbouring edges; the last bin holds its right edge too, NaN counts nowhere."""
+    """The weight in each bin; the last bin includes its right edge, and NaN is ignored."""
     values = self.reshape(-1)
     bins = edges.shape[0] - 1
     place = find(values, edges)
@@ -49,7 +49,7 @@ def _counted(
 def histogram_of_edges(
     self: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """How much weight is between the given edges.
+    """The weight in each bin between the given edges.
 
     histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None,
     bool density=False) -> (Tensor hist, Tensor bin_edges)
@@ -66,11 +66,11 @@ def equal_edges(values: Tensor, bins: int, range: Sequence[float] | None) -> Ten
         low, high = torch.zeros((), dtype=values.dtype), torch.ones((), dtype=values.dtype)
     else:
         low, high = torch.aminmax(values)
-    # One value alone stands in the middle of a bin of width 1.
+    # A single value is in the middle of a bin of width 1.
     margin = torch.where(low == high, 0.5, 0.0).to(values.dtype)
     low, high = low - margin, high + margin
     step = (high - low) / bins
-    # From either end, as PyTorch's linspace, so that the last edge is the end itself.
+    # The edges are computed from both ends, as in PyTorch's linspace, so that the last edge is exact.
     return torch.where(steps < (bins + 1) // 2, low + steps * step, high - (bins - steps) * step)
 
 
@@ -83,7 +83,7 @@ def histogram_of_count(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """How much weight is in each of equal bins, from the smallest element to the largest or in a given range.
+    """The weight in each of equal bins, from the smallest element to the largest or in a given range.
 
     histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
     bool density=False) -> (Tensor hist, Tensor bin_edges)
@@ -97,7 +97,7 @@ def histogram_of_count(
 def histogram_of_dynamic_sizes(
     original: Callable[..., Any], input: Tensor, bins: int | Tensor = 100, **options: Any
 ) -> Any:
-    """Count what has a dynamic size, for which torch's operator has no shape function.
+    """A histogram of a tensor with dynamic sizes, for which torch's operator has no shape function.
 
     histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None,
     bool density=False) -> (Tensor hist, Tensor bin_edges)
@@ -112,20 +112,20 @@ def histogram_of_dynamic_sizes(
 
 
 @decomposition(
-    "aten::histc", overrides="torch's mapping refuses equal bounds, and compares each element with each edge"
+    "aten::histc", overrides="torch's mapping does not support equal bounds, and compares each element with each edge"
 )
 def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements are in each of equal bins, from ``min`` to ``max``; equal bounds stand for those of the data.
+    """The number of elements in each of equal bins from ``min`` to ``max``; equal bounds mean the range of the data.
 
     histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
 
-    The bin is computed, not searched, with the roundings of PyTorch's own formula.
+    The bin is computed instead of searched, with the same rounding as in PyTorch's formula.
     """
     values = self.reshape(-1)
     low, high = (torch.full((), bound, dtype=values.dtype) for bound in (min, max))
     if min == max and values.numel() != 0:
         low, high = torch.aminmax(values)
-        # One value alone stands in the middle of an interval of length 2.
+        # A single value is in the middle of an interval of length 2.
         margin = torch.where(low == high, 1.0, 0.0).to(values.dtype)
         low, high = low - margin, high + margin
     is_inside = (values >= low) & (values <= high)

@@ -1,4 +1,4 @@
-"""Counts of points between edges along every coordinate."""
+"""Multidimensional histograms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.catalog.ops.reduction.histogram import equal_edges
 
 
 def _counted(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
-    """The weight of the points in each cell; the last cell along a coordinate holds its upper edge too."""
+    """The weight of the points in each cell; the last cell along a coordinate includes its upper edge."""
     points = self.reshape(-1, len(edges))
     sizes = [each.shape[0] - 1 for each in edges]
     cell = torch.zeros(points.shape[:1], dtype=torch.int64)

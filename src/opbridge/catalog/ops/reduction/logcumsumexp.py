@@ -1,4 +1,4 @@
-"""The running logarithm of the sum of exponentials, as an ONNX Loop of log2(length) steps."""
+"""Cumulative log-sum-exp, as an ONNX Loop of log2(length) iterations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Wide = TypeVar("Wide", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript r
 
 @script()
 def _running_log_sum(x: Wide, axis: int) -> Wide:  # type: ignore[valid-type]
-    """After k rounds each place holds the sum of the 2**k exponentials up to it, over that of the largest of these."""
+    """After k iterations each element is the sum of 2**k exponentials, scaled by the largest of them."""
     along = op.Reshape(op.Constant(value_int=axis), op.Constant(value_ints=[1]))
     start = op.Constant(value_ints=[0])
     end = op.Constant(value_ints=[9223372036854775807])
@@ -29,7 +29,7 @@ def _running_log_sum(x: Wide, axis: int) -> Wide:  # type: ignore[valid-type]
         own = op.Slice(largest, reach, end, along)
         other = op.Slice(largest, start, op.Neg(reach), along)
         both = op.Max(own, other)
-        # Where it is infinite, the difference to itself would be NaN.
+        # The difference of two infinities would be NaN.
         own_part = op.Exp(op.Where(op.Equal(own, both), none, op.Sub(own, both)))
         other_part = op.Exp(op.Where(op.Equal(other, both), none, op.Sub(other, both)))
         own_total = op.Mul(op.Slice(total, reach, end, along), own_part)
@@ -41,13 +41,13 @@ def _running_log_sum(x: Wide, axis: int) -> Wide:  # type: ignore[valid-type]
     return op.Add(largest, op.Log(total))
 
 
-@translation("aten::logcumsumexp", overrides="torch's mapping is -inf wherever an element 104 larger comes later")
+@translation("aten::logcumsumexp", overrides="torch's mapping is -inf if a later element is larger by 104")
 def logcumsumexp(self: Any, dim: int) -> Any:
-    """The logarithm of the sum of the exponentials so far along ``dim``, in the range of the largest so far.
+    """The cumulative log-sum-exp along ``dim``, scaled by the largest element so far.
 
     logcumsumexp(Tensor self, int dim) -> Tensor
 
-    Recursive doubling (Hillis and Steele, "Data parallel algorithms", 1986) of sums that carry their own scale.
+    The algorithm is recursive doubling (Hillis and Steele, "Data parallel algorithms", 1986) of scaled sums.
     """
     rank = len(self.shape)
     if rank == 0:

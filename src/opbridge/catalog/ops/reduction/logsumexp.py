@@ -12,10 +12,10 @@ from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import FLOATING, only_for
 
 
-@decomposition("aten::logsumexp", overrides="ONNX Runtime's ReduceLogSumExp is wrong where elements are -inf")
+@decomposition("aten::logsumexp", overrides="ONNX Runtime's ReduceLogSumExp is wrong for elements of -inf")
 @only_for(*FLOATING)
 def logsumexp(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
-    """log(sum(exp(x))) over some axes, or all, in the range of the largest element.
+    """log(sum(exp(x))) over some axes or all, scaled by the largest element.
 
     logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor
     """

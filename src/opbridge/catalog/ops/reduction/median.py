@@ -1,4 +1,4 @@
-"""Medians, of the smaller half alone: the lower of the two middle elements, as PyTorch defines it."""
+"""Medians, defined as in PyTorch as the lower of the two middle elements."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def _along(self: Tensor, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Tens
 
 @decomposition("aten::median.dim")
 def median_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The median along ``dim`` and its position; NaN, and its first position, where there is one.
+    """The median along ``dim`` and its index, or NaN and the index of the first NaN.
 
     median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 
-    Among equal elements the first is named; PyTorch names any of them.
+    Of equal elements the first index is returned; PyTorch returns any of them.
     """
     return _along(self, dim, keepdim, skips_nan=False)
 
 
 @decomposition("aten::nanmedian.dim")
 def nanmedian_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The median of what is not NaN along ``dim``, and its position.
+    """The median of the elements other than NaN along ``dim``, and its index.
 
     nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
@@ -58,7 +58,7 @@ def _of_all(self: Tensor, skips_nan: bool) -> Tensor:
 
 @decomposition("aten::median.default")
 def median(self: Tensor) -> Tensor:
-    """The median of all elements; NaN if there is one.
+    """The median of all elements; NaN if any element is NaN.
 
     median(Tensor self) -> Tensor
     """
@@ -67,7 +67,7 @@ def median(self: Tensor) -> Tensor:
 
 @decomposition("aten::nanmedian.default")
 def nanmedian(self: Tensor) -> Tensor:
-    """The median of all elements that are not NaN; NaN if there are none.
+    """The median of all elements other than NaN; NaN if there are none.
 
     nanmedian(Tensor self) -> Tensor
     """

@@ -10,11 +10,11 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::mode")
 def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest of the most frequent elements along ``dim``, and the last place where it stands.
+    """The smallest of the most frequent elements along ``dim``, and its last index.
 
     mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
 
-    Sorted, equal elements are runs. An element's number in its run is largest at the end of the longest one.
+    After sorting, equal elements form runs. The position within a run is largest at the end of the longest run.
     """
     if self.dim() == 0:
         return self.clone(), torch.zeros((), dtype=torch.int64)

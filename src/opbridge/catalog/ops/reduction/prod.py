@@ -1,4 +1,4 @@
-"""Products along an axis, of rank 0 too."""
+"""Products along an axis, also for rank 0."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opbridge.catalog.declare.spec import translation
 from opbridge.catalog.formulas.element_types import FLOATS
 
 
-@translation("aten::prod.dim_int", overrides="torch's mapping fails on rank 0, and keeps int32 where PyTorch widens")
+@translation("aten::prod.dim_int", overrides="torch's mapping fails for rank 0, and does not widen int32 to int64")
 def prod(self: Any, dim: int, keepdim: bool = False, *, dtype: int = -1) -> Any:
-    """The product along ``dim``; integers give int64 unless a dtype is asked for.
+    """The product along ``dim``; int64 for integers unless ``dtype`` is given.
 
     prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
     """

@@ -30,12 +30,12 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Tensor:
-    """The reduction of each segment along ``axis``, begun with ``initial``; an empty segment's mean is NaN without it.
+    """The reduction of each segment along ``axis``, starting with ``initial``; the mean of an empty segment is NaN.
 
     segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None,
     int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor
 
-    The axes before ``axis`` are a batch: each row has segments of its own, as many as any other.
+    The axes before ``axis`` are batch axes: each row has its own segments, the same number in every row.
     """
     if lengths is None:
         assert offsets is not None
@@ -49,7 +49,7 @@ def segment_reduce(
     inner = [1] * (data.dim() - axis - 1)
     places = segments.reshape(*segments.shape, *inner).expand(data.shape)
     kind, neutral = _KINDS[reduce]
-    # One place more, for elements past the last segment.
+    # One additional segment for elements after the last segment.
     shape = [*batch, count + 1, *data.shape[axis + 1 :]]
     start = torch.full(shape, neutral if initial is None else initial, dtype=data.dtype)
     result = torch.scatter_reduce(start, axis, places, data, kind, include_self=True).narrow(axis, 0, count)

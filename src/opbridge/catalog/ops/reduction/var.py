@@ -1,4 +1,4 @@
-"""Variances and standard deviations, of nothing too."""
+"""Variances and standard deviations, also of empty tensors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = "torch's mapping computes float16 in float16, and has an engine reduce an empty tensor, which some can't"
+_WHY = "torch's mapping computes float16 in float16, and reduces empty tensors, which some engines do not support"
 
 
 def _mean(x: Tensor, axes: list[int], count: Any) -> Tensor:
-    """The mean, by division where there may be nothing at run time: engines differ about ReduceMean of that."""
+    """The mean, by division if the tensor may be empty at run time: engines differ in ReduceMean of empty tensors."""
     if not isinstance(count, int):
         return x.sum(axes, keepdim=True) / count
     return x.mean(axes, keepdim=True) if axes else x
 
 
 def _moments(self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """The variance and the mean, in two passes, so that a large mean loses no digits."""
+    """The variance and the mean in two passes, so that a large mean does not lose digits."""
     axes = sorted({axis % self.dim() for axis in dim} if dim else range(self.dim()))
     kept = [1 if axis in axes else size for axis, size in enumerate(self.shape)]
     shape = kept if keepdim else [size for axis, size in enumerate(kept) if axis not in axes]
@@ -45,7 +45,7 @@ def _moments(self: Tensor, dim: Sequence[int] | None, correction: float | None, 
 def var(
     self: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Tensor:
-    """The mean square distance from the mean, with ``correction`` taken off the count.
+    """The sum of squared deviations divided by the count minus ``correction``.
 
     var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
     """

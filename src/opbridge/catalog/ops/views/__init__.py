@@ -1,1 +1,1 @@
-"""Operators that say how elements lie in memory."""
+"""Operators that deal with the memory layout of tensors."""

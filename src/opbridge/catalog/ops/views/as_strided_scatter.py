@@ -1,4 +1,4 @@
-"""Elements put where a strided view has them."""
+"""Writing to the elements of a strided view."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from opbridge.catalog.declare.spec import decomposition
 def as_strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: int | None = None
 ) -> Tensor:
-    """``self`` with ``src`` in the places of ``self.as_strided(size, stride, storage_offset)``.
+    """``self`` with the elements of ``self.as_strided(size, stride, storage_offset)`` replaced by ``src``.
 
     as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
 
-    The elements are taken to lie one after the other, as those of every tensor of an ONNX model.
+    The tensor is assumed to be contiguous, like every tensor of an ONNX model.
     """
     places = torch.full([], storage_offset or 0, dtype=torch.int64)
     for length, step in zip(size, stride, strict=True):

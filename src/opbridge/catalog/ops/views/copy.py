@@ -1,4 +1,4 @@
-"""A tensor copied into another one's shape."""
+"""Copies with broadcasting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::copy", overrides="torch's mapping does not expand the source")
 def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
-    """``src`` in the shape and the element type of ``self``, where it has another shape.
+    """``src`` expanded to the shape of ``self`` and converted to its dtype, if the shapes differ.
 
     copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor
     """
@@ -21,5 +21,5 @@ def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
 
 
 def _grows(size: Any, wanted: Any) -> bool:
-    """Whether a size is 1, and the other may be another one."""
+    """Whether one size is 1 and the other may differ."""
     return isinstance(size, int) and size == 1 and not (isinstance(wanted, int) and wanted == 1)

@@ -1,4 +1,4 @@
-"""The elements on a diagonal."""
+"""Diagonals."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = "torch's mapping adds all other elements times 0, which is NaN where one is infinite"
+_WHY = "torch's mapping adds the other elements times 0, which is NaN if one of them is infinite"
 
 
 @decomposition("aten::diagonal", overrides=_WHY)
 @decomposition("aten::diagonal_copy", overrides=_WHY)
 def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of two axes that is ``offset`` above the main one, as the last axis.
+    """The diagonal of two axes, ``offset`` above the main diagonal, as the last axis.
 
     diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor
     diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor

@@ -1,4 +1,4 @@
-"""Elements put on a diagonal."""
+"""Writing to a diagonal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::diagonal_scatter")
 def diagonal_scatter(self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """``self`` with ``src`` on the diagonal of two axes that is ``offset`` above the main one.
+    """``self`` with ``src`` on the diagonal of two axes, ``offset`` above the main diagonal.
 
     diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor
     """

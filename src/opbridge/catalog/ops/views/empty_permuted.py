@@ -1,4 +1,4 @@
-"""Memory in another order."""
+"""Tensors with a permuted memory layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opbridge.catalog.declare.spec import decomposition
 def empty_permuted(
     size: Sequence[Any], physical_layout: Sequence[int], *, dtype: torch.dtype | None = None, **_options: Any
 ) -> Tensor:
-    """A tensor of this shape; no order in memory can be seen in ONNX.
+    """A tensor of the given shape; ONNX has no memory layouts.
 
     empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None,
     Device? device=None, bool? pin_memory=None) -> Tensor

@@ -1,4 +1,4 @@
-"""The same memory in another shape."""
+"""Reuse of the same memory with another shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::resize")
 def resize(self: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Tensor:
-    """The first elements of ``self`` in the shape ``size``; what it has no elements for is 0.
+    """The first elements of ``self`` in the shape ``size``, padded with 0.
 
     resize(Tensor self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor
     """

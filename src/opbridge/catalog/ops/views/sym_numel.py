@@ -1,4 +1,4 @@
-"""The number of elements of a tensor of dynamic sizes."""
+"""The number of elements of a tensor with dynamic sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opbridge.catalog.declare.spec import translation
 
 @translation("aten::sym_numel")
 def sym_numel(self: Any) -> Any:
-    """How many elements it has, as ``x.numel()`` asks.
+    """The number of elements, as returned by ``x.numel()``.
 
     sym_numel(Tensor self) -> SymInt
     """

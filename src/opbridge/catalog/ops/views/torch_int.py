@@ -1,4 +1,4 @@
-"""Whole sizes in models of transformers."""
+"""Conversion of sizes to integers in transformers models."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from opbridge.catalog.declare.spec import rewrite
 
 @rewrite("transformers.utils.generic.torch_int")
 def torch_int(original: Callable[..., Any], x: Any) -> Any:
-    """A dynamic size as it is: Python's ``int`` freezes it on the example's."""
+    """Keep a dynamic size unchanged; Python's ``int`` would make it constant."""
     return x if isinstance(x, torch.SymInt) else NotImplemented

@@ -14,14 +14,14 @@ from opbridge.catalog.declare.spec import rewrite
 def batched_nms(
     original: Callable[..., Tensor], boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float
 ) -> Tensor:
-    """The indices (int64) of the boxes (N, 4) that survive among those of their class ``idxs``, by descending score.
+    """The indices (int64) of the boxes (N, 4) that suppression within each class ``idxs`` keeps, by descending score.
 
-    torchvision chooses its algorithm by the number of boxes, which is known only when the model runs. This is the one
-    that it traces: a single suppression, of boxes that are moved apart by class. It takes an empty set as well.
+    torchvision selects an algorithm by the number of boxes, which is known only at run time. This rewrite uses the one
+    that torchvision traces: a single suppression of boxes that are offset by class. It supports empty sets of boxes.
     """
     from torchvision.ops import nms
 
-    # The number that is added is the largest of an empty set, and moves nothing: coordinates are not negative.
+    # The additional 0 defines the maximum of an empty set; it has no other effect, as coordinates are not negative.
     width = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max()
     offsets = idxs.to(boxes) * (width + 1)
     return nms(boxes + offsets[:, None], scores, iou_threshold)

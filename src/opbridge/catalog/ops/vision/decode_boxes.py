@@ -1,4 +1,4 @@
-"""Boxes from what a detector's head gives for them."""
+"""Decoding of the boxes predicted by a detector's head."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from opbridge.catalog.declare.spec import rewrite
 
 @rewrite("torchvision.models.detection._utils.BoxCoder.decode")
 def decode(original: Callable[..., Tensor], self: Any, rel_codes: Tensor, boxes: Sequence[Tensor]) -> Any:
-    """Offsets (N, 4 x classes) from N boxes (list of (., 4)) as boxes: (N, classes, 4).
+    """Convert offsets (N, 4 x classes) from N boxes (a list of (., 4)) to boxes: (N, classes, 4).
 
-    torchvision asks whether there is a box at all, which is known only when the model runs. Nothing depends on it: no
-    boxes decode to none.
+    torchvision checks whether there are any boxes, which is known only at run time. The check is unnecessary.
     """
     if rel_codes.dim() != 2:
         return NotImplemented

@@ -1,4 +1,4 @@
-"""Deformable convolution, as ONNX DeformConv; where an engine lacks that, a node with a kernel and a body."""
+"""Deformable convolution, as ONNX DeformConv or as a custom node with a kernel and a function body."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _samples() -> list[Sample]:
     "torchvision::deform_conv2d",
     opset=19,
     samples=_samples,
-    overrides="torch's mapping writes a node of opset 19 into a graph that it declares as opset 18",
+    overrides="torch's mapping writes an opset 19 node into a graph of opset 18",
 )
 def deform_conv2d(
     input: Any,
@@ -61,14 +61,14 @@ def deform_conv2d(
     offset_groups: int,
     use_mask: bool,
 ) -> Any:
-    """A convolution whose kernel points are shifted by ``offset`` and weighted by ``mask`` at every pixel.
+    """A convolution whose kernel points are shifted by ``offset`` and scaled by ``mask`` at every pixel.
 
     deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h,
     SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups,
     SymInt offset_groups, bool use_mask) -> Tensor
 
-    Both lay out offsets as (group, kernel point, y before x) and masks as (group, kernel point), and both read zeros
-    outside the image. torchvision passes a dummy mask where ``use_mask`` is false.
+    torchvision and ONNX both order offsets as (group, kernel point, y before x) and masks as (group, kernel point), and
+    both read zeros outside the image. torchvision passes a dummy mask if ``use_mask`` is false.
     """
     return op.DeformConv(
         input,
@@ -102,7 +102,7 @@ def sampled(
     offset_groups: int,
     use_mask: bool,
 ) -> Tensor:
-    """What the points read is gathered, all channels of a group of offsets at once, and multiplied with the weights."""
+    """Gather the sampled values for all channels of an offset group at once, and multiply them by the weights."""
     batch, channels, height, width = input.shape
     filters, per_group, taps_h, taps_w = weight.shape
     rows, columns = offset.shape[2:]

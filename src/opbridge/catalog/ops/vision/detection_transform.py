@@ -1,4 +1,4 @@
-"""A detector's own preparation of its images: resized to one range of sizes, padded to one size."""
+"""The image preprocessing of detectors: resizing to a range of sizes, and padding to a common size."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def resize_image(
 ) -> Any:
     """Resize an image (C, H, W) of dynamic size so that its shorter side is ``self_min_size``.
 
-    The longer side never exceeds ``self_max_size``. The new sizes are computed in float64, as Python does: in float32
-    one pixel would be lost here and there. They are sizes of their own from then on, so that what a backbone makes of
-    them stays simple.
+    The longer side never exceeds ``self_max_size``. The new sizes are computed in float64, as in Python; float32 would
+    sometimes lose a pixel. They become new symbols, so that the size expressions in the backbone stay simple.
     """
     sizes = image.shape[-2:]
     if target is not None or fixed_size is not None or _is_static(sizes):
@@ -46,7 +45,7 @@ def resize_image(
 
 @rewrite("torchvision.models.detection.transform.GeneralizedRCNNTransform.batch_images")
 def batch_images(original: Callable[..., Tensor], self: Any, images: list[Tensor], size_divisible: int = 32) -> Any:
-    """Pad images (C, H, W) to the largest, and that to a multiple of ``size_divisible``: (N, C, H', W')."""
+    """Pad images (C, H, W) to the largest size rounded up to a multiple of ``size_divisible``: (N, C, H', W')."""
     if all(_is_static(image.shape) for image in images):
         return NotImplemented
     largest: list[Any] = list(images[0].shape)

@@ -1,4 +1,4 @@
-"""Regions of interest pooled from the level of a feature pyramid that fits their size."""
+"""RoI pooling from the level of a feature pyramid that matches the size of each box."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.catalog.declare.spec import rewrite
 from opbridge.torch_graph.dimensions import size_at
 
 _LARGE = 2**20
-"""A multiple of whatever images are padded to."""
+"""A multiple of the sizes to which images are padded."""
 
 
 @rewrite("torchvision.ops.poolers._multiscale_roi_align")
@@ -26,9 +26,9 @@ def multiscale_roi_align(
     scales: Sequence[float] | None,
     mapper: Any,
 ) -> Any:
-    """Pool each box from its level: (boxes, channels, *output_size).
+    """Pool each box from its level, with a result of (boxes, channels, *output_size).
 
-    torchvision asks for the number of boxes with ``len``, which a number that depends on data does not answer.
+    torchvision reads the number of boxes with ``len``, which does not support a number that depends on data.
     """
     if scales is None or mapper is None or len(x_filtered) == 1:
         return NotImplemented
@@ -48,8 +48,8 @@ def multiscale_roi_align(
 
 @rewrite("torchvision.ops.poolers._infer_scale")
 def infer_scale(original: Callable[..., float], feature: Tensor, original_size: Sequence[Any]) -> float:
-    """The power of two by which a feature map is smaller than its image.
+    """The power of two that is the ratio of a feature map to its image.
 
-    It belongs to the network, not to the image: on a large one it is what it is on every other, but for rounding.
+    The ratio is a property of the network, so a large image determines it, apart from rounding.
     """
     return float(2 ** round(math.log2(size_at(feature.shape[-2], _LARGE) / size_at(original_size[0], _LARGE))))

@@ -1,4 +1,4 @@
-"""The masks of detected objects, put into images."""
+"""Pasting of the masks of detected objects into images."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def paste_masks_in_image(
 ) -> Tensor:
     """Resize masks (N, 1, M, M) to their boxes (N, 4), in images of zeros: (N, 1, height, width).
 
-    torchvision resizes one mask after the other, each to a size of its own, and the number of masks is known only when
-    the model runs. A bilinear resize is two products with matrices of weights, one for the rows of the image and one
-    for its columns: so all masks are pasted at once.
+    torchvision resizes one mask after the other, each to a different size, and the number of masks is known only at run
+    time. Bilinear resizing is two products with matrices of weights, one for the rows of the image and one for its
+    columns, so that all masks can be pasted at once.
     """
     from torchvision.models.detection.roi_heads import expand_boxes, expand_masks
 
@@ -32,17 +32,17 @@ def paste_masks_in_image(
 
 
 def _weights(first: Tensor, last: Tensor, size: Any, count: int, dtype: torch.dtype) -> Tensor:
-    """How much of each of a mask's ``count`` rows goes into each of an image's ``size`` rows: (N, size, count).
+    """The weights of a mask's ``count`` rows in each of an image's ``size`` rows: (N, size, count).
 
-    The pixel ``i`` of a side resized to ``n`` lies at ``(i + 0.5) count / n - 0.5`` of the mask, between the centres of
-    two neighbours (``torch.nn.functional.interpolate`` with ``align_corners=False``).
+    Pixel ``i`` of a side resized to ``n`` is at position ``(i + 0.5) count / n - 0.5`` of the mask, between the centers
+    of two elements (``torch.nn.functional.interpolate`` with ``align_corners=False``).
 
     Args:
-        first: The box's first row of pixels, (N,), int64.
-        last: The box's last row.
-        size: Of the image.
-        count: Rows of the mask.
-        dtype: Of the result.
+        first: The first row of pixels of each box, (N,), int64.
+        last: The last row of pixels of each box.
+        size: The number of rows of the image.
+        count: The number of rows of the mask.
+        dtype: The dtype of the result.
     """
     extent = (last - first + 1)[:, None]
     pixel = torch.arange(size, device=first.device) - first[:, None]
