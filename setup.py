@@ -1,7 +1,7 @@
-"""Compiles the engines' adapters for kernels when opbridge is installed from its source.
+"""Compile the engines' adapters for kernels when opbridge is installed from source.
 
-They go to the user's cache, not into the package. Without a compiler nothing happens: the first kernel compiles what it
-needs, and installing never fails for it.
+The adapters go to the user's cache, not into the package. Without a compiler they are skipped, and the first kernel
+compiles what it needs, so an installation never fails because of them.
 """
 
 import re
@@ -15,17 +15,17 @@ SOURCE = Path(__file__).parent / "src"
 
 
 class BuildPy(build_py):
-    """Builds the package, then warms the cache of compiled adapters."""
+    """The build step that also compiles the adapters."""
 
     def run(self) -> None:
-        """See the class."""
+        """Build the package, and compile the adapters into the cache."""
         super().run()
         sys.path.insert(0, str(SOURCE))
         try:
             from opbridge.kernels.compiler import compile_adapter
 
             for adapter in sorted(SOURCE.glob("opbridge/engines/*/adapter.cc")):
-                # One that includes its engine's headers has to wait until the engine is there.
+                # An adapter that includes its engine's headers is compiled when the engine is installed.
                 if not re.search(r"#include <\w+/", adapter.read_text()):
                     compile_adapter(adapter)
         except Exception as error:

@@ -1,13 +1,13 @@
-// Makes a kernel the CPU implementation of a torch.library operator. One adapter serves all operators, led by the
+// Makes a kernel the CPU implementation of a torch.library operator. One adapter serves all operators, driven by the
 // operator table of the kernel's library; it is compiled once per version of torch.
 //
-// A call on CPU tensors comes to Autograd first. If no gradient is wanted, it goes on to the kernel without a step into
-// Python, which would cost more than the call; otherwise to what torch.library.custom_op registered there. libtorch's
-// stable C interface can do neither: it tells nothing of requires_grad, can't go on below Autograd, and takes no
-// symbolic sizes. Hence the C++ interface. From the stable one comes the thread pool, since at::parallel_for is inlined
-// and would bring the compiler's OpenMP library next to torch's.
+// A call on CPU tensors reaches Autograd first. If no gradient is needed, it is redispatched to the kernel without entering
+// Python, which would cost more than the call; otherwise it goes to the function that torch.library.custom_op registered.
+// libtorch's stable C interface supports neither: it does not expose requires_grad, can't redispatch below Autograd, and
+// takes no symbolic sizes. Hence this uses the C++ interface. The thread pool comes from the stable interface, since
+// at::parallel_for is inlined and would add the compiler's OpenMP library next to torch's.
 //
-// What the kernel does not cover (an element type, a rank, a required argument that is None) goes to the operator's
+// A call that the kernel does not cover (an element type, a rank, a required argument that is None) goes to the operator's
 // Python function.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
@@ -117,7 +117,7 @@ std::string type_text(const c10::Argument& argument) {
   return type->str();
 }
 
-// Where an argument goes. Throws where the kernel has no place for it.
+// The destination of an argument. Throws if the kernel has none.
 Destination place(const opbridge_operator& op, const c10::Argument& argument) {
   const std::string type = type_text(argument);
   for (int32_t i = 0; i < op.input_count; ++i) {
@@ -137,7 +137,7 @@ Destination place(const opbridge_operator& op, const c10::Argument& argument) {
   TORCH_CHECK(false, "the kernel has no argument '", argument.name(), "'");
 }
 
-// Throws if the kernel needs something that the torch operator does not give.
+// Throws if the kernel requires an argument that the torch operator does not have.
 void check_complete(const Binding& binding) {
   const auto given = [&](bool attribute, int32_t index) {
     for (const Destination& to : binding.destinations)
@@ -187,9 +187,8 @@ void implement(torch::Library& library, const std::string& name, DispatchKey key
 
 }  // namespace
 
-// Makes the library's kernel, "domain::name", the CPU implementation of the torch operator target, in place of the
-// previous one (NULL: there is none). Returns what opbridge_torch_detach takes, or NULL with a text in error; then the
-// previous one stays.
+// Makes the library's kernel "domain::name" the CPU implementation of the torch operator target, replacing previous (which
+// may be NULL). Returns a handle for opbridge_torch_detach, or NULL with a text in error; then previous stays in place.
 extern "C" OPBRIDGE_EXPORT void* opbridge_torch_attach(
     const char* target, const opbridge_library* kernels, const char* kernel, void* previous, char* error,
     size_t error_size) noexcept {
@@ -215,7 +214,7 @@ extern "C" OPBRIDGE_EXPORT void* opbridge_torch_attach(
   return nullptr;
 }
 
-// Gives the operator back to its Python function.
+// Restores the operator's Python function.
 extern "C" OPBRIDGE_EXPORT void opbridge_torch_detach(void* attachment) noexcept {
   delete static_cast<torch::Library*>(attachment);
 }

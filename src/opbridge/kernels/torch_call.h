@@ -1,4 +1,4 @@
-// One call of a kernel by PyTorch: the torch operator's arguments as the kernel sees them, and what it asks for.
+// One call of a kernel by PyTorch: the torch operator's arguments for the kernel, and the functions of the host.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -64,10 +64,10 @@ inline std::string describe(const at::Tensor& tensor) {
   return std::string(name) + " of rank " + std::to_string(tensor.dim());
 }
 
-// Where an argument of the torch operator goes.
+// The kernel's input or attribute that an argument of the torch operator is passed to.
 struct Destination {
   bool attribute;
-  int32_t index;  // of the kernel's input or attribute
+  int32_t index;  // the position of the kernel's input or attribute
 };
 
 struct Binding {
@@ -83,7 +83,7 @@ union Number {
   double real;
 };
 
-// One call of the kernel, and the memory that lives as long as it does.
+// One call of the kernel, with its memory.
 class Invocation {
  public:
   explicit Invocation(const Binding& binding) : binding_(binding), op_(*binding.op) {
@@ -311,7 +311,7 @@ class Invocation {
   }
 
   struct Sizes {
-    int64_t values[OPBRIDGE_MAX_RANK];  // as the shape function gave them
+    int64_t values[OPBRIDGE_MAX_RANK];  // the values from the shape function
     int32_t rank;
   };
 
@@ -326,7 +326,7 @@ class Invocation {
   c10::SmallVector<Sizes, 2> sizes_;
   c10::SmallVector<at::Tensor, 2> results_;
   c10::SmallVector<c10::DataPtr, 2> scratch_;
-  // Elements of these are pointed to.
+  // The call points to elements of these.
   std::list<opbridge_tensor> tensors_;
   std::list<std::vector<Number>> number_lists_;
   std::list<std::vector<opbridge_string>> string_lists_;

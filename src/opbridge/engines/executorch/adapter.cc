@@ -1,6 +1,6 @@
-// Brings a library of opbridge kernels into ExecuTorch: its operators are registered on request, driven by their table
-// alone. ExecuTorch's kernels are bare functions without data of their own, so each operator gets one of a
-// number of functions that differ in their number only.
+// Adds a library of opbridge kernels to ExecuTorch. The operators are registered on request, driven only by the library's
+// table. ExecuTorch's kernels are plain functions without user data, so each operator gets one of a set of numbered
+// functions.
 #include <array>
 #include <cstdlib>
 #include <deque>
@@ -19,7 +19,7 @@
 #include "opbridge/registration.h"
 #include "opbridge/schema.h"
 
-// Runs a kernel on a call's values; gives NULL, or a text that is valid until the thread's next call.
+// Runs a kernel on a call's values; returns NULL, or a text that is valid until the thread's next call.
 typedef const char* (*opbridge_executorch_run)(const void* data, void* values);
 
 namespace opbridge::executorch {
@@ -29,7 +29,7 @@ namespace et = ::executorch::runtime;
 using et::EValue;
 using Tensor = ::executorch::aten::Tensor;
 
-// The text of the last kernel that failed in this thread: ExecuTorch's own errors are numbers.
+// The error text of the last kernel that failed in this thread, since ExecuTorch's own errors are numbers.
 thread_local std::string last_error;
 
 int32_t dtype_of(::executorch::aten::ScalarType type) {
@@ -49,7 +49,7 @@ int32_t dtype_of(::executorch::aten::ScalarType type) {
   }
 }
 
-// The end of a parameter's text, which is up to the comma or the parenthesis that follows it.
+// The end of a parameter's text: the comma or parenthesis that follows it.
 size_t parameter_end(std::string_view text) {
   int depth = 0;
   char quote = 0;
@@ -63,7 +63,7 @@ size_t parameter_end(std::string_view text) {
   return text.size();
 }
 
-// Whether each parameter of a schema, in the order in which it is written, is an input; the others are attributes.
+// Whether each parameter of a schema, in order, is an input; the others are attributes.
 std::vector<bool> parameters_of(const opbridge_operator& op) {
   std::vector<bool> result;
   std::string_view rest = op.schema;
@@ -83,7 +83,7 @@ struct Registered {
   std::vector<bool> parameters;
 };
 
-// One call of a kernel, with the memory behind it. ExecuTorch plans memory ahead: an output has room for its largest size.
+// One call of a kernel, with its memory. ExecuTorch plans memory ahead of time: an output has room for its largest size.
 class KernelCall {
  public:
   KernelCall(const Registered& registered, et::Span<EValue*> values) : registered_(registered) {
@@ -203,7 +203,7 @@ class KernelCall {
   opbridge_call call_{};
 };
 
-// Slot by slot what the numbered functions run. ExecuTorch forgets no kernel, so a library that is loaded later takes over
+// The operator of each numbered function. ExecuTorch never removes a kernel, so a library that is loaded later takes over
 // the slots of an earlier one: run and data are then that library's.
 struct Slot {
   opbridge_executorch_run run;
@@ -237,7 +237,7 @@ constexpr std::array<et::OpFunction, sizeof...(number)> make_functions(std::inde
 }
 constexpr auto functions = make_functions(std::make_index_sequence<std::tuple_size_v<decltype(slots)>>());
 
-// The library's operators, described; a library that can't be used throws.
+// The descriptions of the library's operators; throws if the library can't be used.
 const std::deque<Registered>& operators() {
   static const std::deque<Registered> all = [] {
     std::deque<Registered> result;
@@ -264,7 +264,7 @@ const char* noted(const std::exception& error) noexcept {
 
 using namespace opbridge::executorch;
 
-// Registers one operator of the library; gives NULL, or why it can't be registered.
+// Registers one operator of the library; returns NULL, or why it can't be registered.
 extern "C" OPBRIDGE_EXPORT const char* opbridge_executorch_register_one(int32_t index) {
   try {
     const Registered& found = operators().at(static_cast<size_t>(index));
@@ -278,14 +278,14 @@ extern "C" OPBRIDGE_EXPORT const char* opbridge_executorch_register_one(int32_t 
   }
 }
 
-// Registers all operators of the library, for a program that loads it; gives NULL, or why they can't be registered.
+// Registers all operators of the library, for a program that loads it; returns NULL, or why they can't be registered.
 extern "C" OPBRIDGE_EXPORT const char* opbridge_executorch_register() {
   for (int32_t index = 0; index < opbridge_get_library()->operator_count; ++index)
     if (const char* problem = opbridge_executorch_register_one(index)) return problem;
   return nullptr;
 }
 
-// What another library has to run in place of one of its own operators, once this one is loaded.
+// The function that another library runs for one of its operators once this library is loaded.
 extern "C" OPBRIDGE_EXPORT const char* opbridge_executorch_runner(int32_t index, opbridge_executorch_run* run,
                                                                   const void** data) {
   try {
@@ -302,7 +302,7 @@ extern "C" OPBRIDGE_EXPORT void opbridge_executorch_redirect(int32_t index, opbr
   slots[static_cast<size_t>(index)] = {run, data};
 }
 
-// The text of the last error in this thread of an operator that this library has registered; it is then forgotten.
+// The text of the last error in this thread of an operator that this library registered. The text is then cleared.
 extern "C" OPBRIDGE_EXPORT const char* opbridge_executorch_take_error() {
   static thread_local std::string taken;
   taken = std::exchange(last_error, std::string());

@@ -1,5 +1,5 @@
-// Brings a library of opbridge kernels into ONNX Runtime: RegisterCustomOps, driven by the table of operators alone.
-// Compiled together with the kernels into one file, which a program in any language loads with
+// Adds a library of opbridge kernels to ONNX Runtime: RegisterCustomOps, driven only by the table of operators.
+// It is compiled together with the kernels into one file, which a program in any language loads with
 // register_custom_ops_library.
 #include <climits>
 #include <deque>
@@ -32,7 +32,7 @@ int input_characteristic(const opbridge_argument& argument) {
   return argument.flags & OPBRIDGE_OPTIONAL ? optional : required;
 }
 
-// A node may leave out any output that nobody wants, whether the kernel knows how to leave it out or not.
+// A node may leave out any unused output, even if the kernel always computes it.
 int output_characteristic(const opbridge_argument& argument) {
   return argument.flags & OPBRIDGE_VARIADIC ? variadic : optional;
 }
@@ -83,8 +83,8 @@ CustomOp make_custom_op(const OrtApi* api, const opbridge_operator* op, const op
   return result;
 }
 
-// The library's domains, for one ONNX Runtime in the process. They live as long as the process, since every session with
-// this library refers to them.
+// The library's domains, for one ONNX Runtime in the process. They are never freed, since every session with this library
+// refers to them.
 class Domains {
  public:
   explicit Domains(const OrtApi* api) : api_(api) {

@@ -1,4 +1,4 @@
-// Brings a library of opbridge kernels into OpenVINO: its extensions, driven by the table of operators alone. Compiled
+// Adds a library of opbridge kernels to OpenVINO: its extensions, driven only by the table of operators. It is compiled
 // together with the kernels into one file, which a program in any language loads with Core::add_extension.
 #include <deque>
 #include <memory>
@@ -15,7 +15,7 @@
 namespace opbridge::openvino {
 namespace {
 
-// The inputs that a node has, and which of the declared ones they are.
+// The inputs of a node, with their positions among the declared ones.
 struct GivenInputs {
   ov::OutputVector values;
   std::vector<bool> given;
@@ -25,7 +25,7 @@ GivenInputs given_inputs(const ov::frontend::NodeContext& node) {
   GivenInputs result;
   for (size_t i = 0; i < node.get_input_size(); ++i) {
     const ov::Output<ov::Node> value = node.get_input(static_cast<int>(i));
-    // What an empty name in the model becomes.
+    // The frontend's placeholder for an empty name in the model.
     const bool given = std::string("NullNode") != value.get_node()->get_type_name();
     result.given.push_back(given);
     if (given) result.values.push_back(value);
@@ -49,7 +49,7 @@ std::vector<ov::Extension::Ptr> extensions() {
     throw Error("opbridge kernels: the kernels were built for version ", library.abi_version,
                 " of opbridge's kernel ABI, and their adapter for version ", OPBRIDGE_ABI_VERSION);
   if (library.error != nullptr) throw Error("opbridge kernels: ", library.error);
-  // OpenVINO keeps references to the types for as long as the process lives.
+  // OpenVINO keeps references to the types until the process ends.
   static auto& types = *new std::deque<ov::DiscreteTypeInfo>();
   std::vector<ov::Extension::Ptr> result;
   for (int32_t i = 0; i < library.operator_count; ++i) {

@@ -1,5 +1,5 @@
-// Makes TensorRT plugins of opbridge kernels, driven by the table of operators alone: one creator per operator, of its name
-// and with its domain for a namespace, version "1". Compiled together with the kernels into a library that TensorRT loads
+// Provides opbridge kernels as TensorRT plugins, driven only by the table of operators: one creator per operator, with its
+// name, its domain as namespace, and version "1". It is compiled together with the kernels into a library that TensorRT loads
 // (IPluginRegistry::loadLibrary, or trtexec --dynamicPlugins).
 #include <NvInfer.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 nvinfer1::ILogger* logger = nullptr;
 
-// Runs a function, and tells TensorRT's log what it throws.
+// Runs a function, and writes an exception to TensorRT's log.
 template <class Function>
 int32_t guarded(Function function) noexcept {
   try {
@@ -95,7 +95,7 @@ class Plugin final : public nvinfer1::IPluginV3,
   int32_t getOutputShapes(nvinfer1::DimsExprs const* inputs, int32_t input_count, nvinfer1::DimsExprs const*, int32_t,
                           nvinfer1::DimsExprs* outputs, int32_t, nvinfer1::IExprBuilder& builder) noexcept override {
     return guarded([&] {
-      // Of types that TensorRT has not told yet, those of the first variant.
+      // Types that TensorRT has not set yet are those of the first variant.
       std::vector<int32_t> types = input_types_;
       for (auto i = static_cast<int32_t>(types.size()); i < input_count; ++i)
         types.push_back(opbridge_argument_dtype(&op_.inputs[opbridge_argument_index(i, op_.input_count)], op_.variants));
@@ -125,7 +125,7 @@ class Plugin final : public nvinfer1::IPluginV3,
   nvinfer1::PluginFieldCollection const* getFieldsToSerialize() noexcept override { return attributes_.fields(); }
 
  private:
-  // Whether a variant has the types of the tensors up to a position.
+  // Whether a variant matches the types of the tensors up to a position.
   bool takes(const opbridge_variant& variant, nvinfer1::DynamicPluginTensorDesc const* given, int32_t position,
              int32_t input_count) const {
     for (int32_t i = 0; i <= position; ++i) {

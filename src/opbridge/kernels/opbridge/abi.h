@@ -1,15 +1,15 @@
-// The C interface between a library of kernels and the engine, or PyTorch, that hosts it. Host programs need this file
-// alone. Everything here is plain C; the layout is fixed for one OPBRIDGE_ABI_VERSION.
+// The C interface between a library of kernels and its host, an engine or PyTorch. Host programs need only this file.
+// Everything here is plain C; the layout is fixed for one OPBRIDGE_ABI_VERSION.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define OPBRIDGE_ABI_VERSION 1
-// Of tensors and of attribute tensors. A host refuses more before it calls a kernel.
+// The largest rank of tensors and of attribute tensors. A host refuses larger ranks before it calls a kernel.
 #define OPBRIDGE_MAX_RANK 32
 #define OPBRIDGE_ERROR_SIZE 1024
-// A size that shape() can't tell: run() asks for the output with allocate_output.
+// A size that shape() does not know: run() requests the output with allocate_output.
 #define OPBRIDGE_DATA_DEPENDENT (-1)
 
 #if defined(_WIN32)
@@ -80,15 +80,15 @@ enum {
 // Flags of opbridge_argument.
 enum {
   OPBRIDGE_OPTIONAL = 1,
-  OPBRIDGE_VARIADIC = 2 // the last one only: any number of tensors of one type, none included
+  OPBRIDGE_VARIADIC = 2 // only the last one: any number of tensors of one type, including none
 };
 
 typedef struct opbridge_tensor {
-  void* data;             // the first element; may be NULL if there is none, or where the comments below say so
+  void* data;             // the first element; may be NULL if there is none, or as stated below
   int64_t* sizes;         // rank sizes; read-only for inputs
   const int64_t* strides; // in elements, may be 0 or negative; NULL: contiguous in C order. Outputs are contiguous.
   int32_t rank;
-  int32_t dtype;          // OPBRIDGE_ABSENT: an optional input that is not given, an optional output nobody wants
+  int32_t dtype;          // OPBRIDGE_ABSENT: an optional input that is not given, an optional output that is unused
 } opbridge_tensor;
 
 typedef struct opbridge_string {
@@ -112,19 +112,19 @@ typedef struct opbridge_argument {
 typedef struct opbridge_attribute {
   const char* name;
   int32_t kind;
-  int32_t required;             // 0: default_value is used where a node has none
-  opbridge_value default_value; // of kind NONE if the kernel sees to it itself
+  int32_t required;             // 0: default_value is used if a node has none
+  opbridge_value default_value; // of kind NONE if the kernel handles its absence
 } opbridge_attribute;
 
 typedef struct opbridge_operator opbridge_operator;
 typedef struct opbridge_call opbridge_call;
 
-// Works on [begin, end). Never lets an exception out.
+// Processes [begin, end). Must not throw.
 typedef void (*opbridge_body)(void* user, int64_t begin, int64_t end);
 
-// What the host does for a running kernel. All of it is called from the thread that called run().
+// The functions that the host provides to a running kernel. They are called from the thread that called run().
 typedef struct opbridge_host {
-  // Covers [0, total) with calls of body, possibly in several threads at once, in pieces of at least grain (but the last);
+  // Covers [0, total) with calls of body, possibly in several threads at once, in pieces of at least grain (except the last);
   // returns when all are done.
   void (*parallel_for)(opbridge_call* call, int64_t total, int64_t grain, opbridge_body body, void* user);
   // Memory that is valid until run() returns, aligned to 64 bytes; NULL if there is none left.
@@ -134,14 +134,14 @@ typedef struct opbridge_host {
   int32_t (*allocate_output)(opbridge_call* call, int32_t index, int32_t rank, const int64_t* sizes);
 } opbridge_host;
 
-// One call of an operator. The host fills it in, for shape() and for run() alike.
+// One call of an operator. The host fills it in for shape() and for run().
 struct opbridge_call {
   const opbridge_operator* op;
-  // One per declared input, in order, the absent ones too; a variadic one stands for as many as there are.
+  // One per declared input, in order, including absent ones; a variadic input has any number of tensors.
   const opbridge_tensor* inputs;
-  // Likewise. shape(): dtype is set, sizes has room for OPBRIDGE_MAX_RANK, rank and sizes are to be set, data is NULL.
-  // run(): all is set; data is NULL and rank is 0 while the sizes are data-dependent. An output that nobody wants but that
-  // is not declared optional has memory like any other.
+  // The outputs, in the same form. shape(): dtype is set, sizes has room for OPBRIDGE_MAX_RANK, data is NULL, and the
+  // function sets rank and sizes. run(): everything is set; data is NULL and rank is 0 while the sizes are data-dependent.
+  // An unused output that is not declared optional has memory like any other.
   opbridge_tensor* outputs;
   // One per declared attribute, in order, of its kind (or NONE); defaults are in place.
   const opbridge_value* attributes;
@@ -152,7 +152,7 @@ struct opbridge_call {
   char error[OPBRIDGE_ERROR_SIZE]; // a NUL-terminated text if shape() or run() returned 1
 };
 
-// Returns 0, or 1 with a text in call->error. Never lets an exception out. Several calls may run at once.
+// Returns 0, or 1 with a text in call->error. Must not throw. Several calls may run at once.
 typedef int32_t (*opbridge_function)(opbridge_call* call);
 
 // The kernel for one element type per type variable.
@@ -175,7 +175,7 @@ struct opbridge_operator {
   int32_t attribute_count;
   int32_t type_variable_count;
   int32_t variant_count;
-  // Engines may call it before there are contents: then the inputs' data is NULL, and it fails if it needs them.
+  // Engines may call it before the contents exist: then the inputs' data is NULL, and it fails if it needs the contents.
   opbridge_function shape;
 };
 
@@ -188,7 +188,7 @@ typedef struct opbridge_library {
   int32_t operator_count;
 } opbridge_library;
 
-// What a library of kernels exports. The result is valid while the library is loaded.
+// The function that a library of kernels exports. The result is valid while the library is loaded.
 OPBRIDGE_EXPORT const opbridge_library* opbridge_get_library(void);
 
 #ifdef __cplusplus
@@ -216,7 +216,7 @@ OPBRIDGE_INLINE const char* opbridge_dtype_name(int32_t dtype) {
   }
 }
 
-// The bytes of one element; 0 for a type that kernels don't know.
+// The bytes of one element; 0 for an unsupported type.
 OPBRIDGE_INLINE int64_t opbridge_dtype_size(int32_t dtype) {
   switch (dtype) {
     case OPBRIDGE_UINT8:
@@ -241,12 +241,12 @@ OPBRIDGE_INLINE int32_t opbridge_argument_dtype(const opbridge_argument* argumen
   return argument->type_variable < 0 ? argument->dtype : variant->dtypes[argument->type_variable];
 }
 
-// The declared argument that the tensor at this position belongs to: the last one stands for a variadic's many.
+// The declared argument of the tensor at this position: a variadic last argument has any number of tensors.
 OPBRIDGE_INLINE int32_t opbridge_argument_index(int32_t position, int32_t declared) {
   return position < declared ? position : declared - 1;
 }
 
-// Whether a variant takes inputs of these types; absent ones fit any.
+// Whether a variant takes inputs of these types; absent inputs match any type.
 OPBRIDGE_INLINE int32_t opbridge_variant_takes(
     const opbridge_operator* op, const opbridge_variant* variant, const opbridge_tensor* inputs, int32_t input_count) {
   for (int32_t i = 0; i < input_count; ++i) {
@@ -256,8 +256,8 @@ OPBRIDGE_INLINE int32_t opbridge_variant_takes(
   return 1;
 }
 
-// The first variant that takes inputs of these types; NULL if there is none, or if no input tells an output's type, as
-// where a variadic input stands for no tensor at all.
+// The first variant that takes inputs of these types; NULL if there is none, or if no input determines an output's type, as
+// for a variadic input without tensors.
 OPBRIDGE_INLINE const opbridge_variant* opbridge_find_variant(
     const opbridge_operator* op, const opbridge_tensor* inputs, int32_t input_count) {
   const opbridge_variant* found = NULL;

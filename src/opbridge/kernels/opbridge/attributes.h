@@ -1,4 +1,4 @@
-// For hosts: the attributes of a node as kernels take them.
+// For hosts: the attributes of a node in the form that kernels take.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace opbridge {
 
-// The attributes of a node, in the order of the operator's table, with the memory behind them.
+// The attributes of a node, in the order of the operator's table, with their memory.
 class Attributes {
  public:
   std::vector<opbridge_value> values;

@@ -1,4 +1,4 @@
-// What shape functions and kernels are called with.
+// The argument of shape functions and kernels.
 #pragma once
 
 #include <atomic>
@@ -15,29 +15,29 @@
 
 namespace opbridge {
 
-// What both have: the inputs' sizes, the attributes, errors.
+// The part that both share: the inputs' sizes, the attributes, errors.
 class Arguments {
  public:
   explicit Arguments(opbridge_call* call) : call_(call) {}
 
-  // The tensors given, absent optional ones included.
+  // The number of tensors, including absent optional ones.
   int input_count() const { return call_->input_count; }
   int output_count() const { return call_->output_count; }
   bool has_input(int index) const {
     return index >= 0 && index < call_->input_count && call_->inputs[index].dtype != OPBRIDGE_ABSENT;
   }
-  // Of an input. Throws if it is absent.
+  // The sizes of an input. Throws if it is absent.
   SizeSpan sizes(int index) const {
     const opbridge_tensor& tensor = input_tensor(index);
     return SizeSpan(tensor.sizes, tensor.rank);
   }
-  // Of an input's axis, which may count from the back.
+  // The size of an input's axis; a negative axis counts from the back.
   int64_t size(int index, int axis) const {
     const SizeSpan all = sizes(index);
     return all[normalized_axis(axis, all.size())];
   }
   int rank(int index) const { return static_cast<int>(sizes(index).size()); }
-  // OPBRIDGE_FLOAT32 and so on; OPBRIDGE_ABSENT for an absent input.
+  // The type of an input, such as OPBRIDGE_FLOAT32; OPBRIDGE_ABSENT for an absent input.
   int32_t input_dtype(int index) const { return has_input(index) ? call_->inputs[index].dtype : OPBRIDGE_ABSENT; }
 
   // Whether an attribute whose default is none was given.
@@ -66,7 +66,7 @@ class Arguments {
     return Tensor<const T>(static_cast<const T*>(tensor.data), SizeSpan(tensor.sizes, tensor.rank));
   }
 
-  // Ends the call with an error. The parts are strings, numbers and sizes; the operator's name is put before them.
+  // Ends the call with an error. The parts are strings, numbers and sizes; the message begins with the operator's name.
   template <class... Part>
   [[noreturn]] void fail(const Part&... parts) const {
     throw Error(parts...);
@@ -117,7 +117,7 @@ class Arguments {
   }
 };
 
-// Thrown where a shape function needs an input's contents before there are any.
+// Thrown if a shape function needs an input's contents before they exist.
 struct ContentsUnknown : Error {
   ContentsUnknown() : Error("the sizes depend on the contents of an input") {}
 };
@@ -149,14 +149,14 @@ class Call : public Arguments {
  public:
   using Arguments::Arguments;
 
-  // Whether somebody wants this optional output.
+  // Whether this optional output is used.
   bool has_output(int index) const {
     return index >= 0 && index < call_->output_count && call_->outputs[index].dtype != OPBRIDGE_ABSENT;
   }
-  // Contiguous: an input with other strides is copied to scratch memory first.
+  // A contiguous tensor: an input with other strides is copied to scratch memory first.
   template <class T>
   Tensor<const T> input(int index) const;
-  // As it lies in memory.
+  // The input with its own strides, without a copy.
   template <class T>
   StridedTensor<const T> strided_input(int index) const {
     const T* data = input_data<T>(index);
@@ -170,7 +170,7 @@ class Call : public Arguments {
           "' has data-dependent sizes: ask allocate_output for it");
     return result;
   }
-  // For an output some size of which the shape function left data_dependent.
+  // Allocates an output for which the shape function left a size data_dependent.
   template <class T>
   Tensor<T> allocate_output(int index, const Sizes& sizes) const {
     output_tensor(index, dtype_of<T>());
@@ -181,7 +181,7 @@ class Call : public Arguments {
     return Tensor<T>(static_cast<T*>(tensor.data), SizeSpan(tensor.sizes, tensor.rank));
   }
 
-  // Memory for count elements, uninitialised, valid until the kernel returns. Not to be called in a parallel_for body.
+  // Memory for count elements, uninitialised, valid until the kernel returns. Must not be called in a parallel_for body.
   template <class T>
   T* scratch(int64_t count) const {
     static_assert(std::is_trivially_destructible_v<T>, "opbridge: scratch memory is not destructed");
@@ -191,9 +191,9 @@ class Call : public Arguments {
     return static_cast<T*>(memory);
   }
 
-  // Covers [0, total) with calls body(begin, end) in the host's threads, each of at least grain steps (but the last). An
-  // exception in a body is thrown here when all have ended; pieces that have not begun by then are left out. A body calls
-  // no function of this object but fail and check.
+  // Covers [0, total) with calls body(begin, end) in the host's threads, each of at least grain steps (except the last). An
+  // exception in a body is rethrown here when all have ended; pieces that have not begun by then are skipped. A body may
+  // call only fail and check of this object.
   template <class Body>
   void parallel_for(int64_t total, int64_t grain, const Body& body) const {
     if (total <= 0) return;

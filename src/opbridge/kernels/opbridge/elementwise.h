@@ -14,8 +14,8 @@ namespace detail {
 
 inline constexpr int64_t elements_per_task = 16384;
 
-// Nested loops over an output and the inputs that are broadcast to it; axis 0 is the innermost. Axes that can be walked as
-// one are merged, so contiguous tensors of equal sizes make one loop.
+// Nested loops over an output and the inputs that are broadcast to it; axis 0 is the innermost. Adjacent axes are merged if
+// possible, so contiguous tensors of equal sizes need one loop.
 template <size_t Inputs>
 struct Nest {
   int rank = 0;
@@ -37,7 +37,7 @@ struct Nest {
   }
 };
 
-// The strides by which an input is walked along the axes of the output: 0 where it is repeated.
+// The strides of an input along the axes of the output: 0 for a repeated axis.
 inline void broadcast_strides(SizeSpan output, SizeSpan sizes, const int64_t* own, int64_t* strides) {
   const int64_t offset = output.size() - sizes.size();
   bool fits = offset >= 0;
@@ -85,7 +85,7 @@ Nest<sizeof...(Input)> make_nest(SizeSpan output, const Input&... inputs) {
   return nest;
 }
 
-// One innermost loop. A stride known when compiling (0 or 1) lets the compiler vectorise it.
+// One innermost loop. A stride known at compile time (0 or 1) lets the compiler vectorize it.
 template <class Out, class Function, class Pointers, class Strides, size_t... K>
 void run_row(Out* __restrict out, int64_t count, const Function& function, const Pointers& pointers,
              const Strides& strides, std::index_sequence<K...>) {
@@ -142,7 +142,7 @@ void walk(const Nest<Inputs>& nest, int64_t begin, int64_t end, Out* out, const 
     const int64_t count = left < end - position ? left : end - position;
     run_rows(out + position, count, std::make_tuple((std::get<K>(pointers) + offset[K])...), nest.strides[0]);
     position += count;
-    // On to the next row: back to the start of this axis, one step along the next, with carries.
+    // Advance to the next row: back to the start of this axis, one step along the next, with carries.
     for (size_t k = 0; k < Inputs; ++k) offset[k] -= index[0] * nest.strides[0][k];
     index[0] = 0;
     for (int axis = 1; axis < nest.rank; ++axis) {
@@ -157,8 +157,8 @@ void walk(const Nest<Inputs>& nest, int64_t begin, int64_t end, Out* out, const 
 
 }  // namespace detail
 
-// run_rows(out, count, pointers, strides) for pieces of the output: count elements from out on, and a pointer and a stride
-// per input. The inputs, Tensors or StridedTensors, are broadcast to the output. It runs in several threads.
+// Calls run_rows(out, count, pointers, strides) for pieces of the output: count elements from out on, and a pointer and a
+// stride per input. The inputs, Tensors or StridedTensors, are broadcast to the output. It runs in several threads.
 template <class Out, class Rows, class... Input>
 void elementwise_rows(const Call& call, const Tensor<Out>& output, const Rows& run_rows, const Input&... inputs) {
   static_assert(sizeof...(Input) > 0, "opbridge: elementwise needs an input; to fill an output use parallel_for");
@@ -189,12 +189,12 @@ Tensor<const T> Call::input(int index) const {
   return Tensor<const T>(copy.data(), copy.sizes());
 }
 
-// The one output has the first input's sizes; every output has, if there are several.
+// Every output has the first input's sizes.
 inline void shape_of_first(ShapeCall& call) {
   for (int index = 0; index < call.output_count(); ++index) call.set_output(index, call.sizes(0));
 }
 
-// Every output has the sizes that all inputs are broadcast to.
+// Every output has the broadcast sizes of all inputs.
 inline void shape_of_broadcast(ShapeCall& call) {
   Sizes result;
   for (int index = 0; index < call.input_count(); ++index)

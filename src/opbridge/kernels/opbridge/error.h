@@ -1,4 +1,4 @@
-// What kernels throw, with a text made of parts. There is no std::string in it, since that alone takes half a second to
+// The exception that kernels throw, with a text made of parts. It does not use std::string, which takes half a second to
 // compile.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace opbridge {
 
-// A run of elements that belong to somebody else.
+// A range of elements that this object does not own.
 template <class T>
 class Span {
  public:
@@ -46,7 +46,7 @@ class Error : public std::exception {
   const char* what() const noexcept override { return text_; }
 
  private:
-  // Strings of every kind, and sizes of every kind, which convert to these two.
+  // All kinds of strings and of sizes convert to these two types.
   void add(std::string_view part) {
     const size_t room = sizeof text_ - 1 - used_;
     const size_t size = part.size() < room ? part.size() : room;

@@ -1,4 +1,4 @@
-// For kernels that are written in Python: what their layouts say of sizes. Generated sources include it.
+// The sizes in the layouts of kernels that are written in Python. Generated sources include this header.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 #include "opbridge/call.h"
 
-// What the system's C compilers put before the names of functions.
+// The prefix that the system's C compilers add to function names.
 #if defined(__APPLE__)
 #define OPBRIDGE_SYMBOL_PREFIX "_"
 #else
@@ -15,7 +15,7 @@
 
 namespace opbridge {
 
-// As Python divides: towards minus infinity.
+// Division as in Python: towards minus infinity.
 inline int64_t floor_divided(int64_t a, int64_t b) {
   if (b == 0) throw Error("a size is divided by zero");
   return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
@@ -31,7 +31,7 @@ inline bool has_avx2() {
 #endif
 }
 
-// A size with a name. The first tensor that has it tells it, and the others must agree.
+// A named size. The first tensor that has it sets it, and the others must agree.
 class NamedSize {
  public:
   explicit NamedSize(const char* name) : name_(name) {}
@@ -52,10 +52,10 @@ class NamedSize {
   int64_t value_ = -1;
 };
 
-// The leading axes that are seen as one.
+// The leading axes, which are merged into one.
 class LeadingSizes {
  public:
-  // All of sizes but the last `others`.
+  // All sizes except the last `others`.
   void agree(SizeSpan sizes, int others, const char* tensor) {
     const SizeSpan own(sizes.begin(), sizes.size() - others);
     if (from_ == nullptr) {
@@ -86,7 +86,7 @@ inline void check_rank(const Arguments& call, int index, int rank, bool leading,
   else call.check(call.rank(index) == rank, "expected ", tensor, ", got sizes ", call.sizes(index));
 }
 
-// So many steps that a piece writes about as much as one of elementwise().
+// The number of steps in which a piece writes about as much as a piece of elementwise().
 inline int64_t grain_of(int64_t elements, int64_t steps) {
   if (steps <= 0 || elements <= steps) return detail::elements_per_task;
   return std::max<int64_t>(1, detail::elements_per_task / (elements / steps));

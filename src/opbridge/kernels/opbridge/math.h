@@ -1,4 +1,4 @@
-// Functions that loops over elements are vectorised with; those of <cmath> are called element by element.
+// Functions that the compiler can vectorize; those of <cmath> are called element by element.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace opbridge {
 
-// exp(x), at most 2 units in the last place from the exact value (over all floats 1.67 is the most, and 1.87 when built with
-// native=True), subnormal results included; exp(inf) = inf, exp(-inf) = 0, exp(NaN) = NaN.
+// exp(x), within 2 units in the last place of the exact value (at most 1.67 over all floats, 1.87 if built with
+// native=True), including subnormal results; exp(inf) = inf, exp(-inf) = 0, exp(NaN) = NaN.
 //
-// x = 2 n ln 2 + r with |r| <= ln 2; e^r by the polynomial of degree 7 whose relative error there is smallest (1.5e-8),
-// evaluated in pairs of terms that do not wait for each other; times 2^n twice, since a float does not reach from 2^-149 to
-// 2^128. x is brought into [-106, 90] by its bits, which order positive floats as integers and negative ones in reverse: two
-// instructions, where comparing floats makes the compiler work out both ends apart.
+// x = 2 n ln 2 + r with |r| <= ln 2; e^r is the minimax polynomial of degree 7 (relative error 1.5e-8), evaluated in
+// independent pairs of terms; the factor 2^n is applied in two steps, since no float covers 2^-149 to 2^128. x is clamped
+// to [-106, 90] by its bits, which order positive floats as integers and negative ones in reverse: this takes two
+// instructions, while a comparison of floats would need separate code for both ends.
 inline float exp(float x) {
   constexpr float half_log2_e = 0.72134752f, two_ln2_high = 1.38671875f, two_ln2_low = -4.24388939e-4f;
   constexpr float rounder = 12583039.0f;  // 1.5 * 2^23 rounds to a whole number; 127 makes the last bits an exponent

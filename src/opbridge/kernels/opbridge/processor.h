@@ -1,6 +1,6 @@
-// One library for every processor, loops for the one at hand: the bodies of parallel loops are compiled a second time with
-// the wider instructions that nearly all x86-64 processors have, and the processor is asked when they run. Fused
-// multiplication and addition is not among them: it rounds once instead of twice, and results would depend on the machine.
+// One library for every processor: the bodies of parallel loops are compiled a second time with the wider instructions of
+// nearly all x86-64 processors, and the processor is checked at run time. Fused multiply-add is not used: it rounds once
+// instead of twice, so results would depend on the machine.
 #pragma once
 
 #include <cstdint>

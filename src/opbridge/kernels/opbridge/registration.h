@@ -11,7 +11,7 @@
 #include "opbridge/schema.h"
 #include "opbridge/types.h"
 
-// The table belongs to one library. With default visibility, two loaded libraries would share it.
+// Each library has its own table. With default visibility, two loaded libraries would share one.
 #if defined(__GNUC__)
 #pragma GCC visibility push(hidden)
 #endif
@@ -25,13 +25,13 @@ struct TypeList {};
 
 }  // namespace detail
 
-// The element types that a type variable stands for: types<float, double>.
+// The element types of a type variable: types<float, double>.
 template <class... T>
 inline constexpr detail::TypeList<T...> types{};
 
 namespace detail {
 
-// Runs a shape function or a kernel, and turns what it throws into the call's error.
+// Runs a shape function or a kernel, and converts an exception to the call's error.
 template <class Argument, void (*function)(Argument&)>
 int32_t guarded(opbridge_call* raw) noexcept {
   raw->error[0] = '\0';
@@ -48,7 +48,7 @@ int32_t guarded(opbridge_call* raw) noexcept {
   return 1;
 }
 
-// The words of a schema, each with a NUL behind it: a copy in which the character after every word is one.
+// The words of a schema: a copy in which a NUL follows every word.
 template <size_t Size>
 struct Words {
   std::array<char, Size> data{};
@@ -74,7 +74,7 @@ constexpr Words<Size> make_words(const char* text, const Schema& schema) {
   return words;
 }
 
-// What an operator's table entry points to, made while the kernel is compiled.
+// The data of an operator's table entry, generated at compile time.
 struct Parts {
   opbridge_argument inputs[max_arguments]{};
   opbridge_argument outputs[max_arguments]{};
@@ -125,7 +125,7 @@ struct Described {
   static constexpr Parts parts = make_parts();
 };
 
-// All combinations of one type out of each list.
+// All combinations of one type from each list.
 template <class Operator, class Chosen, class... Lists>
 struct Combinations;
 
@@ -152,12 +152,12 @@ struct Combinations<Operator, TypeList<Chosen...>, TypeList<T...>, Rest...> {
   }
 };
 
-// The library's operators, the one registered last first. They are statics, complete before anybody can ask for them.
+// The library's operators, most recently registered first. They are static objects, complete before any call.
 struct Registered {
   opbridge_operator op;
   Registered* next;
   const void* kernel;  // the address of its first variant
-  const void* file;    // something that every compiled file has one of
+  const void* file;    // the address of an object that is unique in each compiled file
 };
 
 namespace {
@@ -202,7 +202,7 @@ inline opbridge_library make_library() {
       if (std::string_view(entry->op.name) == other->op.name && std::string_view(entry->op.domain) == other->op.domain)
         std::snprintf(error, sizeof error, "the operator %s::%s is declared twice", entry->op.domain, entry->op.name);
       else if (entry->kernel == other->kernel && entry->file != other->file)
-        // The linker keeps one of two functions of one name, so one operator would compute what the other should.
+        // The linker keeps one of two functions with the same name, so one operator would run the other's kernel.
         std::snprintf(error, sizeof error, "the kernel functions of %s::%s and %s::%s have one name: make them static",
                       other->op.domain, other->op.name, entry->op.domain, entry->op.name);
   }
@@ -213,7 +213,7 @@ inline opbridge_library make_library() {
           error[0] ? error : nullptr, operators, count};
 }
 
-// What opbridge_get_library returns, but never another loaded library's.
+// The result of opbridge_get_library; never that of another loaded library.
 inline const opbridge_library* library() {
   static const opbridge_library result = make_library();
   return &result;
@@ -230,8 +230,8 @@ extern "C" OPBRIDGE_EXPORT inline const opbridge_library* opbridge_get_library(v
   return opbridge::detail::library();
 }
 
-// After the schema come the lists of types, or none: then the kernel is no template, and has no template arguments. The
-// 41st of these arguments says which.
+// The schema is followed by the lists of types. Without any, the kernel is not a template and has no template arguments;
+// the 41st of these arguments distinguishes the cases.
 #define OPBRIDGE_DETAIL_PICK(                                                                                          \
     a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24,     \
     a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40,                                    \

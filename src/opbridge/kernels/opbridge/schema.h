@@ -1,10 +1,10 @@
-// An operator's schema, read while the kernel is compiled: a mistake in it is a compile error in words.
+// An operator's schema, parsed at compile time: a mistake in it is a compile error with a message.
 //
 //   schema     domain::name ( parameters ) -> result | -> ( results )
 //   parameter  type name | attribute name | attribute name = default
 //   result     type name
 //   type       Variable | dtype, then nothing, ? (optional) or ... (any number; the last one only)
-//   Variable   a word that begins with a capital
+//   Variable   a word that begins with a capital letter
 //   dtype      float16 bfloat16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64
 //   attribute  int | float | string | int[] | float[] | string[] | tensor
 //   default    3 | -1e-5 | 'text' | [1, 2] | none
@@ -39,7 +39,7 @@ enum class SchemaError {
 
 inline constexpr int max_arguments = 32;
 inline constexpr int max_type_variables = 8;
-inline constexpr int max_default_elements = 64;  // of all attributes of an operator together
+inline constexpr int max_default_elements = 64;  // the total for all attributes of an operator
 
 struct SchemaArgument {
   std::string_view name;
@@ -53,7 +53,7 @@ struct SchemaAttribute {
   int32_t kind = OPBRIDGE_KIND_NONE;
   bool required = true;
   bool has_default = false;
-  // Of the elements of the default, in the Schema's arrays: a number is in both arrays of numbers.
+  // The range of the default's elements in the Schema's arrays: a number is in both arrays of numbers.
   int default_begin = 0;
   int default_count = 0;
 };
@@ -80,7 +80,7 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 constexpr bool is_word(char c) { return is_digit(c) || is_capital(c) || (c >= 'a' && c <= 'z') || c == '_'; }
 
-// A text that is read from the front.
+// A text that is parsed from the front.
 struct Cursor {
   std::string_view rest;
 
@@ -142,7 +142,7 @@ constexpr bool is_list(int32_t kind) { return element_kind(kind) != kind; }
 struct Number {
   bool valid = false;
   bool whole = true;     // an integer literal
-  bool exact = true;     // value is the double nearest to what is written
+  bool exact = true;     // value is the double nearest to the literal
   int64_t integer = 0;
   double value = 0;
 };
@@ -251,7 +251,7 @@ constexpr SchemaError read_default(Cursor& cursor, Schema& schema, SchemaAttribu
   return error;
 }
 
-// Reads what follows a type's word: its marks and the argument's name.
+// Reads the marks and the argument's name after a type.
 constexpr SchemaError read_argument(Cursor& cursor, Schema& schema, std::string_view type, bool is_input,
                                     SchemaArgument& argument) {
   if (is_capital(type[0])) {

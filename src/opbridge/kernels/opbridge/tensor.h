@@ -1,4 +1,4 @@
-// Sizes and tensors, as kernels see them.
+// Sizes and tensors.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace opbridge {
 
-// Sizes of one's own: to be changed, appended to, and handed to set_output or allocate_output.
+// Sizes that own their memory: they can be changed, appended to, and passed to set_output or allocate_output.
 class Sizes {
  public:
   Sizes() = default;
@@ -44,7 +44,7 @@ class Sizes {
   int rank_ = 0;
 };
 
-// How many elements; 1 for rank 0.
+// The number of elements; 1 for rank 0.
 inline int64_t element_count(SizeSpan sizes) {
   int64_t count = 1;
   for (int64_t size : sizes) count *= size;
@@ -68,9 +68,9 @@ class Tensor {
   T* data() const { return data_; }
   SizeSpan sizes() const { return sizes_; }
   int rank() const { return static_cast<int>(sizes_.size()); }
-  // Of an axis, which may count from the back.
+  // The size of an axis; a negative axis counts from the back.
   int64_t size(int axis) const { return sizes_[normalized_axis(axis, sizes_.size())]; }
-  // How many elements.
+  // The number of elements.
   int64_t count() const { return count_; }
   // The element at a position in memory order.
   T& operator[](int64_t position) const { return data_[position]; }
@@ -126,7 +126,7 @@ class StridedTensor {
   int64_t strides_[OPBRIDGE_MAX_RANK];
 };
 
-// The sizes that two shapes are broadcast to, by NumPy's rule. Throws if they don't fit.
+// The broadcast sizes of two shapes, by NumPy's rule. Throws if they don't match.
 inline Sizes broadcast(SizeSpan a, SizeSpan b) {
   Sizes result(a.size() >= b.size() ? a : b);
   const SizeSpan shorter = a.size() >= b.size() ? b : a;

@@ -1,4 +1,4 @@
-// Element types: half and bfloat16 in software, and the type that each is computed in.
+// Element types: half and bfloat16 in software, and the type in which each is computed.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ inline float float_of(uint32_t bits) {
   return value;
 }
 
-// The three cases are computed side by side and one is chosen, so that loops over halves are vectorised. No subnormal
-// float is an operand: a host may have told the processor to take those for zero.
+// All three cases are computed and one is selected, so that loops over halves are vectorized. No operand is a subnormal
+// float, since a host may have set the processor to flush those to zero.
 inline float float_of_half(uint16_t half) {
   const uint32_t magnitude = half & 0x7fffu;
   const uint32_t shifted = magnitude << 13;
@@ -62,8 +62,8 @@ inline uint16_t bfloat16_of_float(float value) {
 
 }  // namespace detail
 
-// Storage of 16 bits. It converts to float by itself, so arithmetic on it is float arithmetic, and takes any number by
-// assignment; making one of a number is explicit: half(0.5f).
+// A 16-bit storage type. It converts to float implicitly, so arithmetic on it is float arithmetic, and any number can be
+// assigned to it; construction from a number is explicit: half(0.5f).
 struct half {
   uint16_t bits;
 
@@ -100,7 +100,7 @@ struct bfloat16 {
 
 static_assert(sizeof(half) == 2 && sizeof(bfloat16) == 2 && sizeof(bool) == 1, "elements have ONNX's sizes");
 
-// What to compute and accumulate in: float for half and bfloat16, otherwise the type itself.
+// The type to compute and accumulate in: float for half and bfloat16, otherwise the type itself.
 template <class T>
 struct compute {
   using type = T;
@@ -128,7 +128,7 @@ constexpr int32_t no_dtype() {
 
 }  // namespace detail
 
-// The number of an element type, OPBRIDGE_FLOAT32 and so on.
+// The number of an element type, such as OPBRIDGE_FLOAT32.
 template <class T>
 constexpr int32_t dtype_of() {
   if constexpr (std::is_same_v<T, float>) return OPBRIDGE_FLOAT32;

@@ -1,4 +1,4 @@
-// The attributes of a node, read once when its kernel is made.
+// The attributes of a node, read once when its kernel is created.
 #pragma once
 
 #include <memory>
@@ -35,8 +35,8 @@ class AttributeReader {
     return value.count == 0 && (value.kind == OPBRIDGE_KIND_INTS || value.kind == OPBRIDGE_KIND_FLOATS);
   }
 
-  // ONNX Runtime gives no status of its own for a missing attribute, and an empty list for one of another kind: so all
-  // kinds are tried.
+  // ONNX Runtime has no status for a missing attribute, and returns an empty list for one of another kind, so all kinds
+  // are tried.
   void refuse_other_kind(const opbridge_operator& op, const opbridge_attribute& attribute, bool found) const {
     Attributes tried;
     for (int32_t kind = OPBRIDGE_KIND_INT; kind <= OPBRIDGE_KIND_TENSOR; ++kind)
@@ -90,7 +90,7 @@ class AttributeReader {
     }
   }
 
-  // The C API hands a kernel no list of strings, but it does hand it a tensor of strings: that is what stands for one.
+  // The C API can't read a list of strings, but a tensor of strings, which replaces it.
   bool read_tensor(int32_t kind, const char* name, Attributes& result) const {
     OrtAllocator* allocator = nullptr;
     check(api_, GetAllocatorWithDefaultOptions(api_, &allocator));

@@ -1,5 +1,5 @@
-// ONNX Runtime's C API, as far as it is needed, without its headers: so one library serves every version from 1.17 on.
-// OrtApi is a table of functions that only ever grows at its end; each is called by its index, and a test checks every
+// The required part of ONNX Runtime's C API, without its headers, so that one library works with every version from 1.17.
+// OrtApi is a table of functions to which new versions only append; each is called by its index, and a test checks every
 // index against the installed version.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "opbridge/error.h"
 
 struct OrtApi {
-  void (*functions[1])();  // as many as the version has
+  void (*functions[1])();  // the number depends on the version
 };
 struct OrtApiBase {
   const OrtApi* (*GetApi)(uint32_t version);
@@ -122,7 +122,7 @@ inline constexpr ApiFunction<274, OrtStatus*(const OrtKernelContext*, void (*)(v
 inline constexpr uint32_t oldest_api = 17;
 inline constexpr int ort_fail = 1;
 
-// Throws what a status says.
+// Throws the message of a status.
 inline void check(const OrtApi* api, OrtStatus* status) {
   if (status == nullptr) return;
   const Error error(GetErrorMessage(api, status));
@@ -130,14 +130,14 @@ inline void check(const OrtApi* api, OrtStatus* status) {
   throw error;
 }
 
-// Whether a call succeeded; what it says otherwise is of no interest.
+// Whether a call succeeded; the message of an error is dropped.
 inline bool succeeded(const OrtApi* api, OrtStatus* status) {
   if (status == nullptr) return true;
   ReleaseStatus(api, status);
   return false;
 }
 
-// Runs a callback's work; what it throws becomes a status.
+// Runs a callback's work, and converts an exception to a status.
 template <class Work>
 OrtStatus* guarded(const OrtApi* api, const Work& work) noexcept {
   try {

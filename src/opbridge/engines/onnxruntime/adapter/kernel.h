@@ -1,4 +1,4 @@
-// A node's kernel: it makes an opbridge_call of what ONNX Runtime hands it, and does the host's part.
+// A node's kernel: it builds an opbridge_call from ONNX Runtime's arguments, and implements the host.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace opbridge::onnxruntime {
 
-// Elements on the stack if they are few, which they nearly always are.
+// Elements on the stack if they are few, as in nearly all cases.
 template <class T, size_t few>
 class Few {
  public:
@@ -44,7 +44,7 @@ class Kernel {
     for (size_t i = 0; i < count; ++i) {
       size_t size = 0;
       onnxruntime::check(api, KernelInfo_GetOutputName(api, info, i, nullptr, &size));
-      wanted_.push_back(size > 1);  // an output that nobody wants has an empty name; the size counts the NUL
+      wanted_.push_back(size > 1);  // an unused output has an empty name; the size counts the NUL
     }
     onnxruntime::check(api, CreateCpuMemoryInfo(api, 1, 0, &memory_));
   }
@@ -66,7 +66,7 @@ class Kernel {
   OrtMemoryInfo* memory_ = nullptr;
 };
 
-// One run of a kernel. All of its memory goes when it ends.
+// One run of a kernel. Its memory is freed when it ends.
 class Kernel::Run {
  public:
   Run(const Kernel& kernel, OrtKernelContext* context)
@@ -116,7 +116,7 @@ class Kernel::Run {
   static const opbridge_argument& argument(const opbridge_argument* declared, int32_t count, size_t position) {
     return declared[opbridge_argument_index(static_cast<int32_t>(position), count)];
   }
-  // How many tensors a call has: one per declared argument, or as many as a variadic one stands for.
+  // The number of tensors of a call: one per declared argument, any number for a variadic one.
   static size_t positions(size_t given, const opbridge_argument* declared, int32_t count) {
     const size_t fixed = static_cast<size_t>(count);
     if (count == 0 || !(declared[count - 1].flags & OPBRIDGE_VARIADIC)) return fixed;
@@ -173,7 +173,7 @@ class Kernel::Run {
     output.rank = 0;
   }
 
-  // From ONNX Runtime, or from scratch memory where nobody wants the output.
+  // Memory from ONNX Runtime, or scratch memory for an unused output.
   void allocate(size_t index, SizeSpan sizes) {
     opbridge_tensor& output = outputs_[index];
     OrtValue* value = nullptr;
@@ -217,14 +217,14 @@ class Kernel::Run {
     pieces.body(pieces.user, begin, end);
   }
   static void parallel_for(opbridge_call* call, int64_t total, int64_t grain, opbridge_body body, void* user) {
-    // Enough pieces for threads that are not equally quick, but each costs a tenth of a microsecond.
+    // Several pieces per thread, since threads differ in speed, but not too many: each costs a tenth of a microsecond.
     static const int64_t most = 8 * static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     Pieces pieces{body, user, total, std::max(grain, (total - 1) / most + 1)};
     const int64_t count = (total - 1) / pieces.size + 1;
     const Run& run = of(call);
     const bool started = succeeded(run.api_, KernelContext_ParallelFor(run.api_, run.context_, &run_piece,
                                                                        static_cast<size_t>(count), 0, &pieces));
-    // It is refused, if at all, before it begins.
+    // If ONNX Runtime refuses it, it does so before the first piece.
     if (!started) body(user, 0, total);
   }
   static void* scratch(opbridge_call* call, int64_t bytes) {
@@ -260,7 +260,7 @@ class Kernel::Run {
   Few<opbridge_tensor, 12> inputs_;
   Few<opbridge_tensor, 4> outputs_;
   Few<int64_t, 12 * OPBRIDGE_MAX_RANK> sizes_;
-  Few<bool, 4> pending_;  // outputs that the kernel has still to allocate
+  Few<bool, 4> pending_;  // outputs that the kernel must still allocate
   std::vector<void*> scratch_;
   OrtAllocator* allocator_ = nullptr;
   opbridge_call call_;

@@ -1,4 +1,4 @@
-// Shape inference while ONNX Runtime builds its graph, as far as it can be done without guessing.
+// Shape inference while ONNX Runtime builds its graph, as far as the shapes are known.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace opbridge::onnxruntime {
 
-// Whether shapes can be inferred for this operator at all. The context does not tell which inputs and outputs a node
-// leaves out, on which version 1.17 ends the process, and hands out no tensor attributes.
+// Whether shapes can be inferred for this operator. The context does not report which inputs and outputs a node leaves out
+// (version 1.17 ends the process for those), and can't read tensor attributes.
 inline bool can_infer_shapes(const opbridge_operator& op) {
   if (op.output_count != 1 || op.outputs[0].flags != 0) return false;
   for (int32_t i = 0; i < op.input_count; ++i)
@@ -46,7 +46,7 @@ class ShapeInference {
     call.host_data = nullptr;
     call.input_count = static_cast<int32_t>(inputs_.size());
     call.output_count = 1;
-    // What is wrong here is wrong in the run too, and is reported there.
+    // An error here also occurs in the run, where it is reported.
     if (op_.shape(&call) != 0) return;
     for (int32_t axis = 0; axis < output.rank; ++axis)
       if (sizes[axis] < 0) return;
@@ -54,7 +54,7 @@ class ShapeInference {
   }
 
  private:
-  // Returns false if any size is not known. Rank 0 counts as unknown: that is how an input of unknown rank arrives.
+  // Returns false if any size is not known. Rank 0 counts as unknown, since an input of unknown rank has it too.
   bool read_inputs() {
     size_t count = 0;
     check(api_, ShapeInferContext_GetInputCount(api_, context_, &count));
@@ -89,7 +89,7 @@ class ShapeInference {
     return result;
   }
 
-  // A null pointer asks for the size, by a status that is an error: the size did not fit.
+  // A null pointer requests the size; the status is then an error, because the size did not fit.
   template <class T>
   std::vector<T> read_list(const OrtOpAttr* attribute, int type) const {
     size_t bytes = 0;
@@ -128,7 +128,7 @@ class ShapeInference {
     check(api_, CreateTensorTypeAndShapeInfo(api_, &info));
     OrtStatus* status = SetTensorElementType(api_, info, output.dtype);
     if (status == nullptr) status = SetDimensions(api_, info, output.sizes, static_cast<size_t>(output.rank));
-    // Version 1.17 wants as many names as sizes; an empty name says that the size is a number.
+    // Version 1.17 requires as many names as sizes; an empty name means that the size is a number.
     std::vector<const char*> names(static_cast<size_t>(output.rank), "");
     if (status == nullptr) status = SetSymbolicDimensions(api_, info, names.data(), names.size());
     if (status == nullptr) status = ShapeInferContext_SetOutputTypeShape(api_, context_, 0, info);

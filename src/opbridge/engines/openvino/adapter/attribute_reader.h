@@ -44,13 +44,13 @@ class AttributeReader {
 
   static bool read_as(int32_t kind, const ov::Any& given, Attributes& result) {
     const int32_t actual = kind_of(given);
-    // Of an empty list OpenVINO does not say what it is a list of.
+    // OpenVINO does not report the element type of an empty list.
     const bool empty = (actual == OPBRIDGE_KIND_INTS && given.as<std::vector<int64_t>>().empty()) ||
                        (actual == OPBRIDGE_KIND_FLOATS && floats_of(given).empty());
     if (empty && kind == OPBRIDGE_KIND_INTS) return result.set_ints({}, kind), true;
     if (empty && kind == OPBRIDGE_KIND_FLOATS) return result.set_floats({}, kind), true;
     if (empty && kind == OPBRIDGE_KIND_STRINGS) return result.set_strings({}), true;
-    // A list of strings is given as a tensor of strings to engines that know no such lists.
+    // A list of strings may have been replaced by a tensor of strings, for engines without such lists.
     if (kind == OPBRIDGE_KIND_STRINGS && actual == OPBRIDGE_KIND_TENSOR) return read_tensor(given, true, result);
     if (kind != actual) return false;
     switch (kind) {
@@ -75,8 +75,8 @@ class AttributeReader {
 
   static bool read_tensor(const ov::Any& given, bool strings, Attributes& result) {
     if (!given.is<ov::frontend::onnx::DecoderBase::Ptr>()) return false;
-    // The frontend hands out no other decoder with an attribute. A dynamic cast would tie the library to the frontend's
-    // own, which OpenVINO loads only when it reads a model.
+    // The frontend has no other type of decoder with attributes. A dynamic_cast would link the library to the frontend's
+    // library, which OpenVINO loads only when it reads a model.
     const auto decoder = std::static_pointer_cast<ov::frontend::onnx::DecoderBaseTensor>(
         given.as<ov::frontend::onnx::DecoderBase::Ptr>());
     const ov::frontend::onnx::TensorMetaInfo& info = decoder->get_tensor_info();
@@ -89,7 +89,7 @@ class AttributeReader {
     const ov::Shape shape = info.m_partial_shape.to_shape();
     const int32_t dtype = dtype_of_element(info.m_element_type);
     const int64_t bytes = static_cast<int64_t>(ov::shape_size(shape)) * opbridge_dtype_size(dtype);
-    // Small integers that are not raw lie in wider ones.
+    // Small integers that are not in raw_data are stored in wider ones.
     if (!info.m_is_raw && opbridge_dtype_size(dtype) < 4) return false;
     result.set_tensor(info.m_tensor_data, bytes, std::vector<int64_t>(shape.begin(), shape.end()), dtype);
     return true;

@@ -1,4 +1,4 @@
-// Elements of one type as another: OpenVINO's CPU plugin hands over, and takes, narrower types than the model states.
+// Conversion of elements between types: OpenVINO's CPU plugin passes and expects narrower types than the model states.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline bool is_floating(int32_t dtype) {
          dtype == OPBRIDGE_BFLOAT16;
 }
 
-// Whether elements of the two types are the same bytes.
+// Whether elements of the two types have the same bytes.
 inline bool same_bytes(int32_t one, int32_t other) {
   const auto plain = [](int32_t dtype) { return dtype == OPBRIDGE_BOOL ? int32_t{OPBRIDGE_UINT8} : dtype; };
   return plain(one) == plain(other);

@@ -1,4 +1,4 @@
-// Element types: OpenVINO's and those of the kernels' C ABI.
+// The mapping between OpenVINO's element types and those of the kernels' C ABI.
 #pragma once
 
 #include <openvino/core/type/element_type.hpp>
@@ -23,7 +23,7 @@ inline constexpr ElementPair element_pairs[] = {
     {OPBRIDGE_UINT64, ov::element::Type_t::u64},
 };
 
-// OPBRIDGE_ABSENT for a type that kernels don't know.
+// OPBRIDGE_ABSENT for an unsupported type.
 inline int32_t dtype_of_element(const ov::element::Type& type) {
   for (const ElementPair& pair : element_pairs)
     if (type == pair.type) return pair.dtype;

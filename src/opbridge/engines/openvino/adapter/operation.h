@@ -1,4 +1,4 @@
-// An operator of a library of kernels as an operator of OpenVINO's: one class for all, driven by the table.
+// An operator of a library of kernels as an operator of OpenVINO: one class for all, driven by the table.
 #pragma once
 
 #include <memory>
@@ -33,11 +33,11 @@ class Operation : public ov::op::Op {
 
   bool visit_attributes(ov::AttributeVisitor&) override { return true; }
   bool has_evaluate() const override { return true; }
-  // A kernel may give something else every time.
+  // A kernel need not be deterministic, so it must not be folded.
   bool can_constant_fold(const ov::OutputVector&) const override { return false; }
 
   void validate_and_infer_types() override {
-    // The model's types tell the variant. The plugin narrows them later, and Run widens them again.
+    // The model's types select the variant. The plugin narrows them later, and Run widens them again.
     if (variant_ == nullptr) variant_ = find_variant();
     const std::vector<ov::PartialShape> shapes = infer_shapes();
     set_output_size(static_cast<size_t>(op_.output_count));
@@ -72,8 +72,8 @@ class Operation : public ov::op::Op {
     return result.empty() ? "no input at all" : result;
   }
 
-  // Known sizes where all inputs have such, else the ranks that the outputs have for stand-ins: the CPU plugin takes no
-  // output of unknown rank.
+  // The sizes of the outputs if those of all inputs are known; otherwise the ranks of the outputs for trial sizes, since
+  // the CPU plugin takes no output of unknown rank.
   std::vector<ov::PartialShape> infer_shapes() const {
     bool known = true;
     for (size_t i = 0; i < get_input_size(); ++i) {
@@ -109,7 +109,7 @@ class Operation : public ov::op::Op {
     return shapes;
   }
 
-  // Sizes to try where one is not known: one at which it may equal another, or be broadcast.
+  // The trial values of an unknown size: one that may equal another size, or one that is broadcast.
   std::vector<int64_t> stand_ins() const {
     std::vector<int64_t> result{6, 1};
     for (size_t i = 0; i < get_input_size(); ++i)
@@ -130,7 +130,7 @@ class Operation : public ov::op::Op {
     const void* data = constant != nullptr && as_stated ? constant->get_data_ptr() : nullptr;
     if (data == nullptr && zeros != nullptr) {
       const int64_t count = element_count(SizeSpan(sizes.data(), static_cast<int64_t>(sizes.size())));
-      // Only small inputs say anything of shapes.
+      // Only small inputs determine shapes.
       if (count <= 4096) data = zeros->emplace_back(static_cast<size_t>(count * 8 + 8)).data();
     }
     inference.add(std::move(sizes), dtype, data);
@@ -139,7 +139,7 @@ class Operation : public ov::op::Op {
   const opbridge_operator& op_;
   const ov::DiscreteTypeInfo& type_;
   std::shared_ptr<const Attributes> attributes_;
-  std::vector<bool> given_;  // of each input that the node lists, whether it has it
+  std::vector<bool> given_;  // whether each input that the node lists is present
   const opbridge_variant* variant_;
 };
 

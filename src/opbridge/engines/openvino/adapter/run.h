@@ -1,4 +1,4 @@
-// Calls of a kernel: for the shapes of its outputs, and to compute them.
+// Calls of a kernel's shape function and of the kernel.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@
 
 namespace opbridge::openvino {
 
-// How many tensors a call has: one per declared argument, or as many as a variadic one stands for.
+// The number of tensors of a call: one per declared argument, any number for a variadic one.
 inline size_t positions(size_t given, const opbridge_argument* declared, int32_t count) {
   const size_t fixed = static_cast<size_t>(count);
   if (count == 0 || !(declared[count - 1].flags & OPBRIDGE_VARIADIC)) return fixed;
   return given >= fixed ? given : fixed - 1;
 }
 
-// Asks a shape function before there are contents.
+// Calls a shape function before the contents exist.
 class ShapeInference {
  public:
   ShapeInference(const opbridge_operator& op, const opbridge_variant& variant, const Attributes& attributes)
@@ -44,7 +44,7 @@ class ShapeInference {
   }
   void add_absent() { inputs_.push_back({nullptr, nullptr, nullptr, 0, OPBRIDGE_ABSENT}); }
 
-  // False where the sizes can't be told; error() then says why.
+  // False if the sizes can't be determined; error() is then the reason.
   bool run() {
     inputs_.resize(positions(inputs_.size(), op_.inputs, op_.input_count),
                    {nullptr, nullptr, nullptr, 0, OPBRIDGE_ABSENT});
@@ -142,7 +142,7 @@ class Run {
     inputs_[index] = {data, sizes_of(index), nullptr, static_cast<int32_t>(shape.size()), dtype};
   }
 
-  // Whether the kernel writes an output of another type than OpenVINO wants.
+  // Whether the kernel writes an output of another type than OpenVINO expects.
   bool differs(size_t index) const {
     return !same_bytes(outputs_[index].dtype, dtype_of_element(results_[index].get_element_type()));
   }
@@ -183,10 +183,10 @@ class Run {
 
   static Run& of(opbridge_call* call) { return *static_cast<Run*>(call->host_data); }
 
-  // In the threads of the arena that OpenVINO runs the model in, so that its number of threads holds.
+  // This uses the threads of the arena in which OpenVINO runs the model, so that its number of threads applies.
   static void parallel_for(opbridge_call*, int64_t total, int64_t grain, opbridge_body body, void* user) {
 #ifdef OPBRIDGE_OPENVINO_TBB
-    // Enough pieces for threads that are not equally quick, but each costs a little.
+    // Several pieces per thread, since threads differ in speed, but not too many, since each has an overhead.
     static const int64_t most = 8 * static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     const int64_t size = std::max(grain, (total - 1) / most + 1);
     const int64_t count = (total - 1) / size + 1;
@@ -200,7 +200,7 @@ class Run {
   }
   void* allocate_scratch(int64_t bytes) {
     constexpr size_t alignment = 64;
-    // Not std::make_unique, which would write zeros first.
+    // std::make_unique would initialize the elements.
     scratch_.emplace_back(new char[static_cast<size_t>(bytes) + alignment]);
     const uintptr_t address = reinterpret_cast<uintptr_t>(scratch_.back().get());
     return reinterpret_cast<void*>((address + alignment - 1) & ~(alignment - 1));
@@ -234,7 +234,7 @@ class Run {
   ov::TensorVector& results_;
   std::vector<opbridge_tensor> inputs_;
   std::vector<opbridge_tensor> outputs_;
-  std::vector<bool> pending_;  // outputs that the kernel has still to allocate
+  std::vector<bool> pending_;  // outputs that the kernel must still allocate
   std::vector<int64_t> sizes_;
   std::vector<std::unique_ptr<char[]>> scratch_;
   opbridge_call call_;

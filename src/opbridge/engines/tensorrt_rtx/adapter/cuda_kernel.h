@@ -1,13 +1,13 @@
-// A kernel written for the GPU. It takes the place of the one for the host in the plugin of its operator:
+// A kernel for the GPU, which replaces the host's kernel in the plugin of its operator:
 //
 //     #include "adapter/cuda_kernel.h"
 //
 //     int32_t my_add_cuda(opbridge_call* call, cudaStream_t stream);  // launches on the stream, and does not wait
 //     OPBRIDGE_CUDA_KERNEL(my_add_cuda, "mylib::my_add")
 //
-// The call is that of a host's kernel, but for two things: the data of inputs and outputs lies in the GPU's memory, and
-// there is no host (call->host is NULL), so no parallel_for and no scratch memory. It returns 0, or 1 with a text in
-// call->error. The file stands beside the kernel's header, with its stem: my_add.cu beside my_add.h.
+// The call is that of a host's kernel with two differences: the data of inputs and outputs is in the GPU's memory, and
+// there is no host (call->host is NULL), so no parallel_for and no scratch memory. The function returns 0, or 1 with a text
+// in call->error. The file is next to the kernel's header and has the same stem: my_add.cu for my_add.h.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// The attributes of a node, which TensorRT hands to a plugin as fields, and asks back for the engine file.
+// The attributes of a node, which TensorRT passes to a plugin as fields, and reads back for the engine file.
 #pragma once
 
 #include <NvInfer.h>
@@ -15,7 +15,7 @@
 
 namespace opbridge::tensorrt {
 
-// The field type under which an attribute is asked for. Lists of texts and tensors have none.
+// The field type of an attribute. Lists of strings and tensors have none.
 inline nvinfer1::PluginFieldType field_type(int32_t kind) {
   using Type = nvinfer1::PluginFieldType;
   switch (kind) {
@@ -100,7 +100,7 @@ class Attributes {
     }
   }
 
-  // TensorRT's parser hands integers over in 32 or in 64 bits.
+  // TensorRT's parser passes integers in 32 or 64 bits.
   template <class Number>
   static opbridge_value numbers(std::vector<Number>& target, const Kept& kept, int32_t kind) {
     using Type = nvinfer1::PluginFieldType;

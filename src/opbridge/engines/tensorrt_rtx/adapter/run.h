@@ -1,4 +1,4 @@
-// A run of a kernel in a plugin: on the GPU where it has a kernel for it, otherwise through the host's memory.
+// A run of a kernel in a plugin: on the GPU if the operator has a GPU kernel, otherwise through the host's memory.
 #pragma once
 
 #include <NvInfer.h>
@@ -18,7 +18,7 @@ inline void check(cudaError_t code, const char* what) {
   if (code != cudaSuccess) throw Error(what, ": ", cudaGetErrorString(code));
 }
 
-// The number of ONNX for a type of TensorRT's; OPBRIDGE_ABSENT for one that kernels don't know.
+// ONNX's number for a type of TensorRT; OPBRIDGE_ABSENT for an unsupported type.
 inline int32_t dtype_of(nvinfer1::DataType type) {
   using Type = nvinfer1::DataType;
   switch (type) {
@@ -34,7 +34,7 @@ inline int32_t dtype_of(nvinfer1::DataType type) {
   }
 }
 
-// The type of TensorRT's for a number of ONNX; throws where it has none.
+// TensorRT's type for a number of ONNX; throws if there is none.
 inline nvinfer1::DataType type_of(int32_t dtype) {
   using Type = nvinfer1::DataType;
   for (const Type type : {Type::kFLOAT, Type::kHALF, Type::kBF16, Type::kINT8, Type::kINT32, Type::kINT64, Type::kUINT8,
@@ -85,7 +85,7 @@ class Run {
       check(cudaMemcpyAsync(outputs[i], output.data, bytes_of(output), cudaMemcpyHostToDevice, stream),
             "copying an output");
     }
-    // The host's memory goes when this ends.
+    // The host's memory is freed when this function ends.
     check(cudaStreamSynchronize(stream), "waiting for the outputs");
   }
 
@@ -104,7 +104,7 @@ class Run {
     for (int32_t axis = 0; axis < tensor.rank; ++axis) count *= tensor.sizes[axis];
     return static_cast<size_t>(count);
   }
-  // Aligned to 64 bytes, whose number aligned_alloc wants a multiple of.
+  // The memory is aligned to 64 bytes; aligned_alloc requires a size that is a multiple of the alignment.
   void* host_memory(size_t bytes) {
     void* memory = std::aligned_alloc(64, (bytes / 64 + 1) * 64);
     if (memory == nullptr) throw Error(op_.domain, "::", op_.name, ": no memory for ", static_cast<int64_t>(bytes), " bytes");

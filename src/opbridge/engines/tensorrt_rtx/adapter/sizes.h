@@ -1,4 +1,4 @@
-// The sizes of outputs as expressions of the inputs' sizes, which TensorRT wants before it knows the sizes.
+// The sizes of outputs as expressions of the inputs' sizes, which TensorRT requires before it knows the sizes.
 #pragma once
 
 #include <NvInfer.h>
@@ -12,9 +12,9 @@
 
 namespace opbridge::tensorrt {
 
-// A kernel's shape function computes with numbers. So it is asked twice, with other numbers in the place of the sizes that
-// are not known: an output's size that is the same both times is constant, and one that is an input's both times is that
-// input's. Any other is computed from unknown sizes, and can't be told.
+// A kernel's shape function computes with numbers. So it is called twice, with different numbers for the unknown sizes: an
+// output's size that is equal both times is constant, and one that equals an input's size both times is that input's size.
+// Any other size is computed from unknown sizes and can't be expressed.
 class OutputSizes {
  public:
   OutputSizes(const opbridge_operator& op, const opbridge_value* attributes, const int32_t* output_types)
@@ -41,7 +41,7 @@ class OutputSizes {
     std::vector<std::vector<int64_t>> inputs, outputs;
   };
 
-  // Numbers that hardly come out of a computation with others by chance.
+  // Numbers that are unlikely to result from a computation with others.
   static int64_t number(int32_t label, int32_t round) {
     static constexpr int64_t primes[2][16] = {
         {1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069, 1087, 1091, 1093, 1097},
