@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx_ir as ir
 import torch
 
 from opbridge.capture.capture import Captured, as_module, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.errors import InputError, TranslationError, UnsupportedOperatorError
+from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.ladder.plan import Plan, plan
 from opbridge.ladder.translate import translate
 from opbridge.legacy.dynamic_axes import axis_names, label_dimensions, shapes_by_argument
+from opbridge.legacy.model_output import finish, write
 from opbridge.legacy.old_arguments import Request, read_arguments
 from opbridge.legacy.scripted import export_scripted
 from opbridge.legacy.target import Target, targeting
-from opbridge.onnx_model import opsets
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
 from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.dimensions import arguments_by_name
 from opbridge.torch_graph.signature import user_inputs, user_outputs
 from opbridge.torch_graph.targets import target_key
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["installed"]
 
@@ -162,8 +159,6 @@ def _planned(captured: Captured, catalog: Catalog, request: Request) -> Plan:
 
 def _write_fixed_sizes(model: ir.Model) -> None:
     """Write static sizes as numbers; torch writes a size that became static as if it were a name."""
-    import onnx_ir as ir
-
     values = [*model.graph.inputs, *(value for node in model.graph.all_nodes() for value in node.outputs)]
     for value in values:
         if value.shape is not None:
@@ -190,52 +185,3 @@ def _check_opset(asked: int | None) -> None:
     if asked is not None and asked < OLDEST_OPSET:
         text = f"opset_version={asked}: the oldest supported opset is {OLDEST_OPSET}, which the model now has."
         warnings.warn(text, stacklevel=3)
-
-
-def finish(model: ir.Model, request: Request) -> ir.Model:
-    """Convert the model to the requested opset, and set the versions of custom domains.
-
-    Raises:
-        TranslationError: A node can't be expressed at this opset.
-    """
-    opset = max(request.opset_version or torch_internals.default_opset(), opsets.OLDEST_OPSET)
-    if model.opset_imports.get("") != opset:
-        converted = opsets.convert_opset(model, opset)
-        if converted.unexpressed:
-            item = converted.unexpressed[0]
-            raise TranslationError(
-                f"{item.operator} can't be expressed at opset {opset}: {item.reason} (node {item.node}).",
-                fix="export with a newer opset_version, or register a symbolic function that does not need this node.",
-            )
-        model = converted.model
-    for domain, version in (request.custom_opsets or {}).items():
-        if domain in model.opset_imports:
-            model.opset_imports[domain] = version
-    return model
-
-
-def write(program: torch.onnx.ONNXProgram, f: Any, request: Request) -> None:
-    """Write the model to a path or an open file; do nothing if ``f`` is None.
-
-    Raises:
-        InputError: The file can't be written.
-    """
-    if request.verbose:
-        print(program)
-    if f is None:
-        return
-    options = {
-        "include_initializers": request.export_params,
-        "keep_initializers_as_inputs": request.keep_initializers_as_inputs,
-    }
-    if hasattr(f, "write"):
-        buffer = io.BytesIO()
-        program.save(buffer, **options, external_data=False)  # type: ignore[arg-type]
-        f.write(buffer.getvalue())
-        return
-    try:
-        program.save(f, **options, external_data=request.external_data)
-    except OSError as error:
-        raise InputError(
-            f"torch.onnx.export: {f} can't be written: {error.strerror or error}.", fix="pass another path."
-        ) from error

@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opbridge.catalog.declare.spec import OpSpec
+from opbridge.legacy.capture_state import is_capturing, paused
 from opbridge.legacy.function_fakes import fake_outputs
 from opbridge.legacy.symbolic_call import emit
 from opbridge.torch_graph import internals as torch_internals
@@ -138,8 +139,6 @@ class FunctionCall:
 
     def run_forward(self, inputs: Sequence[Any]) -> Any:
         """Run the user's ``forward`` on these tensors, with the bridge paused."""
-        from opbridge.legacy.functions import paused
-
         args, kwargs = self.arguments.fill(inputs)
         with paused(), torch.no_grad():
             if not self.arguments.takes_ctx or not _accepts(self._forward, len(args) + 1, kwargs):
@@ -151,8 +150,6 @@ class FunctionCall:
         return [_fresh(value, own) for value in self._flattened(self.run_forward(own), own)]
 
     def _fake(self, *inputs: Any) -> list[torch.Tensor]:
-        from opbridge.legacy.functions import is_capturing
-
         key = _static_key(inputs)
         if is_capturing():
             self._results.clear()  # The result of forward may depend on state that the user has changed since.

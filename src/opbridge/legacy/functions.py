@@ -9,52 +9,26 @@ not modify the user's classes.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 import threading
 import traceback
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from opbridge.catalog.declare.spec import OpSpec
 from opbridge.legacy import switch
-from opbridge.legacy.function_calls import FunctionCall, operator_for
+from opbridge.legacy.capture_state import Seen, seen_now, using
+from opbridge.legacy.function_calls import operator_for
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_stack_trace
 
-__all__ = ["bridging", "ignored_in", "is_capturing", "latest_function", "paused", "symbolic_of"]
+__all__ = ["bridging", "symbolic_of"]
 
 _Meta = type(torch.autograd.Function)
 _BASE = torch.autograd.Function
 _lock = threading.Lock()
 _captures = 0
-_thread = threading.local()
-_ignored: weakref.WeakKeyDictionary[torch.export.ExportedProgram, dict[Any, str]] = weakref.WeakKeyDictionary()
-
-
-@dataclasses.dataclass
-class Seen:
-    """The Functions with a ``symbolic`` that were called during a capture.
-
-    Attributes:
-        on: Whether the bridge is on.
-        latest: The Function that was called last.
-        calls: If the bridge is on, the calls by target, in order of first use.
-        ignored: If the bridge is off, the Functions that were inlined, with the user's line of the first call.
-    """
-
-    on: bool
-    latest: Any = None
-    calls: dict[str, FunctionCall] = dataclasses.field(default_factory=dict)
-    ignored: dict[Any, str] = dataclasses.field(default_factory=dict)
-
-    def finish(self, program: torch.export.ExportedProgram) -> tuple[OpSpec, ...]:
-        """Record the Functions that were inlined in ``program``; return the declarations of the new operators."""
-        _ignored[program] = self.ignored
-        return tuple(call.spec() for call in self.calls.values())
 
 
 @contextlib.contextmanager
@@ -64,50 +38,20 @@ def bridging() -> Iterator[Seen]:
     While the bridge is off, torch inlines the Functions, and they are recorded.
     """
     seen = Seen(switch.is_on())
-    outer = getattr(_thread, "seen", None)
     _count_capture(1)
-    _thread.seen = seen
     try:
-        with torch_internals.exporting_to_onnx() if seen.on else contextlib.nullcontext():
+        with using(seen), torch_internals.exporting_to_onnx() if seen.on else contextlib.nullcontext():
             yield seen
     finally:
-        _thread.seen = outer
         _count_capture(-1)
         for call in seen.calls.values():
             switch.note("autograd.Function", call.display_name, call.source, *call.notes, count=0)
-
-
-def ignored_in(program: torch.export.ExportedProgram) -> Mapping[Any, str]:
-    """Return the Functions whose ``symbolic`` was ignored in a capture, with the line of the first call."""
-    return _ignored.get(program, {})
 
 
 def symbolic_of(function: Any) -> Callable[..., Any] | None:
     """Return the ``symbolic`` of an autograd.Function; None if it has none."""
     symbolic = getattr(function, "symbolic", None)
     return symbolic if callable(symbolic) else None
-
-
-def latest_function() -> Any:
-    """Return the Function with a ``symbolic`` that the current capture called last; None if there is none."""
-    return getattr(getattr(_thread, "seen", None), "latest", None)
-
-
-def is_capturing() -> bool:
-    """Return whether this thread captures a model with the bridge on, outside any ``forward``."""
-    seen = getattr(_thread, "seen", None)
-    return seen is not None and seen.on
-
-
-@contextlib.contextmanager
-def paused() -> Iterator[None]:
-    """Stop intercepting inside the ``forward`` of an operator, so that Functions that it calls are inlined."""
-    seen = getattr(_thread, "seen", None)
-    _thread.seen = None
-    try:
-        yield
-    finally:
-        _thread.seen = seen
 
 
 def _count_capture(change: int) -> None:
@@ -124,7 +68,7 @@ def _getattribute(cls: Any, name: str) -> Any:
     value = type.__getattribute__(cls, name)
     if name not in ("forward", "setup_context"):
         return value
-    seen = getattr(_thread, "seen", None)
+    seen = seen_now()
     if seen is None or symbolic_of(cls) is None:
         return value
     seen.latest = cls
@@ -165,6 +109,8 @@ class _Replacement:
         ctx, given = (args[0], args[1:]) if self._takes_ctx else (None, args)
         call, inputs = operator_for(self._function, self.__wrapped__, given, kwargs, self._takes_ctx)
         values = call.overload(*inputs)
-        _thread.seen.calls[call.target] = call
+        seen = seen_now()
+        assert seen is not None
+        seen.calls[call.target] = call
         switch.note("autograd.Function", call.display_name, call.source)
         return call.outputs(values, inputs, ctx)

@@ -11,10 +11,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import onnx
+import onnx_ir as ir
 import torch
 
 from opbridge.errors import InputError, TranslationError, described_error
 from opbridge.legacy import switch, torch_registry
+from opbridge.legacy.model_output import finish, write
 from opbridge.legacy.old_arguments import Request
 from opbridge.torch_graph import internals as torch_internals
 
@@ -43,10 +46,6 @@ def export_scripted(
         InputError: The TorchScript exporter does not have one of the arguments.
         TranslationError: The TorchScript exporter fails, or the model can't be expressed at the opset.
     """
-    import onnx_ir as ir
-
-    from opbridge.legacy.exporter import finish, write
-
     _refuse_new_arguments(model, request)
     opset = request.opset_version or torch_internals.default_opset()
     buffer = io.BytesIO()
@@ -61,7 +60,9 @@ def export_scripted(
             details=str(error),
         ) from error
     switch.note("old exporter", str(getattr(model, "original_name", getattr(model, "name", type(model).__name__))))
-    program = torch.onnx.ONNXProgram(finish(ir.from_proto(_loaded(buffer)), request), None)
+    program = torch.onnx.ONNXProgram(
+        finish(ir.from_proto(onnx.load_model_from_string(buffer.getvalue())), request), None
+    )
     write(program, f, request)
     return program
 
@@ -95,9 +96,3 @@ def _opset_of_mappings(opset: int) -> int:
     """Return the newest maintained opset, or a newer one for which the user registered a symbolic function."""
     versions = (version for functions in torch_registry.registered().values() for version in functions)
     return min(opset, max([_NEWEST_OPSET, *(version for version in versions if version <= _LAST_OPSET)]))
-
-
-def _loaded(buffer: io.BytesIO) -> Any:
-    import onnx
-
-    return onnx.load_from_string(buffer.getvalue())

@@ -21,6 +21,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 import torch
 from torch import _C
@@ -289,8 +290,6 @@ def _serialized(graph: Any, initializers: Mapping[str, Any], opset: int, target:
         "",
         {},
     )
-    import onnx
-
     return ir.serde.deserialize_model(onnx.load_model_from_string(content))
 
 

@@ -16,7 +16,7 @@ Fix: call the Function outside and choose between the results with ``torch.where
 from __future__ import annotations
 
 from opbridge.findings.base import Failure, Finding
-from opbridge.legacy.functions import latest_function
+from opbridge.legacy.capture_state import latest_function
 
 CODE = "function-in-branch"
 

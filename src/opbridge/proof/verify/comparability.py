@@ -21,8 +21,8 @@ from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import OpbridgeError
 from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
+from opbridge.legacy.capture_state import ignored_in
 from opbridge.legacy.function_calls import FunctionCall, function_of
-from opbridge.legacy.functions import ignored_in
 from opbridge.onnx_model.write import save_model
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verification import NOT_VERIFIED, Verification
