@@ -37,7 +37,7 @@ class ExecuTorchEngine(TakesTorchPrograms):
     name: str = "executorch"
     package: ClassVar[str] = "executorch"
     limits: Mapping[str, str] = {
-        "node times": "does not tell what each of its nodes costs",
+        "node times": "does not measure the time of each node",
     }
 
     @property

@@ -35,7 +35,7 @@ class NcnnEngine(CompilesAhead):
     limits: Mapping[str, str] = {
         "without Python": "no headers",
         "float64": "float32",
-        "node times": "does not tell what each of its nodes costs",
+        "node times": "does not measure the time of each node",
     }
 
     @property

@@ -57,7 +57,7 @@ class OpenPplEngine(Engine):
     def limits(self) -> Mapping[str, str]:  # type: ignore[override]
         """OpenPPL takes no kernels; without a build it runs no models."""
         refused = dict.fromkeys(_KERNELS, "openppl takes no kernels of opbridge")
-        refused["node times"] = "does not tell what each of its nodes costs"
+        refused["node times"] = "does not measure the time of each node"
         if self.not_run is None:
             return refused
         return {**dict.fromkeys(_RUNNING, "pyppl is not installed|exported, not run"), **refused}

@@ -28,7 +28,7 @@ class ReferenceEngine(Engine):
     name: str = "reference"
     package: ClassVar[str] = "onnx"
     limits: Mapping[str, str] = MappingProxyType(
-        {"without Python": "is written in Python", "node times": "does not tell what each of its nodes costs"}
+        {"without Python": "is written in Python", "node times": "does not measure the time of each node"}
     )
 
     def __init__(self) -> None:

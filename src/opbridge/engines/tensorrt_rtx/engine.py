@@ -52,7 +52,7 @@ class TensorRTRTXEngine(CompilesAhead):
         limits = {
             **without_plugin,
             "float64": "computes float64 as float32",
-            "node times": "does not tell what each of its nodes costs",
+            "node times": "does not measure the time of each node",
         }
         idle = self.not_run
         return limits if idle is None else {**dict.fromkeys(_RUNNING, "has no NVIDIA GPU"), **limits}

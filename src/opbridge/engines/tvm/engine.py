@@ -32,7 +32,7 @@ class TvmEngine(CompilesAhead):
     package: ClassVar[str] = "apache-tvm"
     limits: Mapping[str, str] = {
         "without Python": "called from Python",
-        "node times": "does not tell what each of its nodes costs",
+        "node times": "does not measure the time of each node",
     }
 
     @property
