@@ -1,153 +1,80 @@
-"""What a bundle says of itself: the manifest, and the side file with what depends on the machine."""
+"""The content of a bundle's manifest, and of the side file with the facts that depend on the machine."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opbridge.capture.entry import entry_file, portable_entry
+from opbridge.bundle.model_files import distinct_models
+from opbridge.capture.entry import portable_entry
 from opbridge.engines.base import Engine, TensorSpec
-from opbridge.engines.probe import probe
-from opbridge.ladder.findings import list_findings
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from opbridge.capture.capture import Captured
-    from opbridge.ladder.build import Built
-    from opbridge.ladder.climb_onnx import ClimbedModel
-    from opbridge.ladder.climb_torch import ClimbedProgram
-    from opbridge.ladder.climbed import Climbed
-    from opbridge.ladder.step import Step
+    from opbridge.findings.base import Finding
+    from opbridge.ladder.climbed import ClimbedAll
 
-__all__ = ["MODEL", "distinct_models", "make_manifest", "make_model_manifest", "make_sources"]
-
-MODEL = "model.onnx"
-
-
-def distinct_models(climbed: Climbed | ClimbedModel) -> dict[str, tuple[list[str], ir.Model]]:
-    """One file per distinct need: engines for which the same was adapted share one."""
-    needs: dict[Any, tuple[list[str], ir.Model]] = {}
-    for name, model in climbed.models.items():
-        need = (climbed.adaptations[name], model.opset_imports.get(""), model.ir_version)
-        needs.setdefault(need, ([], model))[0].append(name)
-    files: dict[str, tuple[list[str], ir.Model]] = {}
-    for (adaptations, *_), (names, model) in needs.items():
-        plain = len(needs) == 1 or (not adaptations and MODEL not in files)
-        # The name of a version, "onnxruntime==1.16.3", is no good name of a file everywhere.
-        files[MODEL if plain else f"model.{names[0].replace('==', '-')}.onnx"] = (names, model)
-    return files
+__all__ = ["make_manifest", "make_sources"]
 
 
 def make_manifest(
     entry: str,
-    captured: Captured,
-    climbed: Climbed | None,
+    climbed: ClimbedAll,
     engines: Sequence[Engine],
-    weights: Mapping[str, Any],
-    programs: Mapping[str, tuple[str, ClimbedProgram]] = MappingProxyType({}),
+    converted: Mapping[str, str],
+    packages: Sequence[str],
+    facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The manifest, without what :func:`~opbridge.bundle.bundle.write_bundle` adds. It holds no path of this machine.
 
     Args:
-        entry: As the user wrote it.
-        captured: The model.
-        climbed: Where the ladder ended for the engines that load ONNX; None without such an engine.
+        entry: The entry or the ONNX file as the user wrote it; empty for a model in memory.
+        climbed: The result of the ladder.
         engines: All engines.
-        weights: The hashes of the model's weights, see :func:`opbridge.torch_graph.weights.hashed_weights`.
-        programs: By the name of an engine that takes a torch program: its file, and where its ladder ended.
+        converted: The main file of each engine that takes a torch program, by the engine's name.
+        packages: The packages whose versions are recorded, in addition to those of ONNX and the engines.
+        facts: The entries of the source: its weights or its hash, and its dynamic dimensions if they are known.
     """
-    described = _described_programs(programs)
-    if climbed is not None:
-        onnx = _described(climbed, engines, climbed.plan.steps, climbed.plan.opset_reason)
-        described = {
-            **onnx,
-            "models": [*onnx["models"], *described["models"]],
-            "adaptations": {**onnx["adaptations"], **described["adaptations"]},
-            "kernels": [*onnx["kernels"], *described["kernels"]],
-        }
+    programs = climbed.programs
+    models = distinct_models(climbed.onnx) if climbed.onnx is not None else {}
+    inputs, outputs = _interface(climbed)
     return {
         "entry": portable_entry(entry) if entry else None,
-        "versions": _versions(engines, ("torch", "torchvision")),
-        **described,
-        "dynamic": _dynamic(captured),
-        **weights,
-    }
-
-
-def _described_programs(programs: Mapping[str, tuple[str, ClimbedProgram]]) -> dict[str, Any]:
-    """What is said of the models of the engines that take a torch program."""
-    found = [climbed for _, climbed in programs.values()]
-    first = found[0] if found else None
-    mended = {
-        name: [
-            {"what": f"{item.target.removesuffix('.default')} is decomposed: {item.reason}", "nodes": []}
-            for item in climbed.breaks
-        ]
-        for name, (_, climbed) in programs.items()
-    }
-    return {
+        "versions": _versions(engines, packages),
         "models": [
-            {"file": file, "engines": [name], "opset": None, "ir_version": None} for name, (file, _) in programs.items()
+            *(
+                {"file": file, "engines": names, "opset": model.opset_imports.get("", 1), "ir_version": model.ir_version}
+                for file, (names, model) in models.items()
+            ),
+            *({"file": converted[name], "engines": [name], "opset": None, "ir_version": None} for name in programs),
         ],
-        "inputs": [spec.to_dict() for spec in first.program.inputs] if first is not None else [],
-        "outputs": [spec.to_dict() for spec in first.program.outputs] if first is not None else [],
-        "operators": [step.to_dict() for step in first.steps] if first is not None else [],
-        "adaptations": mended,
-        "kernels": [{**climbed.built.to_dict(), "optional": False} for climbed in found if climbed.built is not None],
-        "opset_reason": "",
-    }
-
-
-def make_model_manifest(entry: str, climbed: ClimbedModel, engines: Sequence[Engine], original: str) -> dict[str, Any]:
-    """The manifest of a bundle that was made of an ONNX model: the same, with that model's hash.
-
-    Args:
-        entry: The model's file; empty for a model in memory.
-        climbed: Where the ladder ended.
-        engines: The engines.
-        original: The hash of the model that was given.
-    """
-    described = _described(climbed, engines, climbed.steps, climbed.opset_reason)
-    names = [size for spec in described["inputs"] for size in spec["shape"] if isinstance(size, str)]
-    return {
-        "entry": portable_entry(entry) if entry else None,
-        "versions": _versions(engines, ("torch",) if climbed.bodied else ()),
-        **described,
-        "dynamic": {name: [1, None] for name in sorted(set(names))},
-        "weights": None,
-        "original": {"sha256": original},
-    }
-
-
-def _described(
-    climbed: Climbed | ClimbedModel, engines: Sequence[Engine], steps: Sequence[Step], opset_reason: str
-) -> dict[str, Any]:
-    models = distinct_models(climbed)
-    first = next(iter(models.values()))[1]
-    inputs = [value for value in first.graph.inputs if value.name not in first.graph.initializers]
-    return {
-        "models": [
-            {"file": file, "engines": names, "opset": model.opset_imports.get("", 1), "ir_version": model.ir_version}
-            for file, (names, model) in models.items()
-        ],
-        "inputs": [_tensor_spec(value).to_dict() for value in inputs],
-        "outputs": [_tensor_spec(value).to_dict() for value in first.graph.outputs],
-        "operators": [step.to_dict() for step in steps],
+        "inputs": [spec.to_dict() for spec in inputs],
+        "outputs": [spec.to_dict() for spec in outputs],
+        "operators": [step.to_dict() for step in climbed.steps],
         "adaptations": {name: [item.to_dict() for item in items] for name, items in climbed.adaptations.items()},
-        "kernels": [
-            _kernels(engine, climbed.built[engine.name], climbed) for engine in engines if engine.name in climbed.built
-        ],
-        "opset_reason": opset_reason,
+        "kernels": [built.to_dict() for built in climbed.built],
+        "opset_reason": str(climbed.onnx.opset_reason) if climbed.onnx is not None else "",
+        "dynamic": {size: [1, None] for size in _named_sizes(inputs)},
+        **facts,
     }
 
 
-def _kernels(engine: Engine, built: Built, climbed: Climbed | ClimbedModel) -> dict[str, Any]:
-    """What is said of a library of kernels; it is optional where the engine runs the function bodies instead."""
-    return {**built.to_dict(), "optional": not probe(climbed.models[engine.name], engine)}
+def _interface(climbed: ClimbedAll) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec]]:
+    """The inputs and the outputs, which all engines' models share."""
+    if climbed.onnx is None:
+        program = next(iter(climbed.programs.values())).program
+        return program.inputs, program.outputs
+    graph = next(iter(climbed.onnx.models.values())).graph
+    inputs = [_tensor_spec(value) for value in graph.inputs if value.name not in graph.initializers]
+    return inputs, [_tensor_spec(value) for value in graph.outputs]
+
+
+def _named_sizes(specs: Sequence[TensorSpec]) -> list[str]:
+    return sorted({size for spec in specs for size in spec.shape if isinstance(size, str)})
 
 
 def _tensor_spec(value: ir.Value) -> TensorSpec:
@@ -161,17 +88,6 @@ def _tensor_spec(value: ir.Value) -> TensorSpec:
     return TensorSpec(str(value.name), dtype, shape)
 
 
-def _dynamic(captured: Captured) -> dict[str, list[int | None]]:
-    """The range of each dynamic dimension."""
-    ranges: dict[str, list[int | None]] = {}
-    for symbol, interval in captured.program.range_constraints.items():
-        name = captured.dimension_names.get(str(symbol), str(symbol))
-        # Torch writes "no limit" as one of its own infinities, or as a size no tensor has.
-        lower = int(interval.lower) if interval.lower > 0 else 0
-        ranges[name] = [lower, int(interval.upper) if interval.upper < 2**31 else None]
-    return dict(sorted(ranges.items()))
-
-
 def _versions(engines: Sequence[Engine], packages: Sequence[str]) -> dict[str, str]:
     found = {}
     for package in (*packages, "onnx", "onnx-ir", "onnxscript"):
@@ -180,23 +96,21 @@ def _versions(engines: Sequence[Engine], packages: Sequence[str]) -> dict[str, s
     return {**found, **{engine.name: engine.version for engine in engines}}
 
 
-def make_sources(
-    entry: str,
-    captured: Captured,
-    climbed: Climbed | None,
-    engines: Sequence[Engine],
-    programs: Sequence[ClimbedProgram] = (),
-) -> dict[str, Any]:
-    """The side file: where entry, nodes and operators are in the user's source, which values are whose, findings."""
-    versions = {engine.name: engine.version for engine in engines}
-    file = entry_file(entry) if entry else None
-    steps = climbed.plan.steps if climbed is not None else programs[0].steps
+def make_sources(file: Path | None, climbed: ClimbedAll, found: Sequence[Finding]) -> dict[str, Any]:
+    """The side file: the places of the entry, the nodes and the operators in the user's source, and the findings.
+
+    Args:
+        file: The file that the entry is defined in, or the ONNX file; None for a model in memory.
+        climbed: The result of the ladder.
+        found: The findings about the model.
+    """
+    translated = climbed.onnx.translated if climbed.onnx is not None else None
     return {
-        "entry_path": str(file) if file else None,
-        "nodes": dict(climbed.translated.sources) if climbed is not None else {},
-        "targets": dict(climbed.translated.targets) if climbed is not None else {},
-        "captured": dict(climbed.translated.captured) if climbed is not None else {},
-        "values": {name: origin.to_json() for name, origin in climbed.translated.origins.items()} if climbed else {},
-        "operators": {step.target: list(step.sources) for step in steps},
-        "findings": [finding.to_dict() for finding in list_findings(captured, climbed, versions, programs)],
+        "entry_path": str(file) if file is not None else None,
+        "nodes": dict(translated.sources) if translated is not None else {},
+        "targets": dict(translated.targets) if translated is not None else {},
+        "captured": dict(translated.captured) if translated is not None else {},
+        "values": {name: origin.to_json() for name, origin in translated.origins.items()} if translated else {},
+        "operators": {step.target: list(step.sources) for step in climbed.steps},
+        "findings": [finding.to_dict() for finding in found],
     }

@@ -4,59 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from opbridge.bundle.manifest import distinct_models
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import compile_isolated
 from opbridge.engines.roles import CompilesAhead, TakesTorchPrograms
-from opbridge.ladder.build import Built, write_libraries
+from opbridge.ladder.build import write_libraries
 from opbridge.onnx_model.write import save_model
 
 if TYPE_CHECKING:
-    from opbridge.ladder.climb_onnx import ClimbedModel
+    import onnx_ir as ir
+
     from opbridge.ladder.climb_torch import ClimbedProgram
-    from opbridge.ladder.climbed import Climbed
+    from opbridge.ladder.climbed import Climbed, ClimbedAll
 
-__all__ = ["convert_programs", "write_models"]
+__all__ = ["MODEL", "convert_programs", "distinct_models", "write_models"]
+
+MODEL = "model.onnx"
 
 
-def write_models(
-    folder: Path,
-    climbed: Climbed | ClimbedModel | None,
-    engines: Sequence[Engine],
-    external_data: bool | None,
-    programs: Sequence[ClimbedProgram] = (),
-) -> None:
-    """Write the models and the libraries into a bundle's folder, and let each engine make what it makes ahead of time.
+def distinct_models(climbed: Climbed) -> dict[str, tuple[list[str], ir.Model]]:
+    """The engines and the model of each ``.onnx`` file; engines with the same adaptations share a file."""
+    needs: dict[Any, tuple[list[str], ir.Model]] = {}
+    for name, model in climbed.models.items():
+        need = (climbed.adaptations[name], model.opset_imports.get(""), model.ir_version)
+        needs.setdefault(need, ([], model))[0].append(name)
+    files: dict[str, tuple[list[str], ir.Model]] = {}
+    for (adaptations, *_), (names, model) in needs.items():
+        plain = len(needs) == 1 or (not adaptations and MODEL not in files)
+        # "==", as in "onnxruntime==1.16.3", is not valid in a file name on every system.
+        files[MODEL if plain else f"model.{names[0].replace('==', '-')}.onnx"] = (names, model)
+    return files
+
+
+def write_models(folder: Path, climbed: ClimbedAll, engines: Sequence[Engine], external_data: bool | None) -> None:
+    """Write the ONNX models and the libraries into a bundle's folder, and what each engine compiles ahead of time.
 
     Args:
         folder: The folder.
-        climbed: The ONNX models; None where no engine loads any.
+        climbed: The result of the ladder. The models of engines that take a torch program are written by
+            :func:`convert_programs`.
         engines: All engines.
         external_data: Whether the weights are in a file beside the model; None leaves it to their size.
-        programs: The models of engines that take a torch program, whose files are made by :func:`convert_programs`.
 
     Raises:
         EngineError: An engine can't make its part.
     """
-    built = [program.built for program in programs if program.built is not None]
-    write_libraries([*(climbed.built.values() if climbed is not None else ()), *built], folder)
-    models = distinct_models(climbed) if climbed is not None else {}
+    write_libraries(climbed.built, folder)
+    if climbed.onnx is None:
+        return
+    models = distinct_models(climbed.onnx)
     for file, (_, model) in models.items():
         save_model(model, folder, name=file, external_data=external_data)
     by_name = {engine.name: engine for engine in engines}
-    libraries: Mapping[str, Built] = climbed.built if climbed is not None else {}
     for file, (names, _) in models.items():
         for name in names:
-            own = (folder / libraries[name].file,) if name in libraries else ()
-            compile_isolated(by_name[name], folder / file, own)
+            built = climbed.onnx.built.get(name)
+            compile_isolated(by_name[name], folder / file, (folder / built.file,) if built is not None else ())
             if isinstance(engine := by_name[name], CompilesAhead):
                 engine.write_sources(folder / file)
 
 
 def convert_programs(programs: Mapping[str, ClimbedProgram], engines: Sequence[Engine], folder: Path) -> dict[str, str]:
-    """Let the engines that take a torch program write their models into a folder; the main file of each, by its name.
+    """Let the engines that take a torch program write their models into a folder.
+
+    Returns:
+        The name of each engine's main file, by the engine's name.
 
     Raises:
         EngineError: An engine refuses its program.

@@ -31,6 +31,7 @@ class Built:
         specs: What it was compiled from.
         adapter: The engine's adapter; None for an engine that calls the kernels' C ABI by itself.
         flags: What the adapter is compiled with.
+        optional: Whether the engine accepts the model without the library too, and runs the function bodies.
     """
 
     engine: str
@@ -38,6 +39,7 @@ class Built:
     specs: tuple[KernelSpec, ...]
     adapter: Path | None
     flags: AdapterFlags = NO_FLAGS
+    optional: bool = False
 
     @property
     def targets(self) -> frozenset[str]:
@@ -67,6 +69,7 @@ class Built:
             "platform": own_platform(),
             "native": any(spec.native for spec in self.specs),
             "operators": [operator.target for operator in self.library.operators],
+            "optional": self.optional,
         }
 
 

@@ -21,9 +21,10 @@ from opbridge.engines.torch_program import TorchProgram
 from opbridge.errors import BuildError, TranslationError, first_line
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.ladder.build import Built, build
-from opbridge.ladder.climb_state import unsupported
 from opbridge.ladder.climbed import Break
 from opbridge.ladder.step import Step
+from opbridge.ladder.unsupported import unsupported_operators
+from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.torch_graph.checks import CHECKS, remove_checks
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import source_of_stack_trace
@@ -51,6 +52,14 @@ class ClimbedProgram:
     steps: tuple[Step, ...]
     breaks: tuple[Break, ...]
     built: Built | None = None
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """The decompositions, as changes made for the engine."""
+        return tuple(
+            Adaptation(f"{item.target.removesuffix('.default')} is decomposed: {item.reason}", (), item.target)
+            for item in self.breaks
+        )
 
 
 def climb_torch(
@@ -141,8 +150,8 @@ class _Climb:
             if not refused or (dry and lost):
                 return program
             if lost:
-                raise unsupported(lost)
-        raise unsupported(list(refused.values()))
+                raise unsupported_operators(lost)
+        raise unsupported_operators(list(refused.values()))
 
     def _refused(self, program: torch.export.ExportedProgram) -> Iterator[tuple[Any, Break]]:
         for node in calls_in(program):

@@ -1,4 +1,4 @@
-"""Where the ladder ended, and every broken link met on the way, as data."""
+"""The result of the ladder and every broken link, as data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from opbridge.ladder.build import Built
-    from opbridge.ladder.plan import Plan
+    from opbridge.ladder.climb_torch import ClimbedProgram
+    from opbridge.ladder.opset_reason import OpsetReason
+    from opbridge.ladder.step import Step
     from opbridge.ladder.translate import Translated
     from opbridge.onnx_model.adaptation import Adaptation
 
-__all__ = ["Break", "Climbed", "NoCompiler"]
+__all__ = ["Break", "Climbed", "ClimbedAll", "NoCompiler"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,22 +63,66 @@ class NoCompiler:
 
 @dataclasses.dataclass(frozen=True)
 class Climbed:
-    """Where the ladder ended.
+    """The result of the ladder for the engines that load ONNX.
 
     Attributes:
-        plan: The last plan.
-        translated: The model before any engine's adaptation.
-        models: The model of each engine, by its name.
-        adaptations: What was changed for each engine.
-        breaks: Every broken link met on the way, in order.
+        given: The model before any engine's adaptation: the translation, or the ONNX model with its declared bodies.
+        models: The model of each engine, by the engine's name.
+        adaptations: The changes made for each engine.
+        breaks: Every broken link, in the order of discovery.
+        steps: The rung of each operator.
+        opset: The opset of the engines' models, the highest if they differ.
+        opset_reason: What determined the opset.
         built: The kernels of each engine that has some, by its name.
-        no_compiler: The kernels that are not built, if there is no compiler.
+        no_compiler: The kernels that can't be built, if there is no compiler.
+        bodied: ``"domain::Op"`` of the custom nodes that were given a declared body.
+        translated: Where the values and nodes come from; None for an ONNX model.
     """
 
-    plan: Plan
-    translated: Translated
+    given: ir.Model
     models: Mapping[str, ir.Model]
     adaptations: Mapping[str, tuple[Adaptation, ...]]
     breaks: tuple[Break, ...]
+    steps: tuple[Step, ...]
+    opset: int
+    opset_reason: OpsetReason
     built: Mapping[str, Built] = dataclasses.field(default_factory=dict)
     no_compiler: NoCompiler | None = None
+    bodied: tuple[str, ...] = ()
+    translated: Translated | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ClimbedAll:
+    """The result of the ladder for all engines.
+
+    Attributes:
+        onnx: The result for the engines that load ONNX; None if there is no such engine.
+        programs: The result for each engine that takes a torch program, by the engine's name.
+    """
+
+    onnx: Climbed | None
+    programs: Mapping[str, ClimbedProgram]
+
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """Every broken link, of all engines."""
+        own = self.onnx.breaks if self.onnx is not None else ()
+        return (*own, *(item for program in self.programs.values() for item in program.breaks))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The rung of each operator, for the engines that load ONNX if there are some."""
+        return self.onnx.steps if self.onnx is not None else next(iter(self.programs.values())).steps
+
+    @property
+    def built(self) -> tuple[Built, ...]:
+        """The libraries of kernels of all engines."""
+        own = self.onnx.built.values() if self.onnx is not None else ()
+        return (*own, *(program.built for program in self.programs.values() if program.built is not None))
+
+    @property
+    def adaptations(self) -> dict[str, tuple[Adaptation, ...]]:
+        """The changes made for each engine, by its name."""
+        own = self.onnx.adaptations if self.onnx is not None else {}
+        return {**own, **{name: program.adaptations for name, program in self.programs.items()}}

@@ -18,6 +18,7 @@ from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.ladder.bodies import Bodies, capture_bodies
 from opbridge.ladder.custom_calls import CustomCall, keep_custom_nodes
+from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
 from opbridge.ladder.twins import under_twins
 from opbridge.torch_graph import LOWEST_OPSET
@@ -37,8 +38,7 @@ class Plan:
     Attributes:
         program: The decomposed program; what it still holds is mapped, kept as a custom node, or in ``missing``.
         opset: The lowest version of the standard domain that serves every operator.
-        opset_reason: Which operator forced it, or that none did.
-        floor: The opset without the operator that forced a higher one.
+        opset_reason: What determined the opset.
         steps: One per distinct operator of the captured graph, and per operator mended inside another.
         chosen: The mapping of the user or the catalog in force for each operator that has one, by target key.
         translations: What ``torch.onnx.export`` takes as its ``custom_translation_table``.
@@ -50,8 +50,7 @@ class Plan:
 
     program: torch.export.ExportedProgram
     opset: int
-    opset_reason: str
-    floor: int
+    opset_reason: OpsetReason
     steps: tuple[Step, ...]
     chosen: Mapping[str, OpSpec]
     translations: Mapping[Any, Callable[..., Any]]
@@ -123,7 +122,7 @@ def plan(
         else None
     )
     if inner is not None and inner.opset > final:
-        final, reason = inner.opset, f"{inner.opset_reason}, inside a function body"
+        final, reason = inner.opset, dataclasses.replace(inner.opset_reason, in_body=True)
     calls = bodies.calls if bodies else ()
     # A decomposition may be for some element types only.
     chosen = {key: spec for key, spec in chosen.items() if spec.rung != "decompose" or key in recorder.uses}
@@ -131,8 +130,7 @@ def plan(
     return Plan(
         program=_as_decomposed(decomposed),
         opset=final,
-        opset_reason=reason if final > floor else _reason(opset, raised),
-        floor=opset or LOWEST_OPSET,
+        opset_reason=reason or _reason(opset, raised),
         steps=(
             *_rewrite_steps(catalog, rewrites),
             *list_steps(
@@ -155,13 +153,13 @@ def plan(
     )
 
 
-def _reason(opset: int | None, raised: Mapping[str, int]) -> str:
+def _reason(opset: int | None, raised: Mapping[str, int]) -> OpsetReason:
     if opset:
-        return "asked for"
+        return OpsetReason(OpsetCause.REQUESTED)
     if not raised:
-        return "the lowest that PyTorch's mappings are written for"
+        return OpsetReason(OpsetCause.LOWEST)
     key = max(raised, key=lambda name: raised[name])
-    return f"{display_name(key)} needs opset {raised[key]}"
+    return OpsetReason(OpsetCause.OPERATOR, display_name(key), raised[key])
 
 
 def _choose(catalog: Catalog, refused: frozenset[str], newest: int) -> dict[str, OpSpec]:
@@ -262,12 +260,13 @@ _GETITEM = operator.getitem
 
 def _lowest_opset(
     program: torch.export.ExportedProgram, floor: int, mapped: Mapping[Any, int], needs: Mapping[Any, int]
-) -> tuple[int, str]:
-    final, reason = floor, ""
+) -> tuple[int, OpsetReason | None]:
+    final, reason = floor, None
     for node in calls_in(program):
         required = _opset_of(node, mapped, needs)
         if required is not None and required > final:
-            final, reason = required, f"{display_name(target_key(node.target))} needs opset {required}"
+            name = display_name(target_key(node.target))
+            final, reason = required, OpsetReason(OpsetCause.OPERATOR, name, required)
     return final, reason
 
 

@@ -1,0 +1,193 @@
+"""Proposes an existing ONNX model, which enters the flow at ``adapt``.
+
+A refused node is fixed by, in this order: the body that is declared for a custom node, a kernel, casts and the
+standard's own function bodies (``passes/``), another opset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import onnx
+import onnx_ir as ir
+
+from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.probe import probe
+from opbridge.engines.versions import ORIGIN, Versions, bring_to_versions, lowest_ir_version
+from opbridge.ladder.adapt import Adaptation, Fitted
+from opbridge.ladder.climbed import Break
+from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
+from opbridge.ladder.proposer import Attempt
+from opbridge.ladder.step import Step
+from opbridge.ladder.unsupported import unsupported_nodes
+from opbridge.onnx_model.names import describe_node, describe_operator
+from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
+from opbridge.onnx_model.scopes import all_nodes
+
+__all__ = ["ModelProposer"]
+
+_MOST_OPSETS = 6
+
+
+class ModelProposer:
+    """Proposes an ONNX model as it is; each engine may take it in another opset.
+
+    Args:
+        model: The model as it was read. It is not changed.
+        engines: The engines.
+        requested: The opset and the IR version that the user requests.
+        dry: Whether to continue after nodes for which no rung is left.
+    """
+
+    last_resort = True
+    translated = None
+
+    def __init__(self, model: ir.Model, engines: Sequence[Engine], requested: Versions, *, dry: bool) -> None:
+        self._model = model
+        self._engines = engines
+        self._requested = requested
+        self._dry = dry
+        self._breaks: tuple[Break, ...] = ()
+
+    def propose(self, report: Callable[[str], None]) -> ir.Model:
+        """The model, with a name for every node."""
+        report("adapting")
+        return _named(self._model.clone())
+
+    def other_opsets(self, engine: Engine, refusals: Sequence[Refusal]) -> list[int]:
+        """The opsets at which a refused operator has another form: the newer ones first, from near to far."""
+        if self._requested.opset is not None:
+            return []
+        own = min(self._own_opset or NEWEST_OPSET, engine.newest_opset)
+        newest = min(NEWEST_OPSET, engine.newest_opset)
+        newer: set[int] = set()
+        older: set[int] = set()
+        for refusal in refusals:
+            domain, _, op_type = refusal.operator.partition("::")
+            for version in _versions_of(op_type) if domain == "ai.onnx" else ():
+                (newer if version > own else older).add(version if version > own else version - 1)
+        candidates = sorted(n for n in newer if n <= newest)
+        candidates += sorted((n for n in older if OLDEST_OPSET <= n < own), reverse=True)
+        if self._requested.ir_version is not None:
+            candidates = [n for n in candidates if lowest_ir_version(n) <= self._requested.ir_version]
+        return candidates[:_MOST_OPSETS]
+
+    @property
+    def _own_opset(self) -> int | None:
+        imports = self._model.opset_imports
+        return imports.get("", imports.get("ai.onnx"))
+
+    def learn(self, attempt: Attempt) -> bool:
+        """Record what the engines refuse of the model; there is no other proposal."""
+        self._breaks = tuple(
+            found for engine in self._engines for found in _breaks(attempt, engine, attempt.fitted[engine.name])
+        )
+        lost = [found for found in self._breaks if not found.mended]
+        if lost and not self._dry:
+            raise unsupported_nodes(lost)
+        return False
+
+    def breaks(self) -> tuple[Break, ...]:
+        """Every broken link, engine by engine."""
+        return self._breaks
+
+    def steps(self, attempt: Attempt) -> tuple[Step, ...]:
+        """The rung of each operator of the model."""
+        return tuple(_steps(attempt, self._breaks))
+
+    def opset_reason(self, opset: int, engine: str) -> OpsetReason:
+        """Why the engines' models have this opset."""
+        if self._requested.opset is not None:
+            return OpsetReason(OpsetCause.REQUESTED)
+        if opset == self._own_opset:
+            return OpsetReason(OpsetCause.MODEL)
+        return OpsetReason(OpsetCause.MODEL_REFUSED, opset=self._own_opset)
+
+
+def _named(model: ir.Model) -> ir.Model:
+    """Give every node a unique name and note it as its origin: breaks and adaptations refer to nodes by name."""
+    taken: set[str | None] = set()
+    for node in model.graph.all_nodes():
+        if not node.name or node.name in taken:
+            node.name = f"{node.op_type}_{len(taken)}"
+            while node.name in taken:
+                node.name += "_"
+        taken.add(node.name)
+        node.metadata_props[ORIGIN] = node.name
+    for scope in (model, *model.functions.values()):
+        if "ai.onnx" in scope.opset_imports:
+            scope.opset_imports[""] = scope.opset_imports.pop("ai.onnx")
+    for node in all_nodes(model):
+        node.domain = "" if node.domain == "ai.onnx" else node.domain
+    return model
+
+
+def _breaks(attempt: Attempt, engine: Engine, best: Fitted) -> Iterator[Break]:
+    """What the engine refuses of the unchanged model, and whether it is fixed in the engine's model."""
+    kernels = attempt.kernels if engine.takes_kernels else ()
+    begun = bring_to_versions(attempt.model, engine, Versions(), kernels=kernels)
+    untouched = begun.refusals or _refused_as_it_is(begun.model, engine, attempt.bodied)
+    operators = {node.name: describe_operator(node.domain, node.op_type) for node in attempt.model.graph.all_nodes()}
+    made_of = {node.name: node.metadata_props.get(ORIGIN) for node in best.model.graph.all_nodes()}
+    seen: dict[str, list[tuple[str, Refusal]]] = {}
+    lost: dict[str, Refusal] = {}
+    for refusal in untouched:
+        seen.setdefault(operators.get(refusal.node, refusal.operator), []).append((refusal.node, refusal))
+    for refusal in best.refusals:
+        name = made_of.get(refusal.node) or refusal.node
+        operator = operators.get(name, refusal.operator)
+        seen.setdefault(operator, []).append((name, refusal))
+        lost.setdefault(operator, refusal)
+    for operator, found in seen.items():
+        first = lost.get(operator, found[0][1])
+        nodes = tuple(dict.fromkeys(name for name, _ in found))
+        mended = operator not in lost
+        yield Break(operator, "kernel", first.reason, nodes, engine.name, first.operator, mended, first.opset)
+
+
+def _refused_as_it_is(model: ir.Model, engine: Engine, bodied: Sequence[str]) -> tuple[Refusal, ...]:
+    """What the engine refuses of the unchanged model, without the declared bodies."""
+    if not bodied:
+        return probe(model, engine)
+    bare = model.clone()
+    for key in [key for key in bare.functions if f"{key[0]}::{key[1]}" in bodied]:
+        del bare.functions[key]
+    return probe(bare, engine)
+
+
+def _versions_of(op_type: str) -> list[int]:
+    return [
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if schema.name == op_type and schema.domain == ""
+    ]
+
+
+def _steps(attempt: Attempt, breaks: Sequence[Break]) -> Iterator[Step]:
+    changes = [change for item in attempt.fitted.values() for change in item.adaptations]
+    nodes: dict[str, list[str]] = {}
+    for node in attempt.model.graph.all_nodes():
+        nodes.setdefault(describe_operator(node.domain, node.op_type), []).append(describe_node(node))
+    functions = {describe_operator(domain, name) for domain, name, _ in attempt.model.functions}
+    broken = {found.target: found for found in breaks}
+    for operator, names in nodes.items():
+        found = broken.get(operator)
+        rung, provider, detail = "native", "onnx", ""
+        if operator in attempt.kernels:
+            rung, provider = "kernel", "user"
+            detail = "its function body is kept beside the kernel" if operator in functions else ""
+        elif operator in attempt.bodied:
+            rung, provider = "function", "user"
+        elif found is not None and not found.mended:
+            rung, provider, detail = "missing", "", found.reason
+        elif operator in functions:
+            rung, detail = "function", "the model's own"
+        elif found is not None:
+            rung, detail = _mended_by(operator, changes)
+        yield Step(operator, rung, len(names), tuple(names[:5]), provider, detail)
+
+
+def _mended_by(operator: str, changes: Sequence[Adaptation]) -> tuple[str, str]:
+    """The rung on which the engine accepts an operator that it refused at first, and the change that was made."""
+    own = next((change.what for change in changes if change.operator == operator), "")
+    return ("decompose", own) if own else ("opset", next((item.what for item in changes if item.opset is not None), ""))

@@ -1,0 +1,52 @@
+"""The errors that name all operators for which no rung is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opbridge.errors import UnsupportedOperatorError
+from opbridge.ladder.climbed import Break
+from opbridge.torch_graph.targets import display_name
+
+__all__ = ["unsupported_nodes", "unsupported_operators"]
+
+
+def unsupported_operators(breaks: Sequence[Break]) -> UnsupportedOperatorError:
+    """The error about operators of a captured program."""
+    lines = [
+        f"  {found.target.removesuffix('.default')}: {found.reason}"
+        + (f" [{found.engine}]" if found.engine else "")
+        + (f" (at {', '.join(found.sources[:3])})" if found.sources else "")
+        for found in breaks
+    ]
+    first = display_name(breaks[0].target)
+    return _error(
+        breaks,
+        lines,
+        fix=f"give each a mapping of your own: @opbridge.decomposition({first!r}) in torch operators, or "
+        f"@opbridge.translation({first!r}) in ONNX operators; `opbridge diagnose` shows every link.",
+    )
+
+
+def unsupported_nodes(breaks: Sequence[Break]) -> UnsupportedOperatorError:
+    """The error about nodes of an ONNX model."""
+    lines = [
+        f"  {found.target}: {found.reason} [{found.engine}] (node {', '.join(map(repr, found.sources[:3]))}"
+        + (f" and {len(found.sources) - 3} more)" if len(found.sources) > 3 else ")")
+        for found in breaks
+    ]
+    custom = next((found.target for found in breaks if not found.target.startswith("ai.onnx::")), "")
+    fix = (
+        f"declare what {custom} computes with @opbridge.body_for({custom!r}) in torch operators, or give it a kernel "
+        f"with opbridge.kernel_for({custom!r}, 'file.h'), in a file named with --ops."
+        if custom
+        else "try another --opset, another version of the engine (--engine NAME==VERSION), or replace the nodes."
+    )
+    return _error(breaks, lines, fix=fix)
+
+
+def _error(breaks: Sequence[Break], lines: Sequence[str], *, fix: str) -> UnsupportedOperatorError:
+    count = "1 operator has" if len(lines) == 1 else f"{len(lines)} operators have"
+    return UnsupportedOperatorError(
+        f"{count} no way to the engine:\n" + "\n".join(lines), fix=fix, targets=[found.target for found in breaks]
+    )
