@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         UnsupportedOperatorError,
         VerificationError,
     )
+    from opbridge.findings.base import Finding
     from opbridge.kernels.declared import kernel_for
     from opbridge.proof.verify.verification import Verification
     from opbridge.surgery.verbs.convert_opset import convert_opset
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from opbridge.surgery.verbs.inline import inline
     from opbridge.surgery.verbs.join import join
     from opbridge.verbs.compare import compare
-    from opbridge.verbs.diagnose import Diagnosis, Finding
-    from opbridge.verbs.pipeline import diagnose, export, verify
+    from opbridge.verbs.diagnose import diagnose
+    from opbridge.verbs.diagnosis import Diagnosis
+    from opbridge.verbs.export import export
     from opbridge.verbs.reduce import reduce
+    from opbridge.verbs.verify import verify
 
 __all__ = [
     "BuildError",
@@ -84,8 +87,8 @@ __all__ = [
 
 _HOMES = {
     "Bundle": "bundle.bundle",
-    "Diagnosis": "verbs.diagnose",
-    "Finding": "verbs.diagnose",
+    "Diagnosis": "verbs.diagnosis",
+    "Finding": "findings.base",
     "Sample": "catalog.declare.spec",
     "Verification": "proof.verify.verification",
     "body_for": "catalog.declare.spec",
@@ -93,9 +96,9 @@ _HOMES = {
     "convert_opset": "surgery.verbs.convert_opset",
     "custom_node": "catalog.declare.custom_node",
     "decomposition": "catalog.declare.spec",
-    "diagnose": "verbs.pipeline",
+    "diagnose": "verbs.diagnose",
     "diff": "surgery.verbs.diff",
-    "export": "verbs.pipeline",
+    "export": "verbs.export",
     "extract": "surgery.verbs.extract",
     "fake_for": "catalog.declare.spec",
     "fuse": "surgery.verbs.fuse",
@@ -108,7 +111,7 @@ _HOMES = {
     "rewrite": "catalog.declare.spec",
     "translation": "catalog.declare.spec",
     "translation_table": "catalog.declare.translation_table",
-    "verify": "verbs.pipeline",
+    "verify": "verbs.verify",
 }
 """The module of each public name that is not an error."""
 

@@ -47,7 +47,12 @@ def make_manifest(
         "versions": _versions(engines, packages),
         "models": [
             *(
-                {"file": file, "engines": names, "opset": model.opset_imports.get("", 1), "ir_version": model.ir_version}
+                {
+                    "file": file,
+                    "engines": names,
+                    "opset": model.opset_imports.get("", 1),
+                    "ir_version": model.ir_version,
+                }
                 for file, (names, model) in models.items()
             ),
             *({"file": converted[name], "engines": [name], "opset": None, "ir_version": None} for name in programs),

@@ -9,7 +9,7 @@ from opbridge.capture.entry import Entry, load_entry
 from opbridge.cli._options import Commands, add_command, add_model_options
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.arguments import is_onnx
-from opbridge.verbs.pipeline import diagnose
+from opbridge.verbs.diagnose import diagnose
 
 __all__ = ["register"]
 

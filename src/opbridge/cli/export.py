@@ -11,7 +11,7 @@ from opbridge.cli._options import Commands, add_bisection, add_command, add_inpu
 from opbridge.cli._outcome import Outcome
 from opbridge.proof.verify.verification import NOT_RUN
 from opbridge.verbs.arguments import is_onnx
-from opbridge.verbs.pipeline import export
+from opbridge.verbs.export import export
 
 __all__ = ["register"]
 

@@ -16,7 +16,7 @@ from opbridge.cli._options import (
     add_ops,
 )
 from opbridge.cli._outcome import Outcome
-from opbridge.verbs.pipeline import verify
+from opbridge.verbs.verify import verify
 
 __all__ = ["register"]
 

@@ -82,9 +82,7 @@ def _findings_of_step(step: Step) -> Iterator[Finding]:
         yield findings.by_code("unmapped-operator").finding(step.target, count=step.count, rung=step.rung, **where)
 
 
-def _finding_of(
-    item: Break, steps: Sequence[Step], versions: Mapping[str, str], captured: Captured | None
-) -> Finding:
+def _finding_of(item: Break, steps: Sequence[Step], versions: Mapping[str, str], captured: Captured | None) -> Finding:
     target = display_name(item.target) if captured is not None else item.target
     step = next((step for step in steps if step.target == target), None)
     rung = step.rung if item.mended and step is not None else None

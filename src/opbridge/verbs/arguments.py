@@ -14,18 +14,56 @@ from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:
-    from opbridge.catalog.declare.catalog import Catalog, Ops
+    from opbridge.catalog.declare.catalog import Ops
+    from opbridge.engines.versions import Versions
+    from opbridge.verbs.onnx_entry import OnnxEntry
 
 __all__ = [
     "declared_catalog",
     "is_onnx",
-    "refuse_torch_engines",
-    "refuse_torch_options",
-    "resolved_entry",
+    "opened",
+    "quiet",
 ]
 
 
-def refuse_torch_engines(engines: Sequence[Engine]) -> None:
+def quiet(stage: str) -> None:
+    """The default of ``progress``: reports nothing."""
+
+
+def opened(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    *,
+    text: str | None = None,
+    engines: Sequence[Engine],
+    requested: Versions,
+) -> Entry | OnnxEntry:
+    """The model and its inputs as one value, checked against the engines and the requested versions.
+
+    The parameters are those of :func:`opbridge.export`; ``text`` is its ``entry``.
+
+    Raises:
+        InputError: The arguments do not fit each other.
+    """
+    from opbridge.engines.versions import check_versions
+
+    if not is_onnx(model):
+        check_versions(engines, requested)
+        return _resolved_entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=text)
+    from opbridge.verbs.onnx_entry import load_onnx
+
+    _refuse_torch_options(dynamic_shapes=dynamic_shapes, input_names=input_names, output_names=output_names)
+    entry = load_onnx(model, args, kwargs)
+    _refuse_torch_engines(engines)
+    check_versions(engines, requested, own_opset=entry.opset)
+    return entry
+
+
+def _refuse_torch_engines(engines: Sequence[Engine]) -> None:
     """Raise InputError for an engine that loads no ONNX, where the model is one."""
     for engine in engines:
         if engine.accepts != "onnx":
@@ -43,7 +81,7 @@ def is_onnx(model: Any) -> bool:
     return not kinds.isdisjoint(("onnx.ModelProto", "onnx_ir.Model"))
 
 
-def refuse_torch_options(**options: Any) -> None:
+def _refuse_torch_options(**options: Any) -> None:
     """Raise InputError for options, by name, that mean nothing for an ONNX model."""
     for name, value in options.items():
         if value is not None:
@@ -53,12 +91,12 @@ def refuse_torch_options(**options: Any) -> None:
             )
 
 
-def declared_catalog(ops: Ops) -> Catalog | None:
-    """The user's declarations; None where there are none, so that PyTorch is not needed."""
-    return Catalog.load(ops) if ops or declared_specs() else None
+def declared_catalog(ops: Ops) -> Catalog:
+    """The catalog with the user's declarations; empty without any, because an ONNX model then needs no mapping."""
+    return Catalog.load(ops) if ops or declared_specs() else Catalog((), ())
 
 
-def resolved_entry(
+def _resolved_entry(
     model: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,

@@ -23,7 +23,7 @@ from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verification import DEFAULT_SEED
 from opbridge.verbs.arguments import is_onnx
-from opbridge.verbs.pipeline import export
+from opbridge.verbs.export import export
 
 if TYPE_CHECKING:
     from opbridge.capture.capture import Captured

@@ -1,104 +1,122 @@
-"""``diagnose``: stages 1 to 5 run dry. Every broken link of every operator, and what mends it."""
+"""``diagnose``: capture and climb the ladder without building; list every broken link and its fix."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from opbridge.capture.capture import capture
-from opbridge.capture.failures import CaptureFailure
-from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.catalog import Ops
+from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
-from opbridge.engines.roles import TakesTorchPrograms
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
-from opbridge.ladder.climb import climb
-from opbridge.ladder.climb_torch import ClimbedProgram, climb_torch
-from opbridge.ladder.climbed import Climbed
-from opbridge.ladder.findings import list_findings
-from opbridge.ladder.steps import Step
-from opbridge.torch_graph.distinct import distinct_operators
-from opbridge.torch_graph.targets import display_name
+from opbridge.verbs.arguments import opened, quiet
 from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks
 
-__all__ = ["Diagnosis", "Finding", "OperatorLinks", "diagnose_model"]
+if TYPE_CHECKING:
+    from opbridge.capture.entry import Entry
+    from opbridge.engines.versions import Versions
+    from opbridge.ladder.climbed import Break, ClimbedAll
+    from opbridge.verbs.onnx_entry import OnnxEntry
+
+__all__ = ["diagnose", "diagnose_entry"]
 
 
-def diagnose_model(
+def diagnose(
     model: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
     *,
-    engines: Sequence[Engine],
-    catalog: Catalog,
-    dynamic_shapes: Any,
-    opset: int | None,
-    report: Callable[[str], None],
+    engines: Sequence[str] = ("onnxruntime",),
+    dynamic_shapes: Any = None,
+    opset: int | None = None,
+    ops: Ops = (),
+    progress: Callable[[str], None] = quiet,
 ) -> Diagnosis:
-    """Diagnose a model. The parameters are those of :func:`opbridge.diagnose`, resolved."""
+    """List every operator of a model with its three links, and the fix of each broken one.
+
+    The diagnosis does not stop at the first problem. If the model can't be captured, that is the finding.
+
+    Args:
+        model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, the text of an entry; or an ONNX model:
+            the path of an ``.onnx`` file, an ``onnx.ModelProto``, an ``onnx_ir.Model``.
+        args: Example inputs.
+        kwargs: Example inputs by keyword.
+        engines: The engines to ask for kernels: "onnxruntime" is the installed one, "onnxruntime==1.16.3" that version
+            in its own environment, which is created on first use.
+        dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
+            a string.
+        opset: The version of the standard ONNX domain to use, 11 or newer; by default the lowest that serves every
+            operator and that the engines take.
+        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        progress: A callback that receives the name of each stage as it begins.
+
+    Raises:
+        InputError: The arguments do not fit the model.
+        EngineNotInstalledError: An engine is not installed.
+    """
+    from opbridge.engines.versions import Versions
+
+    chosen = engines_named(engines, progress)
+    requested = Versions(opset)
+    entry = opened(model, args, kwargs, dynamic_shapes, engines=chosen, requested=requested)
+    return diagnose_entry(entry, chosen, ops, requested, progress)
+
+
+def diagnose_entry(
+    entry: Entry | OnnxEntry,
+    engines: Sequence[Engine],
+    ops: Ops = (),
+    requested: Versions | None = None,
+    report: Callable[[str], None] = quiet,
+) -> Diagnosis:
+    """Diagnose a loaded model. The parameters are those of :func:`diagnose`."""
+    from opbridge.engines.versions import Versions
+    from opbridge.ladder.climb import climb_all
+    from opbridge.ladder.findings import list_findings
+    from opbridge.verbs.sources import open_source
+
     started = time.perf_counter()
     versions = {engine.name: engine.version for engine in engines}
-    report("capturing")
     try:
-        captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes, rewrites=catalog.rewrites())
-    except CaptureError as error:
-        return _not_captured(error, versions, time.perf_counter() - started)
-    loading_onnx = [engine for engine in engines if not isinstance(engine, TakesTorchPrograms)]
-    try:
-        programs = [
-            climb_torch(captured, catalog.extended(captured.declared), engine, dry=True, report=report)
-            for engine in engines
-            if isinstance(engine, TakesTorchPrograms)
-        ]
-        climbed = loading_onnx and climb(
-            distinct_operators(captured.program),
-            catalog.extended(captured.declared),
-            loading_onnx,
-            captured=None,
-            opset=opset,
-            rewrites=captured.rewrites,
-            whole=captured.program,
-            report=report,
-        )
-    except TranslationError as error:
-        found = Finding("mapping-failed", error.target or "", error.message, error.fix)
-        return Diagnosis((), (found,), versions, None, "", time.perf_counter() - started, error.details or "")
+        source = open_source(entry, ops, report)
+        climbed = climb_all(source.model, source.catalog, engines, requested or Versions(), dry=True, report=report)
+    except (CaptureError, TranslationError) as error:
+        finding = _finding_of_error(error)
+        return Diagnosis((), (finding,), versions, None, "", time.perf_counter() - started, error.details or "")
     return Diagnosis(
-        operators=_all_links(climbed or None, programs),
-        findings=tuple(list_findings(captured, climbed or None, versions, programs)),
+        operators=tuple(_links(climbed)),
+        findings=list_findings(climbed, versions, source.captured),
         engines=versions,
-        opset=climbed.plan.opset if climbed else None,
-        opset_reason=climbed.plan.opset_reason if climbed else "",
+        opset=climbed.onnx.opset if climbed.onnx is not None else None,
+        opset_reason=str(climbed.onnx.opset_reason) if climbed.onnx is not None else "",
         seconds=time.perf_counter() - started,
     )
 
 
-def _not_captured(error: CaptureError, versions: Mapping[str, str], seconds: float) -> Diagnosis:
-    finding = (
-        error.finding
-        if isinstance(error, CaptureFailure)
-        else Finding("capture-failed", "model", error.message, error.fix)
-    )
-    return Diagnosis((), (finding,), versions, None, "", seconds, error.details or "")
+def _finding_of_error(error: CaptureError | TranslationError) -> Finding:
+    from opbridge.capture.failures import CaptureFailure
+
+    if isinstance(error, TranslationError):
+        return Finding("mapping-failed", error.target or "", error.message, error.fix)
+    if isinstance(error, CaptureFailure):
+        return error.finding
+    return Finding("capture-failed", "model", error.message, error.fix)
 
 
-def _links(step: Step, climbed: Climbed) -> OperatorLinks:
-    left = {(display_name(item.target), item.link) for item in climbed.breaks if not item.mended}
-    kernel = (step.target, "kernel") not in left
-    # An operator whose kernels are all refused has no rung left either, but something does map it.
-    mapping = (step.rung != "missing" or not kernel) and (step.target, "mapping") not in left
-    return OperatorLinks(step, True, mapping, kernel if mapping else None)
+def _links(climbed: ClimbedAll) -> Iterator[OperatorLinks]:
+    """The links of each operator; the kernel link is broken if one of the engines refuses the operator for good."""
+    from opbridge.torch_graph.targets import display_name
 
+    def left(breaks: Sequence[Break]) -> set[tuple[str, str]]:
+        return {(display_name(item.target), item.link) for item in breaks if not item.mended}
 
-def _all_links(climbed: Climbed | None, programs: Sequence[ClimbedProgram]) -> tuple[OperatorLinks, ...]:
-    """The links of each operator: its kernel is missing where one of the engines refuses it for good."""
-    lost = {display_name(item.target) for program in programs for item in program.breaks if not item.mended}
-    if climbed is None:
-        steps = {step.target: step for program in programs for step in program.steps}
-        return tuple(OperatorLinks(step, True, True, step.target not in lost) for step in steps.values())
-    links = (_links(step, climbed) for step in climbed.plan.steps)
-    return tuple(
-        dataclasses.replace(link, kernel=False) if link.kernel and link.step.target in lost else link for link in links
-    )
+    of_all = left(climbed.breaks)
+    of_first = left(climbed.onnx.breaks) if climbed.onnx is not None else of_all
+    for step in climbed.steps:
+        has_kernel = (step.target, "kernel") not in of_first
+        # An operator whose kernels are all refused has no rung left either, but a mapping exists.
+        mapping = (step.rung != "missing" or not has_kernel) and (step.target, "mapping") not in of_first
+        kernel = (step.target, "kernel") not in of_all
+        yield OperatorLinks(step, True, mapping, kernel if mapping else None)

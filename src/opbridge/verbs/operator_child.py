@@ -17,7 +17,7 @@ from typing import Any
 from opbridge.engines.process.lifeline import end_with_parent
 from opbridge.errors import OpbridgeError
 from opbridge.proof.operators.run import run_checks
-from opbridge.verbs.pipeline import export
+from opbridge.verbs.export import export
 
 __all__ = ["main"]
 

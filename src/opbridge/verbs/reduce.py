@@ -16,7 +16,7 @@ from opbridge.errors import InputError
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.reduce.result import Reduction
 from opbridge.verbs.arguments import is_onnx
-from opbridge.verbs.pipeline import export
+from opbridge.verbs.export import export
 
 __all__ = ["reduce"]
 

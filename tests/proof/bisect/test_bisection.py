@@ -19,6 +19,7 @@ import onnx_ir as ir
 import pytest
 import rich.console
 import torch
+from opbridge.verbs.onnx_flow import load_onnx
 from torch.nn import functional
 
 import opbridge
@@ -36,7 +37,6 @@ from opbridge.proof.verify.reference_onnx import OnnxReference
 from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify
 from opbridge.report.verification import verification_view
-from opbridge.verbs.onnx_flow import load_onnx
 
 pytestmark = pytest.mark.newest
 

@@ -65,12 +65,12 @@ def by_opbridge(
     try:
         with without_kernels():
             check_fakes(captured.program)
-        climbed = climb(captured.program, catalog, [engine], captured=captured, rewrites=captured.rewrites)
+        climbed = climb(captured, catalog, [engine])
     except UnsupportedOperatorError as error:
         raise Failure("load" if f"[{engine.name}]" in error.message else "translate", error.message) from error
     except Exception as error:
         raise Failure("translate", str(error)) from error
-    rungs = {step.target: step.rung for step in climbed.plan.steps if step.rung not in _PLAIN}
+    rungs = {step.target: step.rung for step in climbed.steps if step.rung not in _PLAIN}
     model = climbed.models[engine.name]
     save_model(model, folder, name=_FILE)
     built = climbed.built.get(engine.name)

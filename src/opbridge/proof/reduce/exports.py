@@ -17,9 +17,8 @@ from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.engines.base import Engine
-from opbridge.engines.versions import Versions
 from opbridge.errors import CaptureError, OpbridgeError, TranslationError
-from opbridge.ladder.climb_all import climb_all
+from opbridge.ladder.climb import climb_all
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.compare.torch_sides import captured_entry
 from opbridge.proof.reduce.calls import CallPart, Calls
@@ -122,7 +121,7 @@ class _Exporter:
         except OpbridgeError:
             return None
         try:
-            climb_all(captured, self.catalog, [self.engine], Versions(None, None), lambda stage: None)
+            climb_all(captured, self.catalog, [self.engine])
         except TranslationError as error:
             return error
         except OpbridgeError:

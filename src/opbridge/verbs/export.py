@@ -1,0 +1,193 @@
+"""``export``: bring a model to the engines, write a bundle, and verify it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opbridge.bundle.bundle import Bundle, check_destination, write_bundle
+from opbridge.catalog.declare.catalog import Ops
+from opbridge.engines import chosen as engines_named
+from opbridge.engines.base import Engine
+from opbridge.engines.process.limits import limited
+from opbridge.verbs.arguments import opened, quiet
+
+if TYPE_CHECKING:
+    from opbridge.ladder.climbed import ClimbedAll
+    from opbridge.proof.verify.modes import Given as Inputs
+    from opbridge.proof.verify.options import VerifyOptions
+    from opbridge.verbs.options import ExportOptions
+    from opbridge.verbs.sources import Source
+
+__all__ = ["export"]
+
+
+def export(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    path: str | Path,
+    engines: Sequence[str] = ("onnxruntime",),
+    dynamic_shapes: Any = None,
+    opset: int | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    verify: bool = True,
+    ops: Ops = (),
+    overwrite: bool = False,
+    with_reference: bool = False,
+    external_data: bool | None = None,
+    ir_version: int | None = None,
+    inputs: Inputs | None = None,
+    seed: int | None = None,
+    edge_sizes: bool = False,
+    special_values: bool | str = False,
+    shrink: float | None = None,
+    bisect: bool = True,
+    trace: bool = False,
+    entry: str | None = None,
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
+    progress: Callable[[str], None] = quiet,
+) -> Bundle:
+    """Bring a model to the engines, write a bundle, and verify it.
+
+    Args:
+        model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, or the text of an entry
+            (``"file.py:function"``). Or an ONNX model: the path of an ``.onnx`` file, an ``onnx.ModelProto``, an
+            ``onnx_ir.Model``; it needs no capture and no translation, and is verified against itself.
+        args: Example inputs; for an ONNX model arrays, which are optional.
+        kwargs: Example inputs by keyword.
+        path: The bundle, a new folder. It appears whole or not at all.
+        engines: The engines to export for; "onnxruntime==1.16.3" is that version in its own environment.
+        dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
+            a string.
+        opset: The version of the standard ONNX domain, 11 or newer; by default the lowest that serves every operator,
+            or the newest that the engine takes, if that is lower.
+        input_names: Names of the inputs in the ONNX model.
+        output_names: Names of the outputs in the ONNX model.
+        verify: Compare the bundle with PyTorch on fresh inputs. A failed verification still writes the bundle, with
+            ``bundle.verified`` False.
+        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        overwrite: Replace an existing bundle. Nothing else is ever replaced.
+        with_reference: Save the captured program, or the ONNX model, in the bundle, so that a later verification does
+            not need the model's source.
+        external_data: Store the weights in a separate file; by default only above 2 GB.
+        ir_version: The version of the ONNX IR: by default 10, or what the opset or the engine needs. Below 10 function
+            overloads become names, below 8 functions are inlined.
+        inputs: The inputs to verify on instead of fresh ones; see :func:`verify`.
+        seed: The seed of the fresh inputs.
+        edge_sizes: Verify at the sizes 0 and 1 too.
+        special_values: Verify on NaN, infinities and other special values too; see :func:`verify`.
+        shrink: The time in seconds to search for a small failing input.
+        bisect: If the verification fails, find the first mismatching node.
+        trace: Compare the values inside the model too, for the plot of the error against the depth.
+        entry: The text of the entry from which the model can be loaded again, recorded for a later ``verify``.
+        time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
+        memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
+        progress: A callback that receives the name of each stage as it begins.
+
+    Raises:
+        CaptureError: torch.export can't capture the model.
+        UnsupportedOperatorError: No rung is left for some operators; all are named.
+        TranslationError: A mapping fails.
+        InputError: The arguments do not fit, or the bundle can't be written.
+        EngineNotInstalledError: An engine is not installed.
+    """
+    from opbridge.engines.versions import Versions
+    from opbridge.proof.verify.modes import Modes
+    from opbridge.proof.verify.options import VerifyOptions
+    from opbridge.proof.verify.verification import DEFAULT_SEED
+    from opbridge.verbs.options import ExportOptions
+    from opbridge.verbs.sources import open_source
+
+    checks = VerifyOptions(
+        seed=DEFAULT_SEED if seed is None else seed,
+        inputs=inputs,
+        bisect=bisect,
+        trace=trace,
+        modes=Modes.of(edge_sizes, special_values, shrink),
+    )
+    options = ExportOptions(
+        path, Versions(opset, ir_version), checks if verify else None, overwrite, with_reference, external_data
+    )
+    check_destination(path, overwrite=overwrite)
+    chosen = engines_named(engines, progress)
+    given = opened(
+        model,
+        args,
+        kwargs,
+        dynamic_shapes,
+        input_names,
+        output_names,
+        text=entry,
+        engines=chosen,
+        requested=options.requested,
+    )
+    with limited(time_limit=time_limit, memory_limit=memory_limit):
+        return _export(open_source(given, ops, progress), chosen, options, progress)
+
+
+def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, report: Callable[[str], None]) -> Bundle:
+    """The stages after capture, each once and in order: the ladder, the bundle, the verification."""
+    from opbridge.bundle.manifest import make_manifest, make_sources
+    from opbridge.bundle.model_files import convert_programs, write_models
+    from opbridge.ladder.climb import climb_all
+    from opbridge.ladder.findings import list_findings
+    from opbridge.report.page import render_page
+
+    source.prepare(options)
+    climbed = climb_all(source.model, source.catalog, engines, options.requested, report=report)
+    source.check_kernels(climbed)
+    versions = {engine.name: engine.version for engine in engines}
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as converted:
+        files = convert_programs(climbed.programs, engines, Path(converted))
+        manifest = make_manifest(
+            source.text, climbed, engines, files, source.packages(climbed), source.manifest_entries()
+        )
+
+        def write(folder: Path) -> None:
+            report("writing")
+            shutil.copytree(converted, folder, dirs_exist_ok=True)
+            write_models(folder, climbed, engines, options.external_data)
+            if options.with_reference:
+                source.save_reference(climbed, folder, options.external_data)
+
+        def prove(folder: Path) -> Mapping[str, Any] | None:
+            if options.verify is None:
+                return None
+            return _verified(source, climbed, Bundle(folder, manifest), engines, options.verify, report)
+
+        return write_bundle(
+            options.path,
+            manifest,
+            write,
+            sources=make_sources(source.file, climbed, list_findings(climbed, versions, source.captured)),
+            verification=prove,
+            page=render_page,
+            overwrite=options.overwrite,
+        )
+
+
+def _verified(
+    source: Source,
+    climbed: ClimbedAll,
+    draft: Bundle,
+    engines: Sequence[Engine],
+    options: VerifyOptions,
+    report: Callable[[str], None],
+) -> dict[str, Any]:
+    """The verification of a bundle that is being written, as JSON data."""
+    from opbridge.proof.verify.journal import Journal
+    from opbridge.proof.verify.small_input import SmallInput
+    from opbridge.verbs.verify import verify_bundle
+
+    complete = dataclasses.replace(options, small=SmallInput(draft.path), journal=Journal(report=report))
+    translated = climbed.onnx.translated if climbed.onnx is not None else None
+    origins = translated.origins if translated is not None else {}
+    return verify_bundle(source.reference(climbed), draft, engines, complete, origins, report).to_dict()

@@ -1,0 +1,187 @@
+"""What a bundle is compared with: a captured program, or the ONNX model that it was made from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.captured import captured_of_bundle
+from opbridge.capture.capture import Captured
+from opbridge.catalog.declare.catalog import Ops
+from opbridge.catalog.declare.operator import without_kernels
+from opbridge.engines.base import Engine
+from opbridge.engines.process.isolation import IsolatedSession
+from opbridge.errors import EngineError, InputError
+from opbridge.ladder.foreign_bodies import attach_bodies
+from opbridge.onnx_model.model_hash import model_hash
+from opbridge.onnx_model.read import read_model
+from opbridge.proof.bisect.bisection_captured import Inside
+from opbridge.proof.bisect.bisection_onnx import ModelInside
+from opbridge.proof.bisect.crash_site import CrashSites
+from opbridge.proof.bisect.intermediates_engine import loader
+from opbridge.proof.verify.comparability import reconsidered
+from opbridge.proof.verify.inputs import InputSpecs
+from opbridge.proof.verify.modes import named_cases
+from opbridge.proof.verify.onnx_inputs import OnnxInputs
+from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.timing import CapturedCall
+from opbridge.proof.verify.torch_times import timed_calls
+from opbridge.proof.verify.verification import Verification
+from opbridge.proof.verify.verify import verify_captured
+from opbridge.proof.verify.verify_onnx import verify_model
+from opbridge.torch_graph.origins import Origin
+from opbridge.torch_graph.weights import has_other_weights
+from opbridge.verbs.arguments import declared_catalog
+from opbridge.verbs.onnx_entry import load_onnx
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["ONNX_REFERENCE", "BundleReference", "BundleRun", "CapturedModel", "OriginalModel", "find_reference"]
+
+ONNX_REFERENCE = "reference.onnx"
+"""The ONNX model, in a bundle that was exported with its reference."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BundleRun:
+    """One way to run a bundle.
+
+    Attributes:
+        engine: The engine.
+        label: The engine's name in the result, with its kernels or without them.
+        file: The model file.
+        libraries: The libraries of kernels.
+        origins: The values that the captured graph has too, by name.
+    """
+
+    engine: Engine
+    label: str
+    file: Path
+    libraries: Sequence[Path]
+    origins: Mapping[str, Origin]
+
+
+class BundleReference(Protocol):
+    """What a bundle is compared with."""
+
+    def verify(self, run: BundleRun, options: VerifyOptions) -> Verification:
+        """Compare one run of the bundle with the reference."""
+
+    def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
+        """The inputs to measure the nodes with, and PyTorch's own times of its calls if it is the reference."""
+
+
+def find_reference(bundle: Bundle, reference: Any, ops: Ops, report: Callable[[str], None]) -> BundleReference:
+    """The reference of a bundle.
+
+    Args:
+        bundle: The bundle.
+        reference: See :func:`opbridge.verify`.
+        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        report: A callback that receives the name of each stage as it begins.
+
+    Raises:
+        InputError: The reference is not found, or it is another model than the one that was exported.
+    """
+    if "original" in bundle.manifest:
+        return OriginalModel(_original(bundle, reference, ops))
+    report("capturing")
+    captured = captured_of_bundle(bundle, reference, ops)
+    if has_other_weights(captured.program, bundle.manifest):
+        raise InputError(
+            f"The reference has other weights than the model that {bundle.path} was exported from.",
+            fix="load the same weights in the entry (seed random ones with torch.manual_seed), or export again.",
+        )
+    return CapturedModel(captured)
+
+
+class CapturedModel:
+    """A captured program as the reference of a bundle."""
+
+    def __init__(self, captured: Captured) -> None:
+        self._captured = captured
+
+    def verify(self, run: BundleRun, options: VerifyOptions) -> Verification:
+        """Compare one run of the bundle with PyTorch."""
+        has_graph = run.engine.accepts == "onnx"
+        inside = Inside(run.file, loader(run.engine, run.libraries), run.origins) if has_graph else None
+        try:
+            session = IsolatedSession(run.engine.name, run.file, libraries=run.libraries)
+        except EngineError as error:
+            crashes = CrashSites().locate("", error)
+            message = str(crashes[0]) if crashes else str(error)
+            return Verification(run.label, "error", (), (), {}, options.seed, error=message, crashes=crashes)
+        with session, without_kernels():
+            verified = verify_captured(self._captured, session, engine=run.label, options=options, inside=inside)
+            return reconsidered(verified, self._captured, run.engine.name, run.libraries)
+
+    def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
+        """The user's first inputs or the example's, and PyTorch's times."""
+        specs = InputSpecs(self._captured)
+        flat = specs.given(named_cases(options.inputs)[0][1])[0] if options.inputs else list(specs.flat)
+        with without_kernels():
+            calls = timed_calls(self._captured.program, flat)
+        return specs.feeds(flat), calls
+
+
+class OriginalModel:
+    """The ONNX model that a bundle was made from, as its reference.
+
+    Args:
+        model: The model, with the declared bodies of its custom nodes.
+        examples: Example inputs by name, if the user gave some.
+    """
+
+    def __init__(self, model: ir.Model, examples: Mapping[str, np.ndarray] | None = None) -> None:
+        self._model = model
+        self._examples = examples
+
+    def verify(self, run: BundleRun, options: VerifyOptions) -> Verification:
+        """Compare one run of the bundle with the original model."""
+
+        def load() -> IsolatedSession:
+            return IsolatedSession(run.engine.name, run.file, libraries=run.libraries)
+
+        inside = ModelInside(run.file, loader(run.engine, run.libraries))
+        return verify_model(
+            self._model, run.engine, load, label=run.label, options=options, examples=self._examples, inside=inside
+        )
+
+    def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
+        """The user's first inputs, or moderate ones."""
+        if options.inputs:
+            return named_cases(options.inputs)[0][1], ()
+        inputs = OnnxInputs(self._model, self._examples)
+        return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.boldnesses()[-1]), ()
+
+
+def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:
+    if reference is None and ONNX_REFERENCE in bundle.manifest["files"]:
+        return read_model(bundle.path / ONNX_REFERENCE)
+    entry = load_onnx(_find(bundle) if reference is None else reference)
+    recorded = bundle.manifest["original"]["sha256"]
+    if model_hash(entry.model) != recorded:
+        raise InputError(
+            f"{entry.text or 'The reference'} is not the model that {bundle.path} was made from: its content differs.",
+            fix="name the original with --reference model.onnx, or export again (--with-reference keeps a copy).",
+        )
+    model = entry.model.clone()
+    attach_bodies(model, declared_catalog(ops))
+    return model
+
+
+def _find(bundle: Bundle) -> Path:
+    """The original's file, at the place recorded in the manifest or where it was when the bundle was made."""
+    for place in (bundle.entry, bundle.sources.get("entry_path")):
+        if isinstance(place, str) and Path(place).is_file():
+            return Path(place)
+    raise InputError(
+        f"The ONNX model that {bundle.path} was made from ({bundle.entry or 'one in memory'}) is not here.",
+        fix="name it with --reference model.onnx; --with-reference of export keeps a copy in the bundle.",
+    )

@@ -1,0 +1,198 @@
+"""Where a model comes from: PyTorch or an ONNX file. Everything else in a verb is the same for both."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from opbridge.bundle.captured import REFERENCE, capture_entry
+from opbridge.capture.capture import Captured
+from opbridge.capture.entry import Entry, entry_file
+from opbridge.catalog.declare.catalog import Catalog, Ops
+from opbridge.catalog.declare.fakes import check_fakes
+from opbridge.catalog.declare.operator import without_kernels
+from opbridge.errors import InputError
+from opbridge.ladder.climbed import ClimbedAll
+from opbridge.ladder.kernel_shapes import check_kernel_shapes
+from opbridge.onnx_model.model_hash import model_hash
+from opbridge.onnx_model.write import save_model
+from opbridge.torch_graph.weights import hashed_weights
+from opbridge.verbs.arguments import declared_catalog
+from opbridge.verbs.onnx_entry import OnnxEntry
+from opbridge.verbs.options import ExportOptions
+from opbridge.verbs.references import ONNX_REFERENCE, BundleReference, CapturedModel, OriginalModel
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Source", "open_source"]
+
+
+class Source(Protocol):
+    """Where a model comes from."""
+
+    @property
+    def text(self) -> str:
+        """The entry or the file as the user wrote it; empty for a model in memory."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the entry is defined in, or the ONNX file."""
+
+    @property
+    def model(self) -> Captured | ir.Model:
+        """The model that climbs the ladder."""
+
+    @property
+    def captured(self) -> Captured | None:
+        """The captured program; None for an ONNX model."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The mappings and the declared bodies."""
+
+    def prepare(self, options: ExportOptions) -> None:
+        """Check the model before the ladder. Raises InputError if it can't be exported with these options."""
+
+    def check_kernels(self, climbed: ClimbedAll) -> None:
+        """Check the kernels that were built. Raises InputError if one disagrees with the model."""
+
+    def packages(self, climbed: ClimbedAll) -> Sequence[str]:
+        """The packages whose versions the manifest records, in addition to those of ONNX and the engines."""
+
+    def manifest_entries(self) -> Mapping[str, Any]:
+        """The entries of the manifest that only the source knows."""
+
+    def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
+        """Write the file that a later verification compares with, so that it needs no source."""
+
+    def reference(self, climbed: ClimbedAll) -> BundleReference:
+        """What the bundle is compared with."""
+
+
+def open_source(entry: Entry | OnnxEntry, ops: Ops, report: Callable[[str], None]) -> Source:
+    """Capture a PyTorch model, or take an ONNX model as it is.
+
+    Args:
+        entry: The model with its inputs.
+        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        report: A callback that receives the name of each stage as it begins.
+
+    Raises:
+        CaptureError: torch.export can't capture the model.
+        InputError: The arguments do not fit the model.
+    """
+    if isinstance(entry, OnnxEntry):
+        return _OnnxSource(entry, declared_catalog(ops))
+    report("capturing")
+    catalog = Catalog.load(ops)
+    captured = capture_entry(entry, catalog, entry.input_names, entry.output_names)
+    return _TorchSource(entry, captured, catalog.extended(captured.declared))
+
+
+class _TorchSource:
+    """A captured PyTorch model."""
+
+    def __init__(self, entry: Entry, captured: Captured, catalog: Catalog) -> None:
+        self.text = entry.text
+        self.file = entry_file(entry.text) if entry.text else None
+        self.model = self.captured = captured
+        self.catalog = catalog
+        self._weights: concurrent.futures.Future[dict[str, Any]] | None = None
+
+    def prepare(self, options: ExportOptions) -> None:
+        """Check the fakes, and begin to hash the weights on another thread: hashing releases the interpreter lock."""
+        if options.with_reference:
+            _refuse_functions(self.captured)
+        with without_kernels():
+            check_fakes(self.captured.program)
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._weights = pool.submit(hashed_weights, self.captured.program)
+        pool.shutdown(wait=False)
+
+    def check_kernels(self, climbed: ClimbedAll) -> None:
+        """Compare the shape functions of the kernels with the shapes of the captured program."""
+        check_kernel_shapes(self.captured.program, climbed.built)
+
+    def packages(self, climbed: ClimbedAll) -> Sequence[str]:
+        """PyTorch and torchvision."""
+        return ("torch", "torchvision")
+
+    def manifest_entries(self) -> Mapping[str, Any]:
+        """The range of each dynamic dimension, and the hashes of the weights."""
+        weights = hashed_weights(self.captured.program) if self._weights is None else self._weights.result()
+        return {"dynamic": _ranges(self.captured), **weights}
+
+    def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
+        """Write the captured program."""
+        torch.export.save(self.captured.program, str(folder / REFERENCE))
+
+    def reference(self, climbed: ClimbedAll) -> BundleReference:
+        """The captured program."""
+        return CapturedModel(self.captured)
+
+
+def _refuse_functions(captured: Captured) -> None:
+    """Refuse to save a program with nodes of autograd.Functions: another process has no operator for them."""
+    if captured.declared:
+        spec = captured.declared[0]
+        raise InputError(
+            f"with_reference: the model calls {spec.target.partition('::')[2]}, whose symbolic at {spec.source} is one "
+            "node of the program, and no other process could read that from a saved one.",
+            fix="leave it out; opbridge.verify takes reference='file.py:function', or an Entry.",
+        )
+
+
+def _ranges(captured: Captured) -> dict[str, list[int | None]]:
+    """The smallest and the largest size of each dynamic dimension; None for no limit."""
+    ranges: dict[str, list[int | None]] = {}
+    for symbol, interval in captured.program.range_constraints.items():
+        name = captured.dimension_names.get(str(symbol), str(symbol))
+        # Torch writes "no limit" as one of its own infinities, or as a size that no tensor has.
+        lower = int(interval.lower) if interval.lower > 0 else 0
+        ranges[name] = [lower, int(interval.upper) if interval.upper < 2**31 else None]
+    return dict(sorted(ranges.items()))
+
+
+class _OnnxSource:
+    """An ONNX model, which is verified against itself."""
+
+    captured = None
+
+    def __init__(self, entry: OnnxEntry, catalog: Catalog) -> None:
+        self.text = entry.text
+        self.file = entry.file
+        self.model = entry.model
+        self.catalog = catalog
+        self._examples = entry.examples
+
+    def prepare(self, options: ExportOptions) -> None:
+        """Nothing: the model was checked when it was read."""
+
+    def check_kernels(self, climbed: ClimbedAll) -> None:
+        """Nothing: an ONNX model has no fakes to compare with."""
+
+    def packages(self, climbed: ClimbedAll) -> Sequence[str]:
+        """PyTorch, if it exported the body of a custom node."""
+        return ("torch",) if climbed.onnx is not None and climbed.onnx.bodied else ()
+
+    def manifest_entries(self) -> Mapping[str, Any]:
+        """The hash of the model."""
+        return {"weights": None, "original": {"sha256": model_hash(self.model)}}
+
+    def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
+        """Write the model with the declared bodies."""
+        save_model(_given(climbed), folder, name=ONNX_REFERENCE, external_data=external_data)
+
+    def reference(self, climbed: ClimbedAll) -> BundleReference:
+        """The model with the declared bodies."""
+        return OriginalModel(_given(climbed), self._examples)
+
+
+def _given(climbed: ClimbedAll) -> ir.Model:
+    assert climbed.onnx is not None
+    return climbed.onnx.given

@@ -1,0 +1,156 @@
+"""``verify``: compare a bundle with its reference again, and record the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opbridge.bundle.bundle import VERIFICATION, Bundle, read_bundle, write_side_file
+from opbridge.catalog.declare.catalog import Ops
+from opbridge.engines import chosen as engines_named
+from opbridge.engines.base import Engine
+from opbridge.engines.process.limits import limited
+from opbridge.errors import InputError
+from opbridge.proof.verify.journal import Journal
+from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
+from opbridge.report.written import write_report
+from opbridge.verbs.arguments import quiet
+
+if TYPE_CHECKING:
+    from opbridge.proof.verify.modes import Given as Inputs
+    from opbridge.proof.verify.options import VerifyOptions
+    from opbridge.torch_graph.origins import Origin
+    from opbridge.verbs.references import BundleReference
+
+__all__ = ["verify", "verify_bundle"]
+
+
+def verify(
+    path: str | Path,
+    *,
+    reference: Any = None,
+    inputs: Inputs | None = None,
+    engines: Sequence[str] | None = None,
+    seed: int | None = None,
+    edge_sizes: bool = False,
+    special_values: bool | str = False,
+    shrink: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    bisect: bool = True,
+    trace: bool = False,
+    timings: bool = False,
+    ops: Ops = (),
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
+    progress: Callable[[str], None] = quiet,
+) -> Verification:
+    """Compare a bundle with PyTorch on fresh inputs, and record the result in the bundle.
+
+    Args:
+        path: The bundle.
+        reference: The model to compare with: the text of an entry, or an ``Entry``; by default the program saved in the
+            bundle, else the entry that the bundle records. For a bundle made from an ONNX model, that model.
+        inputs: Inputs by name, one mapping per case, instead of fresh ones; a mapping of such mappings names the cases.
+        engines: The engines to verify; by default every engine that the bundle is for.
+        seed: The seed of the fresh inputs.
+        edge_sizes: Verify every dynamic dimension at 0 and at 1 too, and at odd and even sizes.
+        special_values: Compare the results for NaN, infinities, -0, subnormal and extreme numbers too: True or "report"
+            reports the differences, "require" makes the verdict depend on them.
+        shrink: The time in seconds to search for a small input on which the first failing case fails too. The input is
+            written into the bundle, as ``failing_input.npz``.
+        rtol: A relative tolerance instead of the computed error budget.
+        atol: An absolute tolerance instead of the computed error budget.
+        bisect: If a case fails, find the first mismatching node.
+        trace: Compare the values inside the model too, for the plot of the error against the depth.
+        timings: Measure the time of each node too, in PyTorch and in the engines that can profile.
+        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
+        memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
+        progress: A callback that receives the name of each stage as it begins.
+
+    Raises:
+        InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
+    """
+    from opbridge.proof.verify.modes import Modes
+    from opbridge.proof.verify.options import VerifyOptions
+    from opbridge.proof.verify.small_input import SmallInput
+    from opbridge.torch_graph.origins import Origin
+    from opbridge.verbs.references import find_reference
+
+    modes = Modes.of(edge_sizes, special_values, shrink)
+    bundle = read_bundle(path)
+    recorded_names = [name for model in bundle.manifest["models"] for name in model["engines"]]
+    chosen = engines_named(list(engines) if engines else recorded_names, progress)
+    options = VerifyOptions(
+        seed=DEFAULT_SEED if seed is None else seed,
+        inputs=inputs,
+        rtol=rtol,
+        atol=atol,
+        bisect=bisect,
+        trace=trace,
+        timings=timings,
+        modes=modes,
+        small=SmallInput(bundle.path),
+        journal=Journal.of_bundle(bundle, chosen, inputs, (seed, rtol, atol), progress),
+    )
+    origins = {name: Origin(*place) for name, place in bundle.sources.get("values", {}).items()}
+    with limited(time_limit=time_limit, memory_limit=memory_limit):
+        found = find_reference(bundle, reference, ops, progress)
+        verified = verify_bundle(found, bundle, chosen, options, origins, progress)
+    _record(bundle, verified)
+    options.journal.finish()
+    return verified
+
+
+def verify_bundle(
+    reference: BundleReference,
+    bundle: Bundle,
+    engines: Sequence[Engine],
+    options: VerifyOptions,
+    origins: Mapping[str, Origin],
+    report: Callable[[str], None],
+) -> Verification:
+    """Verify a bundle on every engine: with its kernels and, if every node has a function body, without them.
+
+    Args:
+        reference: What the bundle is compared with.
+        bundle: The bundle.
+        engines: The engines.
+        options: How to verify.
+        origins: The values of the ONNX model that the captured graph has too, by name.
+        report: A callback that receives the name of each stage as it begins.
+    """
+    from opbridge.proof.verify.joined import joined, not_run
+    from opbridge.proof.verify.timing import timed
+    from opbridge.verbs.references import BundleRun
+
+    report("verifying")
+    results = []
+    for engine in engines:
+        file = bundle.model_file(engine.name)
+        for label, libraries in bundle.runs(engine.name):
+            if engine.not_run is not None:
+                results.append(not_run(label, engine.not_run, options.seed))
+            else:
+                results.append(reference.verify(BundleRun(engine, label, file, libraries, origins), options))
+    if options.timings:
+        report("timing")
+        feeds, calls = reference.timing_inputs(options)
+        results = timed(results, bundle, engines, feeds, calls)
+    return joined(results)
+
+
+def _record(bundle: Bundle, verified: Verification) -> None:
+    """Write the result and the report into the bundle; if that fails, the error includes the result."""
+    try:
+        write_side_file(bundle, VERIFICATION, verified.to_dict())
+        write_report(bundle)
+    except InputError as error:
+        cases = f"{len(verified.cases)} case{'' if len(verified.cases) == 1 else 's'}"
+        raise InputError(
+            f"{verified.engine}: {verified.verdict} on {cases}, but this can't be recorded: {error.message}",
+            fix=error.fix,
+            details=verified.summary(),
+        ) from error
