@@ -119,7 +119,7 @@ def test_one_node_with_a_body() -> None:
     (function,) = trip.proto.functions
     assert (function.domain, function.name, function.overload) == ("test_operator", "twice_plus", "")
     assert list(function.input) == ["a", "b"]
-    assert {entry.domain: entry.version for entry in function.opset_import}[""] == trip.climbed.plan.opset
+    assert {entry.domain: entry.version for entry in function.opset_import}[""] == trip.climbed.opset
     trip.check(torch.randn(3, 4), torch.randn(3, 4))
 
 

@@ -52,5 +52,5 @@ def test_an_exported_model_takes_an_empty_input() -> None:
             return x.sum(-1)
 
     captured = capture(Sums(), (torch.zeros(0, 4, 5),))
-    model = climb(captured.program, Catalog.load(), [get("onnxruntime")], captured=captured).models["onnxruntime"]
+    model = climb(captured, Catalog.load(), [get("onnxruntime")]).models["onnxruntime"]
     assert run(model, 0, 4, 5).shape == (0, 4)

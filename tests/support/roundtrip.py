@@ -17,6 +17,7 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.engines import get
 from opbridge.engines.base import Engine, Refusal
+from opbridge.engines.versions import Versions
 from opbridge.ladder.climb import Climbed, climb
 
 
@@ -38,7 +39,7 @@ class Trip:
         return [f"{n.domain}::{n.op_type}" if n.domain else n.op_type for n in self.proto.graph.node]
 
     def rung(self, target: str) -> str:
-        return next(step.rung for step in self.climbed.plan.steps if step.target == target)
+        return next(step.rung for step in self.climbed.steps if step.target == target)
 
     def run(self, *arrays: Any) -> list[np.ndarray]:
         """The outputs of ONNX Runtime for these inputs."""
@@ -89,15 +90,7 @@ def travel(
     """Bring a model (or a function) to ONNX; ``options`` are those of ``capture``."""
     known = catalog(*specs)
     captured = capture(model, args, kwargs, rewrites=known.rewrites(), **options)
-    climbed = climb(
-        captured.program,
-        known,
-        engines or [get("onnxruntime")],
-        captured=captured,
-        opset=opset,
-        rewrites=captured.rewrites,
-        ir_version=ir_version,
-    )
+    climbed = climb(captured, known, engines or [get("onnxruntime")], Versions(opset, ir_version))
     return Trip(captured, climbed)
 
 

@@ -17,14 +17,16 @@ from unmapped import abandoned, forgotten, lost
 
 import opbridge
 from opbridge.capture.capture import capture
-from opbridge.capture.entry import load_entry
+from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines import get
+from opbridge.engines.versions import Versions
 from opbridge.ladder.climb import climb
 from opbridge.ladder.plan import calls_in, plan
 from opbridge.torch_graph.distinct import distinct_operators
 from opbridge.torch_graph.targets import functional_target, target_key
-from opbridge.verbs.diagnose import Diagnosis, diagnose_model
+from opbridge.verbs.diagnose import diagnose_entry
+from opbridge.verbs.diagnosis import Diagnosis
 
 pytestmark = pytest.mark.newest
 
@@ -119,9 +121,8 @@ def test_a_failed_capture_is_a_finding() -> None:
     assert json.dumps(diagnosis.to_dict())
 
 
-def dry(model: Any, args: Any, engine: Any, **options: Any) -> Diagnosis:
-    settings = {"catalog": catalog(), "dynamic_shapes": None, "opset": None, "report": lambda stage: None, **options}
-    return diagnose_model(model, args, None, engines=[engine], **settings)
+def dry(model: Any, args: Any, engine: Any) -> Diagnosis:
+    return diagnose_entry(Entry("", model, args), [engine], catalog(), Versions())
 
 
 def test_a_missing_kernel_is_a_finding() -> None:
@@ -213,19 +214,17 @@ def test_a_diagnosis_takes_the_rungs_of_the_export(file: Path) -> None:
     captured = capture(
         entry.model, entry.args, entry.kwargs, dynamic_shapes=entry.dynamic_shapes, rewrites=known.rewrites()
     )
-    exported = climb(captured.program, known, [get("onnxruntime")], captured=captured)
-    diagnosed = climb(
-        distinct_operators(captured.program), known, [get("onnxruntime")], captured=None, whole=captured.program
-    )
-    assert exported.plan.opset == diagnosed.plan.opset
-    pairs = list(zip(exported.plan.steps, diagnosed.plan.steps, strict=True))
+    exported = climb(captured, known, [get("onnxruntime")])
+    diagnosed = climb(captured, known, [get("onnxruntime")], dry=True)
+    assert exported.opset == diagnosed.opset
+    pairs = list(zip(exported.steps, diagnosed.steps, strict=True))
     for one, other in pairs:
         # What a decomposition makes is counted once for each distinct operator that it decomposes.
         assert one.count >= other.count
         assert one.to_dict() | {"count": 0} == other.to_dict() | {"count": 0}
     called = {str(target_key(node.target)) for node in captured.program.graph.nodes if node.op == "call_function"}
     assert all(one.count == other.count for one, other in pairs if one.target in called)
-    assert [s.sources for s in exported.plan.steps] == [s.sources for s in diagnosed.plan.steps]
+    assert [s.sources for s in exported.steps] == [s.sources for s in diagnosed.steps]
     assert {b.target for b in exported.breaks} == {b.target for b in diagnosed.breaks}
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opbridge.verbs.onnx_entry import OnnxEntry
 
 __all__ = [
+    "catalog_of",
     "declared_catalog",
     "is_onnx",
     "opened",
@@ -89,6 +90,11 @@ def _refuse_torch_options(**options: Any) -> None:
                 f"{name} is for PyTorch models: an ONNX model has its names and dimensions already.",
                 fix=f"leave {name} out, or change the model first.",
             )
+
+
+def catalog_of(entry: Entry | OnnxEntry, ops: Ops) -> Catalog:
+    """The catalog for a model, with the user's declarations."""
+    return Catalog.load(ops) if isinstance(entry, Entry) else declared_catalog(ops)
 
 
 def declared_catalog(ops: Ops) -> Catalog:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opbridge.catalog.declare.catalog import Ops
+from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
 from opbridge.findings.base import Finding
-from opbridge.verbs.arguments import opened, quiet
+from opbridge.verbs.arguments import catalog_of, opened, quiet
 from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks
 
 if TYPE_CHECKING:
@@ -61,18 +61,25 @@ def diagnose(
     chosen = engines_named(engines, progress)
     requested = Versions(opset)
     entry = opened(model, args, kwargs, dynamic_shapes, engines=chosen, requested=requested)
-    return diagnose_entry(entry, chosen, ops, requested, progress)
+    return diagnose_entry(entry, chosen, catalog_of(entry, ops), requested, progress)
 
 
 def diagnose_entry(
     entry: Entry | OnnxEntry,
     engines: Sequence[Engine],
-    ops: Ops = (),
-    requested: Versions | None = None,
+    catalog: Catalog,
+    requested: Versions,
     report: Callable[[str], None] = quiet,
 ) -> Diagnosis:
-    """Diagnose a loaded model. The parameters are those of :func:`diagnose`."""
-    from opbridge.engines.versions import Versions
+    """Diagnose a loaded model.
+
+    Args:
+        entry: The model with its inputs.
+        engines: The engines.
+        catalog: The mappings and the declared bodies.
+        requested: The opset that the user requests.
+        report: A callback that receives the name of each stage as it begins.
+    """
     from opbridge.ladder.climb import climb_all
     from opbridge.ladder.findings import list_findings
     from opbridge.verbs.sources import open_source
@@ -80,8 +87,8 @@ def diagnose_entry(
     started = time.perf_counter()
     versions = {engine.name: engine.version for engine in engines}
     try:
-        source = open_source(entry, ops, report)
-        climbed = climb_all(source.model, source.catalog, engines, requested or Versions(), dry=True, report=report)
+        source = open_source(entry, catalog, report)
+        climbed = climb_all(source.model, source.catalog, engines, requested, dry=True, report=report)
     except (CaptureError, TranslationError) as error:
         finding = _finding_of_error(error)
         return Diagnosis((), (finding,), versions, None, "", time.perf_counter() - started, error.details or "")

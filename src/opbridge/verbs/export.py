@@ -14,7 +14,7 @@ from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
 from opbridge.engines.process.limits import limited
-from opbridge.verbs.arguments import opened, quiet
+from opbridge.verbs.arguments import catalog_of, opened, quiet
 
 if TYPE_CHECKING:
     from opbridge.ladder.climbed import ClimbedAll
@@ -130,7 +130,7 @@ def export(
         requested=options.requested,
     )
     with limited(time_limit=time_limit, memory_limit=memory_limit):
-        return _export(open_source(given, ops, progress), chosen, options, progress)
+        return _export(open_source(given, catalog_of(given, ops), progress), chosen, options, progress)
 
 
 def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, report: Callable[[str], None]) -> Bundle:

@@ -12,7 +12,7 @@ import torch
 from opbridge.bundle.captured import REFERENCE, capture_entry
 from opbridge.capture.capture import Captured
 from opbridge.capture.entry import Entry, entry_file
-from opbridge.catalog.declare.catalog import Catalog, Ops
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.fakes import check_fakes
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.errors import InputError
@@ -21,7 +21,6 @@ from opbridge.ladder.kernel_shapes import check_kernel_shapes
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.write import save_model
 from opbridge.torch_graph.weights import hashed_weights
-from opbridge.verbs.arguments import declared_catalog
 from opbridge.verbs.onnx_entry import OnnxEntry
 from opbridge.verbs.options import ExportOptions
 from opbridge.verbs.references import ONNX_REFERENCE, BundleReference, CapturedModel, OriginalModel
@@ -74,12 +73,12 @@ class Source(Protocol):
         """What the bundle is compared with."""
 
 
-def open_source(entry: Entry | OnnxEntry, ops: Ops, report: Callable[[str], None]) -> Source:
+def open_source(entry: Entry | OnnxEntry, catalog: Catalog, report: Callable[[str], None]) -> Source:
     """Capture a PyTorch model, or take an ONNX model as it is.
 
     Args:
         entry: The model with its inputs.
-        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        catalog: The mappings and the declared bodies.
         report: A callback that receives the name of each stage as it begins.
 
     Raises:
@@ -87,9 +86,8 @@ def open_source(entry: Entry | OnnxEntry, ops: Ops, report: Callable[[str], None
         InputError: The arguments do not fit the model.
     """
     if isinstance(entry, OnnxEntry):
-        return _OnnxSource(entry, declared_catalog(ops))
+        return _OnnxSource(entry, catalog)
     report("capturing")
-    catalog = Catalog.load(ops)
     captured = capture_entry(entry, catalog, entry.input_names, entry.output_names)
     return _TorchSource(entry, captured, catalog.extended(captured.declared))
 

@@ -19,7 +19,6 @@ import onnx_ir as ir
 import pytest
 import rich.console
 import torch
-from opbridge.verbs.onnx_flow import load_onnx
 from torch.nn import functional
 
 import opbridge
@@ -37,6 +36,7 @@ from opbridge.proof.verify.reference_onnx import OnnxReference
 from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import verify
 from opbridge.report.verification import verification_view
+from opbridge.verbs.onnx_entry import load_onnx
 
 pytestmark = pytest.mark.newest
 
@@ -118,7 +118,7 @@ def exported(name: str) -> Exported:
     }
     module, args, shapes = make[name]()
     captured = capture(module, args, dynamic_shapes=shapes)
-    climbed = climb(captured.program, Catalog.load(()), [engines.get(ENGINE)], captured=captured)
+    climbed = climb(captured, Catalog.load(()), [engines.get(ENGINE)])
     return Exported(captured, climbed.models[ENGINE], climbed.translated.origins)
 
 
@@ -450,7 +450,7 @@ def test_a_departure_in_a_function_names_its_call(tmp_path: Path) -> None:
 
     captured = capture(Calls(), (torch.rand(3, 4),))
     catalog = Catalog.load((scaled,))
-    climbed = climb(captured.program, catalog, [engines.get(ENGINE)], captured=captured)
+    climbed = climb(captured, catalog, [engines.get(ENGINE)])
     model = climbed.models[ENGINE]
     body = next(iter(model.functions.values()))
     tanh = next(node for node in body if node.op_type == "Tanh")

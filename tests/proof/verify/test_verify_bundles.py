@@ -116,7 +116,7 @@ def faulty_engine(monkeypatch: pytest.MonkeyPatch, fault: Callable[[Mapping[str,
 
         return Session(onnxruntime.InferenceSession(str(args[1]), providers=["CPUExecutionProvider"]))
 
-    monkeypatch.setattr("opbridge.verbs.onnx_flow.IsolatedSession", load)
+    monkeypatch.setattr("opbridge.verbs.references.IsolatedSession", load)
 
 
 def of_onnx(folder: Path, **modes: Any) -> Verification:
