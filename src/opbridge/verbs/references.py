@@ -14,26 +14,25 @@ from opbridge.bundle.captured import captured_of_bundle
 from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.catalog.declare.operator import without_kernels
-from opbridge.engines.base import Engine
+from opbridge.engines.base import Engine, Session
 from opbridge.engines.process.isolation import IsolatedSession
-from opbridge.errors import EngineError, InputError
+from opbridge.errors import InputError, OpbridgeError
 from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import read_model
-from opbridge.proof.bisect.bisection_captured import Inside
-from opbridge.proof.bisect.bisection_onnx import ModelInside
-from opbridge.proof.bisect.crash_site import CrashSites
+from opbridge.proof.bisect.inside import Inside
 from opbridge.proof.bisect.intermediates_engine import loader
 from opbridge.proof.verify.comparability import reconsidered
 from opbridge.proof.verify.inputs import InputSpecs
 from opbridge.proof.verify.modes import named_cases
 from opbridge.proof.verify.onnx_inputs import OnnxInputs
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.reference_onnx import OnnxReference
 from opbridge.proof.verify.timing import CapturedCall
 from opbridge.proof.verify.torch_times import timed_calls
 from opbridge.proof.verify.verification import Verification
-from opbridge.proof.verify.verify import verify_captured
-from opbridge.proof.verify.verify_onnx import verify_model
+from opbridge.proof.verify.verify import not_loaded, verify
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.weights import has_other_weights
 from opbridge.verbs.arguments import declared_catalog
@@ -42,7 +41,15 @@ from opbridge.verbs.onnx_entry import load_onnx
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ONNX_REFERENCE", "BundleReference", "BundleRun", "CapturedModel", "OriginalModel", "find_reference"]
+__all__ = [
+    "ONNX_REFERENCE",
+    "BundleReference",
+    "BundleRun",
+    "CapturedModel",
+    "OriginalModel",
+    "find_reference",
+    "verify_run",
+]
 
 ONNX_REFERENCE = "reference.onnx"
 """The ONNX model, in a bundle that was exported with its reference."""
@@ -70,8 +77,15 @@ class BundleRun:
 class BundleReference(Protocol):
     """What a bundle is compared with."""
 
-    def verify(self, run: BundleRun, options: VerifyOptions) -> Verification:
-        """Compare one run of the bundle with the reference."""
+    def verify(self, run: BundleRun, session: Session, inside: Inside | None, options: VerifyOptions) -> Verification:
+        """Compare one run of the bundle with the reference.
+
+        Args:
+            run: The run.
+            session: The loaded model.
+            inside: Reads the values inside the model; None if the engine does not load ONNX.
+            options: How to verify.
+        """
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
         """The inputs to measure the nodes with, and PyTorch's own times of its calls if it is the reference."""
@@ -107,19 +121,11 @@ class CapturedModel:
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
 
-    def verify(self, run: BundleRun, options: VerifyOptions) -> Verification:
+    def verify(self, run: BundleRun, session: Session, inside: Inside | None, options: VerifyOptions) -> Verification:
         """Compare one run of the bundle with PyTorch."""
-        has_graph = run.engine.accepts == "onnx"
-        inside = Inside(run.file, loader(run.engine, run.libraries), run.origins) if has_graph else None
-        try:
-            session = IsolatedSession(run.engine.name, run.file, libraries=run.libraries)
-        except EngineError as error:
-            crashes = CrashSites().locate("", error)
-            message = str(crashes[0]) if crashes else str(error)
-            return Verification(run.label, "error", (), (), {}, options.seed, error=message, crashes=crashes)
-        with session, without_kernels():
-            verified = verify_captured(self._captured, session, engine=run.label, options=options, inside=inside)
-            return reconsidered(verified, self._captured, run.engine.name, run.libraries)
+        with without_kernels():
+            found = verify(CapturedReference(self._captured), session, engine=run.label, options=options, inside=inside)
+            return reconsidered(found, self._captured, run.engine.name, run.libraries)
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
         """The user's first inputs or the example's, and PyTorch's times."""
@@ -142,23 +148,29 @@ class OriginalModel:
         self._model = model
         self._examples = examples
 
-    def verify(self, run: BundleRun, options: VerifyOptions) -> Verification:
+    def verify(self, run: BundleRun, session: Session, inside: Inside | None, options: VerifyOptions) -> Verification:
         """Compare one run of the bundle with the original model."""
-
-        def load() -> IsolatedSession:
-            return IsolatedSession(run.engine.name, run.file, libraries=run.libraries)
-
-        inside = ModelInside(run.file, loader(run.engine, run.libraries))
-        return verify_model(
-            self._model, run.engine, load, label=run.label, options=options, examples=self._examples, inside=inside
-        )
+        with OnnxReference(self._model, run.engine, examples=self._examples) as reference:
+            return verify(reference, session, engine=run.label, options=options, inside=inside)
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
         """The user's first inputs, or moderate ones."""
         if options.inputs:
             return named_cases(options.inputs)[0][1], ()
         inputs = OnnxInputs(self._model, self._examples)
-        return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.boldnesses()[-1]), ()
+        return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.scales()[-1]), ()
+
+
+def verify_run(reference: BundleReference, run: BundleRun, options: VerifyOptions) -> Verification:
+    """Load the model of one run in a child process, and compare it with the reference."""
+    try:
+        session = IsolatedSession(run.engine.name, run.file, libraries=run.libraries)
+    except OpbridgeError as error:
+        return not_loaded(run.label, error, options.seed)
+    has_graph = run.engine.accepts == "onnx"
+    inside = Inside(run.file, loader(run.engine, run.libraries), run.origins) if has_graph else None
+    with session:
+        return reference.verify(run, session, inside, options)
 
 
 def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:

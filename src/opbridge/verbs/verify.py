@@ -124,7 +124,7 @@ def verify_bundle(
     """
     from opbridge.proof.verify.joined import joined, not_run
     from opbridge.proof.verify.timing import timed
-    from opbridge.verbs.references import BundleRun
+    from opbridge.verbs.references import BundleRun, verify_run
 
     report("verifying")
     results = []
@@ -134,7 +134,7 @@ def verify_bundle(
             if engine.not_run is not None:
                 results.append(not_run(label, engine.not_run, options.seed))
             else:
-                results.append(reference.verify(BundleRun(engine, label, file, libraries, origins), options))
+                results.append(verify_run(reference, BundleRun(engine, label, file, libraries, origins), options))
     if options.timings:
         report("timing")
         feeds, calls = reference.timing_inputs(options)
