@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
+import onnx_ir as ir
 import pytest
 import torch
 from onnxscript import opset18, opset20, opset21
@@ -16,8 +20,13 @@ from unmapped import abandoned, forgotten, lost
 
 import opbridge
 from opbridge.capture.capture import capture
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
+from opbridge.engines.base import Refusal, RefusalKind
 from opbridge.errors import TranslationError, UnsupportedOperatorError
+from opbridge.ladder.climb import ClimbedAll, climb
+from opbridge.ladder.findings import list_findings
+from opbridge.ladder.opset_reason import OpsetCause
 from opbridge.ladder.plan import plan
 
 
@@ -292,3 +301,48 @@ def test_a_newer_node_than_declared_is_told() -> None:
 
     trip = travel(nn.ReLU(), (torch.randn(4),), specs=[OpSpec("aten::relu", "translate", identity_of_opset_21)])
     np.testing.assert_array_equal(trip.run(torch.tensor([-1.0, 0.0, 1.0, 2.0]))[0], [0, 0, 1, 2])
+
+
+class HalfConvolutions(PickyEngine):
+    """An engine that has no ``Conv`` below opset 22 and no ``ConvTranspose`` in float16."""
+
+    def __init__(self) -> None:
+        super().__init__("Conv", below=22)
+
+    def supports(self, node: ir.Node, opset_imports: Mapping[str, int]) -> Refusal | None:
+        if node.op_type == "ConvTranspose" and node.inputs[0].dtype == ir.DataType.FLOAT16:
+            return Refusal(node.name, "ai.onnx::ConvTranspose", "no float16", ("float16",), kind=RefusalKind.DTYPE)
+        return super().supports(node, opset_imports) if node.op_type == "Conv" else None
+
+
+def test_an_operator_is_not_fixed_by_the_change_of_one_whose_name_begins_alike() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        net (float16[1, 2, 8, 8] x, float16[2, 2, 3, 3] w) => (float16[1, 2, 8, 8] z) {
+            y = Conv(x, w)
+            z = ConvTranspose(y, w)
+        }""")
+    climbed = climb(ir.from_proto(model), Catalog((), ()), [HalfConvolutions()])
+    assert [(step.target, step.rung, step.detail) for step in climbed.steps] == [
+        ("ai.onnx::Conv", "opset", "opset 21 becomes 22"),
+        ("ai.onnx::ConvTranspose", "decompose", "ai.onnx::ConvTranspose computes in float32 instead of float16"),
+    ]
+    assert all(found.mended for found in climbed.breaks)
+
+
+def test_the_operator_that_raises_the_opset_inside_a_body_is_a_finding() -> None:
+    @opbridge.operator("test_climb::soft")
+    def soft(x: Tensor) -> Tensor:
+        return torch.nn.functional.gelu(x) + 1
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return soft(x)
+
+    trip = travel(Model(), (torch.randn(4),), specs=[OpSpec("aten::gelu", "translate", gelu20, opset=20)])
+    reason = trip.climbed.opset_reason
+    assert (reason.cause, reason.name, reason.opset, reason.in_body) == (OpsetCause.OPERATOR, "aten::gelu", 20, True)
+    assert str(reason) == "aten::gelu needs opset 20, inside a function body"
+    found = list_findings(ClimbedAll(trip.climbed, {}), {"onnxruntime": "1"}, trip.captured)
+    assert [(item.code, item.target) for item in found if item.code == "opset-raised"] == [
+        ("opset-raised", "aten::gelu")
+    ]
