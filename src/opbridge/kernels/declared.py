@@ -108,4 +108,4 @@ def _declare(spec: KernelSpec) -> KernelSpec:
 
 def _is_of_catalog(spec: KernelSpec) -> bool:
     """Whether a kernel is opbridge's own, which one declared by the user for the same operator replaces."""
-    return spec.file.is_relative_to(Path(__file__).resolve().parents[1] / "ops")
+    return spec.file.is_relative_to(Path(__file__).resolve().parents[1] / "catalog" / "ops")
