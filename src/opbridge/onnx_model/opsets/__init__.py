@@ -1,7 +1,8 @@
-"""Takes a model of any opset to any other: down and up by steps of one opset, one small file per operator.
+"""Converts a model from any opset to any other, in steps of one opset.
 
-``down/`` and ``up/`` hold the steps, and are found by listing. ``convert.py`` walks them, ``site.py`` is what a step
-sees of a node, ``building.py`` makes new nodes.
+``down/`` and ``up/`` contain the steps, one small file per operator or family; the files are found by listing these
+folders. ``convert.py`` applies the steps, ``site.py`` is the interface of a step to a node, and ``building.py`` creates
+new nodes.
 """
 
 from opbridge.onnx_model.opsets.convert import NEWEST_OPSET, OLDEST_OPSET, convert_opset

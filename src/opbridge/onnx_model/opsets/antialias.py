@@ -1,4 +1,4 @@
-"""Resize with antialias, as one matrix product per axis, whose weights are computed here."""
+"""Resize with antialias, as one matrix product per axis with constant weights."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["resize_axes"]
 
 
 def resize_axes(site: Site, places: list[int], scales: np.ndarray | None, sizes: np.ndarray | None) -> ir.Value:
-    """The node's result, axis by axis.
+    """Resize axis by axis, and return the node's result.
 
     Raises:
-        CannotExpress: A size is known only when the model runs.
+        CannotExpress: A size is known only at run time.
     """
     data, op = site.input(0), site.op
     assert data is not None
@@ -28,7 +28,7 @@ def resize_axes(site: Site, places: list[int], scales: np.ndarray | None, sizes:
         length = data.shape[place]
         given = (scales is not None and scales.size) or (sizes is not None and sizes.size)
         if not isinstance(length, int) or not given:
-            raise CannotExpress("antialias with sizes that are known only when the model runs")
+            raise CannotExpress("antialias with sizes that are known only at run time")
         if sizes is not None and sizes.size:
             size = int(sizes[position])
             scale = size / length
@@ -47,9 +47,9 @@ def resize_axes(site: Site, places: list[int], scales: np.ndarray | None, sizes:
 
 
 def _weights(site: Site, length: int, size: int, scale: float) -> np.ndarray:
-    """A row per element of the result: what each element of the input counts.
+    """The weights of the input elements for each output element, one row per output element.
 
-    The filter is stretched by 1 / scale where the axis shrinks, as ONNX defines ``antialias``.
+    The filter is stretched by 1 / scale if the axis shrinks, as ONNX defines ``antialias``.
     """
     narrow = min(scale, 1.0)
     reach = (1 if site.attribute("mode") == "linear" else 2) / narrow
@@ -61,7 +61,7 @@ def _weights(site: Site, length: int, size: int, scale: float) -> np.ndarray:
             if 0 <= column < length:
                 matrix[row, column] += weight
             elif not site.attribute("exclude_outside"):
-                # The element at the edge stands for those beyond it.
+                # The edge element replaces elements outside.
                 matrix[row, min(max(column, 0), length - 1)] += weight
     return matrix / matrix.sum(axis=1, keepdims=True)
 
@@ -77,7 +77,7 @@ def _kernel(site: Site, distance: float) -> float:
 
 
 def _origin(site: Site, place: int, length: int, size: int, scale: float) -> float:
-    """Where an element of the result lies in the input."""
+    """The position of an output element in the input."""
     match site.attribute("coordinate_transformation_mode"):
         case "half_pixel":
             return (place + 0.5) / scale - 0.5

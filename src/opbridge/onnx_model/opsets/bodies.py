@@ -1,4 +1,4 @@
-"""Puts in a node's place the body that the standard itself gives its operator."""
+"""Replaces a node by the function body that the ONNX standard defines for its operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def expand_body(site: Site) -> None:
     names = list(proto.output)
     made = {name for node in proto.node for name in node.output} | set(proto.input)
     del proto.output[:]
-    # A body leaves out what a node does not ask for.
+    # A body may not compute outputs that the node does not use.
     proto.output.extend(name for name in names if name in made)
     function = ir.serde.deserialize_function(proto)
     results = {value.name: value for value in function.outputs} | _bind(site, function)
@@ -62,7 +62,7 @@ def _type(site: Site, value: ir.Value) -> onnx.TypeProto:
 
 
 def _bind(site: Site, function: ir.Function) -> dict[str | None, ir.Value]:
-    """Give the body the node's inputs."""
+    """Connect the body to the node's inputs."""
     bound: dict[str | None, ir.Value] = {}
     for position, formal in enumerate(function.inputs):
         actual = site.input(position)

@@ -1,4 +1,4 @@
-"""Makes new nodes beside a node, with types and shapes inferred as they are made."""
+"""Creates new nodes next to a node, with inferred types and shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Builder", "Names", "attribute_of"]
 
 
 class Names:
-    """Names that no node and no value of the model has."""
+    """A generator of names that no node and no value of the model has."""
 
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str | None] = set()
@@ -31,7 +31,7 @@ class Names:
             self._taken.update(value.name for value in node.outputs)
 
     def fresh(self, wanted: str) -> str:
-        """``wanted``, or ``wanted`` and a number."""
+        """``wanted``, with a number appended if the name is taken."""
         name, numbers = wanted, self._next.setdefault(wanted, itertools.count(2))
         while name in self._taken:
             name = f"{wanted}_{next(numbers)}"
@@ -40,10 +40,10 @@ class Names:
 
 
 class Builder:
-    """Makes nodes of one opset and inserts them before a node.
+    """A builder of nodes of one opset, which are inserted before a node.
 
-    ``op.Add(x, y)`` makes a node and gives its output. An input may be a value, None, or a number or array of NumPy,
-    which becomes a constant; a Python number takes the dtype of the first input that has one.
+    ``op.Add(x, y)`` creates a node and returns its output. An input may be a value, None, or a number or NumPy array,
+    which becomes a constant; a Python number gets the dtype of the first input that has one.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Builder:
         self._inside = inside
 
     def graph(self, name: str, body: Callable[..., Sequence[ir.Value]], *inputs: ir.Value) -> ir.Graph:
-        """A subgraph: ``body(builder, *inputs)`` makes its nodes with a builder of its own, and gives its outputs."""
+        """A subgraph: ``body(builder, *inputs)`` creates its nodes with another builder, and returns its outputs."""
         for value in inputs:
             value.name = self.fresh(f"{_label(self._before)}/{value.name or name}")
         graph = ir.Graph(inputs, [], nodes=[], name=self.fresh(name))
@@ -79,7 +79,7 @@ class Builder:
         return lambda *inputs, **attributes: self.make(op_type, *inputs, **attributes)
 
     def make(self, op_type: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-        """A node's output, or the tuple of its outputs if there are several."""
+        """Create a node, and return its output or a tuple of its outputs."""
         given = [self._as_value(item, inputs) for item in inputs]
         while given and given[-1] is None:
             given.pop()
@@ -99,15 +99,15 @@ class Builder:
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
 
     def constant(self, array: Any, dtype: ir.DataType | None = None) -> ir.Value:
-        """A constant of the array; ``dtype`` for types that NumPy lacks."""
+        """A constant with the array; ``dtype`` is for types that NumPy does not have."""
         value: ir.Value = self.make("Constant", value=ir.tensor(np.asarray(array), dtype=dtype))
         return value
 
     def like(self, number: Any, value: ir.Value) -> ir.Value:
-        """A constant of the element type of ``value``.
+        """A constant with the element type of ``value``.
 
         Raises:
-            CannotExpress: That type is not known.
+            CannotExpress: The element type is not known.
         """
         dtype = value.dtype
         if dtype is None:
@@ -115,16 +115,16 @@ class Builder:
         return self.constant(np.asarray(number, dtype=dtype.numpy()), dtype)
 
     def cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-        """The value in another element type; itself if it has that one."""
+        """The value converted to another element type; the value itself if it already has that type."""
         result: ir.Value = value if value.dtype is dtype else self.make("Cast", value, to=int(dtype))
         return result
 
     def fresh(self, wanted: str) -> str:
-        """A name that nothing in the model has."""
+        """A name that is not used in the model."""
         return self._names.fresh(wanted)
 
     def insert(self, node: ir.Node) -> None:
-        """Put a node that is already made in place, with the types of its outputs."""
+        """Insert an existing node and infer the types of its outputs."""
         if self._inside is not None:
             self._inside.append(node)
         else:
@@ -142,11 +142,11 @@ class Builder:
         self._made(node)
 
     def register(self, node: ir.Node) -> None:
-        """Let a node that was put in place by other means count as made here."""
+        """Register a node that was inserted by other means."""
         self._made(node)
 
     def adopt(self, node: ir.Node) -> None:
-        """Put a node of a function's body in place, under names of this model."""
+        """Insert a node of a function body with names that are unique in this model."""
         for inner in (node, *(inner for graph in subgraphs_of(node) for inner in graph.all_nodes())):
             inner.version = self.opset
             inner.name = self._names.fresh(f"{_label(self._before)}/{inner.op_type}")
@@ -171,12 +171,12 @@ class Builder:
 
 
 def _label(node: ir.Node) -> str:
-    """What the names of new nodes begin with."""
+    """The prefix of the names of new nodes."""
     return node.name or next((value.name for value in node.outputs if value.name), None) or node.op_type
 
 
 def attribute_of(value: Any) -> tuple[ir.AttributeType, Any]:
-    """The type and the value of an attribute that is given in Python's types."""
+    """The type and the value of an attribute given as a Python object."""
     if isinstance(value, ir.Graph):
         return ir.AttributeType.GRAPH, value
     if isinstance(value, ir.TensorProtocol):

@@ -1,4 +1,4 @@
-"""What is known of a value before the model runs."""
+"""The constant values in a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["known"]
 
 _LARGEST = 1024
 _DEEPEST = 12
-# Operators of shapes and axes, which are worth evaluating; all are pure.
+# Operators that compute shapes and axes; all of them are pure.
 _FOLDED = frozenset(
     [
         "Abs",
@@ -53,7 +53,7 @@ _FOLDED = frozenset(
 
 
 def known(value: ir.Value | None, depth: int = 0) -> np.ndarray | None:
-    """The value if it is a constant, or a small one that follows from constants and shapes; otherwise None."""
+    """The value if it is a constant, or small and computable from constants and shapes; otherwise None."""
     if value is None:
         return None
     if value.const_value is not None:
@@ -113,6 +113,6 @@ def _evaluated(node: ir.Node, value: ir.Value, depth: int) -> Any:
     try:
         (result,) = ReferenceEvaluator(model).run(None, feeds)
     except Exception:
-        # What can't be evaluated is not known; the step that asked says what it needs.
+        # A value that cannot be evaluated is not known; the caller reports what it needs.
         return None
     return result if isinstance(result, np.ndarray) else np.asarray(result)

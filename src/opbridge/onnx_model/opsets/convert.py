@@ -1,4 +1,4 @@
-"""Walks a model from its opset to another, one opset at a time."""
+"""Converts a model from its opset to another, one opset at a time."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ _FUNCTIONS_IR_VERSION, _OVERLOADS_IR_VERSION = 8, 10
 
 
 def convert_opset(model: ir.Model, opset: int, *, ir_version: int | None = None) -> ConvertedOpset:
-    """Take a model to another opset of the standard domain.
+    """Convert a model to another opset of the standard domain.
 
-    Subgraphs and model-local functions are converted too; functions are inlined for an IR version that has none, and
-    where their body can be expressed only for the types of one call. Nodes of other domains stay as they are.
+    Subgraphs and model-local functions are converted too. Functions are inlined for an IR version without functions,
+    and if a body can be expressed only for the types of one call. Nodes in other domains are not changed.
 
     Args:
         model: The model, which is not changed; its tensors are shared with the result.
-        opset: From :data:`OLDEST_OPSET` to :data:`NEWEST_OPSET`.
-        ir_version: The IR version of the result; by default the model's own where the opset has it, otherwise the
-            opset's.
+        opset: The new opset, from :data:`OLDEST_OPSET` to :data:`NEWEST_OPSET`.
+        ir_version: The IR version of the result; by default the model's, limited by the opset.
 
     Returns:
-        The converted model, or what can't be expressed.
+        The converted model, and the nodes that cannot be expressed.
     """
     source = model.opset_imports.get("", model.opset_imports.get("ai.onnx", opset))
     version = _ir_version(model, source, opset) if ir_version is None else ir_version
@@ -85,7 +84,7 @@ def _prepared(model: ir.Model, inlined: bool) -> ir.Model:
 
 
 def _with_one_opset(model: ir.Model) -> ir.Model:
-    """The model with functions of its own opset, which is what their nodes will be of once they are inlined."""
+    """The model with all functions converted to its opset, which their nodes get when they are inlined."""
     own = model.opset_imports.get("")
     others = {function.opset_imports.get("", own) for function in model.functions.values()}
     if own is None or others == {own}:
@@ -96,7 +95,7 @@ def _with_one_opset(model: ir.Model) -> ir.Model:
 
 
 class _Walk:
-    """The steps through one model, and what came of them."""
+    """The conversion of one model, and its result."""
 
     def __init__(self, model: ir.Model, opset: int) -> None:
         self.model = model
@@ -137,7 +136,7 @@ class _Walk:
         self._sweep(scope)
 
     def _pass(self, scope: ir.Graph | ir.Function, direction: Direction, changed: int, opset: int, target: int) -> None:
-        """Take every node from ``opset`` to ``target``, of which ``changed`` is the newer."""
+        """Convert every node from ``opset`` to ``target``; ``changed`` is the newer of the two."""
         waiting = list(scope.all_nodes())
         while waiting:
             later: list[ir.Node] = []
@@ -185,7 +184,7 @@ class _Walk:
         self.unexpressed.setdefault((name, operator), Unexpressed(name, operator, reason))
 
     def _check(self, scope: ir.Graph | ir.Function) -> None:
-        """Refuse what no step has brought to the opset's own form."""
+        """Refuse nodes that are not valid in the new opset."""
         for node in scope.all_nodes():
             if is_standard(node) and node not in self._stuck:
                 schema = find_schema(node.op_type, self._opset)
@@ -197,7 +196,7 @@ class _Walk:
             node.version = None
 
     def _sweep(self, scope: ir.Graph | ir.Function) -> None:
-        """Remove constants that nothing uses any more, and new nodes that nothing ever did."""
+        """Remove constants and new nodes that are not used."""
         for node in reversed(list(scope.all_nodes())):
             used = any(value.uses() or value.is_graph_output() for value in node.outputs)
             new = node in self._made or (node.op_type == "Constant" and not node.domain)
@@ -211,7 +210,7 @@ class _Walk:
 
 
 def _apply(step: Step | None, site: Site, direction: Direction, changed: int) -> str:
-    """Take a node over one change; what was done to it, if anything."""
+    """Convert a node across one change, and return a description of what was done, if anything."""
     node = site.node
     what = ""
     if step is not None:
@@ -221,7 +220,7 @@ def _apply(step: Step | None, site: Site, direction: Direction, changed: int) ->
             return step.summary
         what = step.summary if _signature(site) != before else ""
     elif not is_declared_alike(direction, node.op_type, changed):
-        raise CannotExpress(f"what opset {changed} changed in {node.op_type} is not known here")
+        raise CannotExpress(f"opbridge has no step for the change of {node.op_type} in opset {changed}")
     schema = find_schema(node.op_type, site.target)
     if schema is None:
         raise CannotExpress(f"opset {site.target} has no such operator")
@@ -235,7 +234,7 @@ def _apply(step: Step | None, site: Site, direction: Direction, changed: int) ->
 
 
 def _signature(site: Site) -> tuple[object, ...]:
-    """What the node says: its inputs, and the attributes that are not what they would be without being said."""
+    """The inputs of the node, and its attributes that differ from the defaults."""
     node, schema = site.node, find_schema(site.node.op_type, site.opset)
     values: Iterable[object] = (id(value) for value in node.inputs)
     said = ((name, repr(item.value)) for name, item in sorted(node.attributes.items()))

@@ -24,23 +24,23 @@ def transform(
     inverse: bool = False,
     onesided: bool = False,
 ) -> ir.Value:
-    """The transform over the last axis of (..., n): (2, ..., m), of which an inverse one-sided one has no second part.
+    """The transform over the last axis of (..., n) as (2, ..., m); an inverse one-sided transform is real.
 
-    y[k] = sum over n of x[n] exp(-2 pi i k n / N), and with the other sign and 1/N backwards, as ONNX defines DFT.
+    As in ONNX's DFT, y[k] = sum over n of x[n] exp(-2 pi i k n / N); the inverse has the other sign and a factor 1/N.
 
     Args:
         op: Makes the nodes.
         real: The real part.
         imaginary: The imaginary part; None for zero.
-        length: N, of shape (1,), to which the input is cut or filled with zeros; None for its own.
-        inverse: The inverse transform.
-        onesided: Only the first half, of a real input; backwards, from that half.
+        length: N, of shape (1,), to which the input is cropped or zero-padded; None for the input's length.
+        inverse: Whether to compute the inverse transform.
+        onesided: Whether to compute only the first half for a real input, or the inverse from that half.
     """
     if real.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16):
         raise CannotExpress(f"a Fourier transform of {real.dtype}")
     own = op.Slice(op.Shape(real), op.constant(np.array([-1])), op.constant(np.array([np.iinfo(np.int64).max])))
     if inverse and onesided:
-        # Of a spectrum of m numbers the signal has 2 (m - 1), if nothing else is said.
+        # By default the signal of a spectrum of m numbers has 2 (m - 1).
         number = length or op.Mul(op.Sub(own, op.constant(np.array([1]))), op.constant(np.array([2])))
         half = op.Add(op.Div(number, op.constant(np.array([2]))), op.constant(np.array([1])))
         real, imaginary = _fit(op, real, half), None if imaginary is None else _fit(op, imaginary, half)
@@ -62,7 +62,7 @@ def transform(
 
 
 def _from_half(op: Builder, real: ir.Value, imaginary: ir.Value | None, number: ir.Value, half: ir.Value) -> ir.Value:
-    """The real signal of which this is half of the spectrum: every number but the first and middle counts twice."""
+    """The real signal from half of its spectrum: every number except the first and the middle one counts twice."""
     cosine, sine = _matrices(op, real, number, half, number)
     place = op.Range(op.constant(np.array(0)), _scalar(op, half), op.constant(np.array(1)))
     mirrored = op.Sub(number, place)
@@ -79,7 +79,7 @@ def _from_half(op: Builder, real: ir.Value, imaginary: ir.Value | None, number: 
 def _matrices(
     op: Builder, like: ir.Value, number: ir.Value, rows: ir.Value, columns: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
-    """The cosines and sines of 2 pi r c / N, their product taken modulo N so that large angles stay exact."""
+    """The cosines and sines of 2 pi r c / N, with r c modulo N so that large angles are exact."""
 
     def count(size: ir.Value, shape: list[int]) -> ir.Value:
         numbers = op.Range(op.constant(np.array(0)), _scalar(op, size), op.constant(np.array(1)))
@@ -91,16 +91,16 @@ def _matrices(
         total, height, width = (int(size.item()) for size in sizes if size is not None)
         angles = np.outer(np.arange(height), np.arange(width)) % total * (2 * math.pi / total)
         return op.like(np.cos(angles), like), op.like(np.sin(angles), like)
-    # In float64, because what should cancel would otherwise be as large as the error of an angle in float32.
+    # The angles are in float64, because in float32 their errors would not cancel.
     turns = op.Mod(op.Mul(count(rows, [-1, 1]), count(columns, [1, -1])), number)
     wide = ir.DataType.DOUBLE
     angle = op.Mul(op.Div(op.cast(turns, wide), op.cast(number, wide)), 2 * math.pi)
-    # The engine has a sine in float64, and no cosine.
+    # The engine supports the sine in float64, but not the cosine.
     return op.cast(op.Sin(op.Add(angle, math.pi / 2)), _dtype(like)), op.cast(op.Sin(angle), _dtype(like))
 
 
 def _fit(op: Builder, value: ir.Value, length: ir.Value) -> ir.Value:
-    """The last axis cut, or filled with zeros, to a length."""
+    """Crop or zero-pad the last axis to a length."""
     shape = op.Shape(value)
     last = op.constant(np.array([-1]))
     front = op.Slice(shape, op.constant(np.array([0])), last)

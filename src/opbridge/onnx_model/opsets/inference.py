@@ -1,4 +1,4 @@
-"""Types and shapes of the outputs of one node, as it is put in place."""
+"""Type and shape inference for a single new node."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _DEEPEST = 64
 
 
 def subgraphs_of(node: ir.Node) -> list[ir.Graph]:
-    """The graphs of a node and those inside them."""
+    """The graphs of a node, including nested graphs."""
     own = [attribute.as_graph() for attribute in node.attributes.values() if attribute.type is ir.AttributeType.GRAPH]
     return [graph for top in own for graph in (top, *top.subgraphs())]
 
 
 def infer_subgraphs(node: ir.Node, opset: int) -> None:
-    """Write the types inside a node's subgraphs and of its outputs, which are one question."""
+    """Infer the types in a node's subgraphs together with those of its outputs."""
     proto = onnx.GraphProto(name="node", node=[ir.serde.serialize_node(node)])
     for value in dict.fromkeys((*(value for value in node.inputs if value is not None), *_captured(node))):
         proto.input.append(ir.serde.serialize_value(value))
@@ -45,7 +45,7 @@ def infer_subgraphs(node: ir.Node, opset: int) -> None:
 
 
 def _captured(node: ir.Node) -> Iterator[ir.Value]:
-    """The values that a node's subgraphs take from around it."""
+    """The outer values that a node's subgraphs read."""
     graphs = set(subgraphs_of(node))
     for graph in graphs:
         for inner in graph:
@@ -54,7 +54,7 @@ def _captured(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def infer_outputs(node: ir.Node, opset: int) -> None:
-    """Write the types and shapes of a node's outputs, where they follow from its inputs."""
+    """Infer the types and shapes of a node's outputs from its inputs."""
     schema = find_schema(node.op_type, opset)
     if schema is None or any(value is not None and value.type is None for value in node.inputs):
         return
@@ -80,12 +80,12 @@ def infer_outputs(node: ir.Node, opset: int) -> None:
             output.type = output.type or ir.serde.deserialize_type_proto_for_type(proto)
             if output.shape is None:
                 shape = ir.serde.deserialize_type_proto_for_shape(proto)
-                # The shape of a scalar is empty, and known.
+                # The empty shape of a scalar counts as known.
                 output.shape = _given_shape(node) if shape is None else shape
 
 
 def _given_shape(node: ir.Node) -> ir.Shape | None:
-    """The shape of another value, where a node's output is made in that shape."""
+    """The shape of another value from which a node's output takes its shape."""
     position = 0 if node.op_type == "ConstantOfShape" else 1
     if node.op_type not in ("ConstantOfShape", "Expand", "Reshape") or len(node.inputs) <= position:
         return None
@@ -94,14 +94,14 @@ def _given_shape(node: ir.Node) -> ir.Shape | None:
     if maker is None or maker.op_type != "Shape" or maker.attributes or maker.inputs[0] is None:
         return None
     like = maker.inputs[0].shape
-    # What is expanded may be larger than that.
+    # The result of an Expand may be larger.
     first = node.inputs[0]
     scalar = first is not None and first.shape is not None and len(first.shape) == 0
     return like if node.op_type != "Expand" or scalar else None
 
 
 def find_shape(value: ir.Value, depth: int = 0) -> ir.Shape | None:
-    """The value's shape; where it is not written down, it is looked for in the nodes before it."""
+    """The shape of the value; if it is missing, it is derived from earlier nodes."""
     node = value.producer()
     if value.shape is None and node is not None and depth < _DEEPEST:
         for given in node.inputs:

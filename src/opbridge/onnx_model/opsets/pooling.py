@@ -1,4 +1,4 @@
-"""Sums over windows, as convolutions with ones."""
+"""Sums over pooling windows, as convolutions with ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["full_pads", "pool_sum"]
 
 
 def pool_sum(site: Site, data: ir.Value, pads: list[int] | None = None) -> ir.Value:
-    """The sum over each window of the pooling node's attributes; what lies outside counts zero.
+    """The sum over each window of a pooling node; elements outside are zero.
 
-    ``pads`` replaces the node's own, with what :func:`full_pads` says that ``ceil_mode`` adds.
+    ``pads`` replaces the node's pads including the additional pads of :func:`full_pads`.
 
-    Each channel is convolved for itself: it stands in the batch, so that their number need not be known.
+    Channels are moved to the batch axis, so that their number does not have to be known.
     """
     op, kernel = site.op, site.attribute("kernel_shape")
     spatial = len(kernel)
@@ -43,7 +43,7 @@ def pool_sum(site: Site, data: ir.Value, pads: list[int] | None = None) -> ir.Va
 
 
 def full_pads(site: Site, data: ir.Value) -> list[int]:
-    """The pads, and what ``ceil_mode`` adds at the end to reach one more window."""
+    """The pads, plus those that ``ceil_mode`` adds at the end for one more window."""
     kernel = site.attribute("kernel_shape")
     pads = site.attribute("pads") or [0] * (2 * len(kernel))
     if not site.attribute("ceil_mode"):
@@ -54,11 +54,11 @@ def full_pads(site: Site, data: ir.Value) -> list[int]:
     for axis, size in enumerate(kernel):
         length = data.shape[axis + 2] if data.shape is not None else None
         if not isinstance(length, int):
-            raise CannotExpress("ceil_mode with sizes that are known only when the model runs")
+            raise CannotExpress("ceil_mode with sizes that are known only at run time")
         before, after = pads[axis], pads[axis + len(kernel)]
         extent = dilations[axis] * (size - 1) + 1
         windows = math.ceil((length + before + after - extent) / strides[axis]) + 1
-        # A window that would begin beyond the input is left out.
+        # A window that would begin after the input is omitted.
         if (windows - 1) * strides[axis] >= length + before:
             windows -= 1
         wider[axis + len(kernel)] = (windows - 1) * strides[axis] + extent - length - before

@@ -1,4 +1,4 @@
-"""Quantization in elementary operators: for forms that an opset's own operators don't have."""
+"""Quantization in elementary operators, for forms that an older opset's quantization operators do not support."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["dequantize", "is_per_tensor", "quantize", "zero_like"]
 
 
 def is_per_tensor(scale: ir.Value | None) -> bool:
-    """Whether there is one scale for all."""
+    """Whether the quantization is per tensor."""
     return scale is not None and scale.shape is not None and (len(scale.shape) == 0 or list(scale.shape) == [1])
 
 
 def dequantize(site: Site, dtype: ir.DataType) -> ir.Value:
     """The node's result in ``dtype``: (x - zero point) * scale."""
     op, data, scale, zero = site.op, site.input(0), site.input(1), site.input(2)
-    # The difference of two integers of 32 bits is exact in float64.
+    # The difference of two 32-bit integers is exact in float64.
     wide = ir.DataType.DOUBLE if site.dtype(data).bitwidth > 16 else ir.DataType.FLOAT
     value = op.cast(data, wide)
     if zero is not None:
@@ -57,7 +57,7 @@ def _spread(site: Site, scale: ir.Value | None) -> ir.Value | None:
 
 
 def _blocked(site: Site, scale: ir.Value, rank: int) -> ir.Value:
-    """Each scale repeated for its block."""
+    """Repeat each scale for its block."""
     op, size = site.op, site.attribute("block_size")
     (axis,) = normalized([site.attribute("axis")], rank)
     if not size:
@@ -69,7 +69,7 @@ def _blocked(site: Site, scale: ir.Value, rank: int) -> ir.Value:
     start, end, last = (op.constant(np.array([n])) for n in (0, axis, rank))
     after, every = op.constant(np.array([axis + 1])), op.constant(np.array([-1]))
     merged = op.Concat(op.Slice(shape, start, end), every, op.Slice(shape, after, last), axis=0)
-    # The last block may be a part.
+    # The last block may be incomplete.
     wanted = op.Slice(op.Shape(site.input(0)), end, after)
     cut: ir.Value = op.Slice(op.Reshape(tiled, merged), start, wanted, end)
     return cut

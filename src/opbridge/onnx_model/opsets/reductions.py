@@ -1,4 +1,4 @@
-"""Reductions over axes that are known only when the model runs."""
+"""Reductions over axes that are known only at run time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _same(op: Builder, value: ir.Value) -> ir.Value:
     return value
 
 
-# Before, over each axis in turn, after: what a reduction is made of.
+# Each reduction as an operator before, an operator for each axis in turn, and an operator after.
 _PARTS: dict[str, tuple[_Unary, str, _Unary]] = {
     "ReduceL1": (lambda op, x: op.Abs(x), "ReduceSum", _same),
     "ReduceL2": (lambda op, x: op.Mul(x, x), "ReduceSum", lambda op, x: op.Sqrt(x)),
@@ -31,7 +31,7 @@ _PARTS: dict[str, tuple[_Unary, str, _Unary]] = {
 
 
 def reduce_over(site: Site, noop_with_empty_axes: bool) -> ir.Value:
-    """The node's result: over each axis in turn, if it is one of the axes."""
+    """The node's result: each axis in turn is reduced if it is one of the axes."""
     op, data, axes = site.op, site.input(0), site.input(1)
     assert data is not None
     assert axes is not None

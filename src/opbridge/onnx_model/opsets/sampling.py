@@ -1,4 +1,4 @@
-"""Values between the points of a grid, in operators of opset 11: for GridSample, DeformConv and RoiAlign."""
+"""Interpolation in operators of opset 11, for GridSample, DeformConv and RoiAlign."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["gather_points", "linear", "sizes_of"]
 
 
 def sizes_of(op: Builder, data: ir.Value, first: int, number: int) -> list[ir.Value]:
-    """The sizes of ``number`` axes from ``first`` on, each a scalar in int64."""
+    """The sizes of ``number`` axes from ``first`` on, as int64 scalars."""
     shape = op.Shape(data)
     return [op.Gather(shape, op.constant(np.array(first + i)), axis=0) for i in range(number)]
 
@@ -23,14 +23,14 @@ def sizes_of(op: Builder, data: ir.Value, first: int, number: int) -> list[ir.Va
 def gather_points(
     op: Builder, flat: ir.Value, places: Sequence[ir.Value], sizes: Sequence[ir.Value], *, zeros: bool
 ) -> ir.Value:
-    """The elements of ``flat``, of shape (N, C, size), at integer places, each of shape (N, P): (N, C, P).
+    """The elements of ``flat`` (N, C, size) at integer positions, each (N, P), as (N, C, P).
 
     Args:
-        op: Makes the nodes.
-        flat: The data, with its spatial axes put together.
+        op: The builder of the nodes.
+        flat: The data with flattened spatial axes.
         places: One float tensor per spatial axis.
-        sizes: Of these axes, as integers.
-        zeros: What lies outside is zero; otherwise it is the nearest element.
+        sizes: The sizes of these axes, as integers.
+        zeros: Whether elements outside are zero; otherwise the nearest element is used.
     """
     index, inside = None, None
     for place, size in zip(places, sizes, strict=True):
@@ -73,7 +73,7 @@ def linear(
 
 
 def _channel_axis(op: Builder, value: Any) -> Any:
-    """(N, P) as (N, 1, P)."""
+    """Reshape (N, P) to (N, 1, P)."""
     rows = op.Gather(op.Shape(value), op.constant(np.array([0])), axis=0)
     shape = op.Concat(rows, op.constant(np.array([1, -1])), axis=0)
     result: ir.Value = op.Reshape(value, shape)

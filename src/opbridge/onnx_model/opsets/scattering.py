@@ -1,4 +1,4 @@
-"""Scattering with a reduction, in operators of opset 11: duplicates are resolved in rounds."""
+"""Scattering with a reduction, in operators of opset 11; duplicates are resolved in several iterations."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _REDUCTIONS: dict[str, Callable[[Builder, ir.Value, ir.Value], ir.Value]] = {
 
 
 def scatter_rows(op: Builder, data: ir.Value, rows: ir.Value, updates: ir.Value, reduction: str) -> ir.Value:
-    """``data`` of shape (n, ...) with ``updates`` of shape (m, ...) reduced into the rows that ``rows`` (m) names.
+    """``data`` (n, ...) with ``updates`` (m, ...) reduced into the rows selected by ``rows`` (m).
 
-    In each round one update of every row is applied, whichever stands in a table of winners, and the others wait for
-    the next: as many rounds as the most frequent row occurs, and none of them has a duplicate.
+    Each iteration applies one update per row, selected by a table of winners, so that no iteration has duplicates. The
+    number of iterations is the largest number of updates of a row.
     """
     column = op.Reshape(rows, op.constant(np.array([-1, 1])))
     some = op.Greater(op.Size(rows), op.constant(np.array(0)))

@@ -1,4 +1,4 @@
-"""What the standard says of an operator at an opset, and whether a node keeps to it."""
+"""The schemas of the ONNX standard, and checks of nodes against them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
 
 
 def is_standard(node: ir.Node) -> bool:
-    """Whether the node is one of the standard's own domain."""
+    """Whether the node is in the standard domain."""
     return node.domain in ("", "ai.onnx")
 
 
 @functools.cache
 def find_schema(op_type: str, opset: int) -> Any:
-    """The operator's schema in force at ``opset``; None where it has none, or is deprecated."""
+    """The operator's schema at ``opset``; None if the operator does not exist or is deprecated."""
     try:
         schema = onnx.defs.get_schema(op_type, opset, "")
     except onnx.defs.SchemaError:
@@ -42,7 +42,7 @@ def find_schema(op_type: str, opset: int) -> Any:
 
 @functools.cache
 def changed_at(op_type: str, opset: int) -> bool:
-    """Whether ``opset`` brought the operator, changed it or took it away."""
+    """Whether ``opset`` added, changed or removed the operator."""
     try:
         return bool(onnx.defs.get_schema(op_type, opset, "").since_version == opset)
     except onnx.defs.SchemaError:
@@ -50,7 +50,7 @@ def changed_at(op_type: str, opset: int) -> bool:
 
 
 def attribute_default(schema: Any, name: str) -> Any:
-    """The value of an attribute that is left out; None where it has no default."""
+    """The default of an attribute, or None."""
     formal = schema.attributes.get(name)
     if formal is None or not formal.default_value.name:
         return None
@@ -59,7 +59,7 @@ def attribute_default(schema: Any, name: str) -> Any:
 
 
 def type_name(type_: Any) -> str:
-    """A type as schemas write it: ``"tensor(float)"``, ``"seq(tensor(int64))"``; empty where it is not known."""
+    """A type in the form of schemas: ``"tensor(float)"``, ``"seq(tensor(int64))"``; empty if it is not known."""
     if isinstance(type_, ir.SequenceType):
         return f"seq({inner})" if (inner := type_name(type_.elem_type)) else ""
     if isinstance(type_, ir.OptionalType):
@@ -70,14 +70,14 @@ def type_name(type_: Any) -> str:
 
 
 def formals(values: Any, parameters: Any) -> Iterator[tuple[int, ir.Value, Any]]:
-    """The position, the value and the formal parameter of each value that is present."""
+    """The position, the value and the formal parameter of each present value."""
     for position, value in enumerate(values):
         if value is not None and parameters and (position < len(parameters) or parameters[-1].option == _VARIADIC):
             yield position, value, parameters[min(position, len(parameters) - 1)]
 
 
 def mistyped(node: ir.Node, schema: Any) -> list[tuple[str, int, ir.Value, str]]:
-    """The inputs and outputs of types that the schema does not allow: (kind, position, value, type variable)."""
+    """The inputs and outputs with types that the schema does not allow: (kind, position, value, type variable)."""
     found = []
     for kind, values, parameters in (("input", node.inputs, schema.inputs), ("output", node.outputs, schema.outputs)):
         for position, value, formal in formals(values, parameters):
@@ -94,12 +94,12 @@ def _constraints(op_type: str, since_version: int) -> dict[str, frozenset[str]]:
 
 
 def allowed_types(schema: Any, variable: str) -> frozenset[str]:
-    """The types for which a type variable of the schema may stand."""
+    """The types that a type variable of the schema allows."""
     return _constraints(schema.name, schema.since_version).get(variable, frozenset((variable,)))
 
 
 def breaches(node: ir.Node, schema: Any) -> str | None:
-    """How the node breaks the schema, types aside: an attribute, an input or an output that it does not have."""
+    """How the node violates the schema apart from types: an unknown attribute, input or output; None if it does not."""
     for name in node.attributes:
         if name not in schema.attributes:
             return f"its attribute {name!r} is newer"

@@ -1,4 +1,4 @@
-"""A node as a step sees it: its inputs, attributes and types, and the means to change or replace it."""
+"""The interface of a step to one node: its inputs, attributes and types, and methods to change or replace it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Site", "normalized"]
 
 
 class Site:
-    """One node, at the opset in which it still stands.
+    """One node during a step from one opset to the next.
 
     Attributes:
         node: The node.
-        opset: The opset that it is of.
-        target: The opset that the step leads to.
-        op: Makes nodes of ``target`` before it.
-        body: Makes nodes of ``opset`` before it, which are taken to ``target`` in turn.
+        opset: The node's current opset.
+        target: The opset after the step.
+        op: A builder of ``target`` nodes, which are inserted before the node.
+        body: A builder of ``opset`` nodes, which are inserted before the node and then converted too.
     """
 
     def __init__(self, node: ir.Node, opset: int, target: int, op: Builder, body: Builder) -> None:
@@ -37,34 +37,34 @@ class Site:
         self.replaced = False
 
     def input(self, position: int) -> ir.Value | None:
-        """The input at a position; None where it is left out."""
+        """The input at a position; None if it is absent."""
         return self.node.inputs[position] if position < len(self.node.inputs) else None
 
     def wanted(self, position: int) -> bool:
-        """Whether something uses the output at a position."""
+        """Whether the output at a position is used."""
         if position >= len(self.node.outputs):
             return False
         output = self.node.outputs[position]
         return bool(output.name) and bool(output.uses() or output.is_graph_output())
 
     def attribute(self, name: str) -> Any:
-        """An attribute's value in Python's types, or its default; None without one."""
+        """The value of an attribute as a Python object, or its default, or None."""
         found = self.node.attributes.get(name)
         if found is None:
             return attribute_default(find_schema(self.node.op_type, self.opset), name)
         if found.is_ref():
-            raise CannotExpress(f"its attribute {name!r} is a parameter of the function that it stands in")
+            raise CannotExpress(f"its attribute {name!r} is a parameter of the enclosing function")
         return list(found.value) if isinstance(found.value, tuple) else found.value
 
     def set(self, **attributes: Any) -> None:
-        """Give the node attributes; None drops one."""
+        """Set attributes; None removes an attribute."""
         for name, value in attributes.items():
             self.node.attributes.pop(name, None)
             if value is not None:
                 self.node.attributes[name] = ir.Attr(name, *attribute_of(value))
 
     def set_inputs(self, *inputs: ir.Value | None) -> None:
-        """Give the node other inputs; those left out at the end disappear."""
+        """Replace the inputs; absent inputs at the end are removed."""
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
@@ -73,10 +73,10 @@ class Site:
             self.node.replace_input_with(position, value)
 
     def constant(self, position: int, what: str) -> np.ndarray:
-        """The value of an input that must be known here.
+        """The value of an input that must be constant.
 
         Raises:
-            CannotExpress: It is computed when the model runs.
+            CannotExpress: The input is computed at run time.
         """
         array = known(self.input(position))
         if array is None:
@@ -87,7 +87,7 @@ class Site:
         """The rank of a value.
 
         Raises:
-            CannotExpress: It is not known.
+            CannotExpress: The value is not known.
         """
         shape = None if value is None else find_shape(value)
         if shape is None:
@@ -98,20 +98,20 @@ class Site:
         """The element type of a value.
 
         Raises:
-            CannotExpress: It is not known.
+            CannotExpress: The value is not known.
         """
         if value is None or value.dtype is None or value.dtype is ir.DataType.UNDEFINED:
             raise CannotExpress(f"the element type of {'an input' if value is None else value.name} is not known")
         return value.dtype
 
     def again(self, *inputs: Any, outputs: int | None = None, **changes: Any) -> Any:
-        """A node of the same operator and attributes at the target, with other inputs; None drops an attribute."""
+        """A node of ``target`` with the same operator and attributes and other inputs; None removes an attribute."""
         kept = {name: self.attribute(name) for name in self.node.attributes if name not in changes}
         number = len(self.node.outputs) if outputs is None else outputs
         return self.op.make(self.node.op_type, *inputs, outputs=number, **kept, **changes)
 
     def replace(self, *values: ir.Value | None) -> None:
-        """Put values in the place of the node's outputs, whose names they take, and remove the node."""
+        """Replace the node's outputs by these values, which take over the names, and remove the node."""
         node = self.node
         graph = node.graph
         assert graph is not None
@@ -139,5 +139,5 @@ class Site:
 
 
 def normalized(axes: Sequence[int] | np.ndarray, rank: int) -> list[int]:
-    """Axes counted from the front."""
+    """The axes as nonnegative numbers."""
     return [int(axis) % rank if rank else 0 for axis in np.asarray(axes).reshape(-1)]

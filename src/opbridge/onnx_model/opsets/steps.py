@@ -1,8 +1,8 @@
-"""The steps between neighbouring opsets: declared in the files of ``down/`` and ``up/``, found by listing them.
+"""The steps between adjacent opsets, which are declared in the files of ``down/`` and ``up/``.
 
-A file declares functions with :func:`down` or :func:`up`, and tables of what an opset changed in nothing but the types
-that it takes (``TYPES_ONLY``), or in nothing that was there before (``ADDITIONS``, in ``up/``): each is a mapping from
-the opset to the operators' names. An operator that an opset changed and that nothing declares is not converted.
+A file declares functions with :func:`down` or :func:`up`. It may also have a table of operators of which an opset
+changed only the element types (``TYPES_ONLY``) or only added features (``ADDITIONS``, in ``up/``); each table maps an
+opset to operator names. A node whose operator an opset changed without a declaration here is refused.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MARK = "__opset_steps__"
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What is done to an operator where one opset changed it.
+    """The conversion of an operator across the opset that changed it.
 
     Attributes:
         operator: The operator's name in the standard domain.
-        version: The opset that changed it; a step down leads to the one before, a step up to this one.
-        convert: Changes the node, or replaces it.
-        file: The file that declares it.
+        version: The opset that changed the operator; a step down leads to the previous opset, a step up to this one.
+        convert: The function that changes or replaces the node.
+        file: The file that declares the step.
     """
 
     operator: str
@@ -44,17 +44,17 @@ class Step:
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """A one-line description of the step."""
         return (self.convert.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
 def down(*operators: str, version: int) -> Callable[[_Function], _Function]:
-    """Declare a function as the step from ``version`` to the opset before it, for these operators."""
+    """Declare a function as the step of these operators from ``version`` to the previous opset."""
     return _declare(operators, version)
 
 
 def up(*operators: str, version: int) -> Callable[[_Function], _Function]:
-    """Declare a function as the step from the opset before ``version`` to it, for these operators."""
+    """Declare a function as the step of these operators from the previous opset to ``version``."""
     return _declare(operators, version)
 
 
@@ -67,12 +67,12 @@ def _declare(operators: tuple[str, ...], version: int) -> Callable[[_Function], 
 
 
 def find_step(direction: Direction, operator: str, version: int) -> Step | None:
-    """The step that is declared for what ``version`` changed in the operator."""
+    """The step declared for the operator's change in ``version``, or None."""
     return _steps(direction).get((operator, version))
 
 
 def is_declared_alike(direction: Direction, operator: str, version: int) -> bool:
-    """Whether a table says that ``version`` changed no more than the types, or upwards nothing of what was there."""
+    """Whether a table declares that ``version`` changed only types, or, for steps up, only added features."""
     return (operator, version) in _alike("down") or (direction == "up" and (operator, version) in _alike("up"))
 
 

@@ -1,4 +1,4 @@
-"""Casts around a node whose element type the other opset does not take, where a wider type gives the same result."""
+"""Casts to a wider type around a node whose element type the other opset does not support."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["widen"]
 _D = ir.DataType
 _FLOATS = (_D.FLOAT, _D.DOUBLE)
 _INTEGERS = (_D.INT32, _D.INT64)
-# The types that hold every value of a narrow one.
+# The wider types that represent every value of a type.
 _WIDER: dict[ir.DataType, tuple[ir.DataType, ...]] = {
     _D.BOOL: (_D.UINT8, *_INTEGERS, _D.FLOAT),
     _D.INT2: (_D.INT8, *_INTEGERS, _D.FLOAT),
@@ -32,7 +32,7 @@ _WIDER: dict[ir.DataType, tuple[ir.DataType, ...]] = {
     ),
 }
 _ROUNDED = frozenset((_D.FLOAT16, _D.BFLOAT16))
-# Elements are moved, compared or chosen, and never computed with: any type that holds them does.
+# These operators only move, compare or select elements, so any type with the same values can be used.
 _MOVES = frozenset(
     [
         "ArgMax",
@@ -77,9 +77,9 @@ _MOVES = frozenset(
         "Where",
     ]
 )
-# Integers wrap around, and the cast back does the same to the wide result.
+# Integer overflow wraps around, and casting the wide result back has the same effect.
 _WRAPS = frozenset(["Abs", "Add", "Div", "Mul", "Sub"])
-# The width of the type is part of what these compute.
+# The results of these operators depend on the width of the type.
 _FIXED = frozenset(
     [
         "Bernoulli",
@@ -105,10 +105,10 @@ _FIXED = frozenset(
 
 
 def widen(site: Site) -> None:
-    """Cast around the node where the target opset does not take its element types.
+    """Add casts around the node for element types that the target opset does not support.
 
     Raises:
-        CannotExpress: No type that both opsets can cast to holds every value, or the result would differ.
+        CannotExpress: There is no wider type that both opsets can cast to, or the result would differ.
     """
     node = site.node
     schema = find_schema(node.op_type, site.target)
@@ -124,7 +124,7 @@ def widen(site: Site) -> None:
 
 
 def cast_back(site: Site, output: ir.Value, wide: ir.DataType) -> None:
-    """Let the node compute an output in a wider type, and cast it back after the node."""
+    """Change the type of an output to a wider type, and cast it back after the node."""
     node, narrow, name = site.node, output.dtype, output.name
     assert node.graph is not None
     assert narrow is not None

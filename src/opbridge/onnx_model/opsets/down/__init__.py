@@ -1,1 +1,1 @@
-"""The steps from an opset to the one before it: one operator or family, one file."""
+"""The steps from an opset to the previous one, one file per operator or family."""

@@ -1,4 +1,4 @@
-"""ArgMax, ArgMin: the last of several equal ones, since opset 12."""
+"""ArgMax, ArgMin: ``select_last_index`` since opset 12."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("ArgMax", "ArgMin", version=12)
 def last_by_reversing(site: Site) -> None:
-    """The last of several equal ones is the first from the back."""
+    """The last of equal elements is the first one of the reversed axis."""
     last = site.attribute("select_last_index")
     site.set(select_last_index=None)
     if not last:

@@ -1,4 +1,4 @@
-"""Attention: windows since opset 25, the length of a cache outside of it since 24."""
+"""Attention: windows since opset 25, lengths of an external cache since 24."""
 
 from opbridge.onnx_model.opsets.bodies import expand_body
 from opbridge.onnx_model.opsets.site import Site

@@ -22,7 +22,7 @@ def convolved(site: Site) -> None:
     ones = op.Expand(op.like(1, data), op.Shape(data))
     pads = site.attribute("pads")
     if site.attribute("count_include_pad") and own and pads and any(pads):
-        # The pads count, and what ceil_mode adds to them does not.
+        # The count includes the pads but not the additional pads of ceil_mode.
         added = [full - given for full, given in zip(own, pads, strict=True)]
         half = len(pads) // 2
         around = op.constant(np.array([0, 0, *pads[:half], 0, 0, *pads[half:]]))
@@ -33,7 +33,7 @@ def convolved(site: Site) -> None:
 
 @down("AveragePool", "MaxPool", version=22)
 def last_window(site: Site) -> None:
-    """A last window that would begin in the pad, which older opsets count, is left out."""
+    """A last window that would begin in the pads, which older opsets include, is removed."""
     data, kernel = site.input(0), site.attribute("kernel_shape")
     if not site.attribute("ceil_mode") or data is None or data.shape is None or site.attribute("auto_pad") != "NOTSET":
         return
@@ -43,7 +43,7 @@ def last_window(site: Site) -> None:
     own = site.attribute("pads") or [0] * (2 * half)
     strides = site.attribute("strides") or [1] * half
     full = full_pads(site, data)
-    # Up to a stride more is what reaches one more window; a negative number more is what leaves one out.
+    # Additional pads below one stride add a window; negative additional pads remove one.
     if all(full[i + half] >= own[i + half] for i in range(half)):
         return
     if any(full[i + half] > own[i + half] for i in range(half)) and site.attribute("count_include_pad"):

@@ -1,4 +1,4 @@
-"""BatchNormalization: a training mode since opset 14, statistics of types of their own since 14 and 15."""
+"""BatchNormalization: a training mode since opset 14, separate types for statistics since 14 and 15."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def _one_type(site: Site, positions: tuple[int, ...]) -> None:
 
 
 def _train(site: Site) -> None:
-    """Means and variances of the batch, as the standard's text defines them."""
+    """The means and variances of the batch, as defined in the text of the standard."""
     data, scale, bias, mean, variance = (site.input(position) for position in range(5))
     op, momentum = site.op, site.attribute("momentum")
     rank = site.rank(data, "neither are the axes that it reduces")

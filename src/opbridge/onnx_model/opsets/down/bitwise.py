@@ -22,7 +22,7 @@ def negated(site: Site) -> None:
 
 @down("BitwiseAnd", "BitwiseOr", "BitwiseXor", version=18)
 def bit_by_bit(site: Site) -> None:
-    """The bits are taken apart into an axis of their own, combined, and put together."""
+    """The bits are split into a separate axis, combined, and packed again."""
     one, other, op = site.input(0), site.input(1), site.op
     dtype = site.dtype(one)
     bits = dtype.bitwidth
@@ -34,7 +34,7 @@ def bit_by_bit(site: Site) -> None:
             both = op.Or(first, second)
         case _:
             both = op.Xor(first, second)
-    # The highest bit counts negatively, which makes two's complement of 64 bits exact in int64.
+    # The highest bit has a negative weight, which makes 64-bit two's complement exact in int64.
     weights = [1 << place for place in range(bits)]
     weights[-1] = -weights[-1]
     terms = op.Mul(op.cast(both, ir.DataType.INT64), op.constant(np.array(weights, dtype=np.int64)))
@@ -46,13 +46,13 @@ def bit_by_bit(site: Site) -> None:
 
 
 def _bits(site: Site, value: ir.Value | None, bits: int) -> Any:
-    """The bits of each element along a new last axis, the lowest first."""
+    """The bits of each element along a new last axis, the lowest bit first."""
     op = site.op
     wide = op.cast(value, ir.DataType.INT64)
     column = op.Unsqueeze(wide, op.constant(np.array([-1])))
     zero = op.constant(np.array(0, dtype=np.int64))
     negative = op.Less(column, zero)
-    # Without its highest bit a negative number is 2^63 more, computed without leaving the range.
+    # A negative number without its highest bit is larger by 2^63, computed without overflow.
     lower = op.Where(negative, op.Sub(column, op.constant(np.array(np.iinfo(np.int64).min))), column)
     places = op.constant(np.array([1 << place for place in range(min(bits, 63))], dtype=np.int64))
     set_ = op.Equal(op.Mod(op.Div(lower, places), op.constant(np.array(2))), op.constant(np.array(1)))
@@ -61,7 +61,7 @@ def _bits(site: Site, value: ir.Value | None, bits: int) -> Any:
 
 @down("BitShift", version=28)
 def shifted_unsigned(site: Site) -> None:
-    """Signed integers are shifted as unsigned ones; a shift beyond the type gives what opset 28 says."""
+    """Signed integers are shifted as unsigned ones; shifts beyond the width follow opset 28."""
     data, by, op = site.input(0), site.input(1), site.op
     dtype, right = site.dtype(data), site.attribute("direction") == "RIGHT"
     bits = dtype.bitwidth
@@ -76,7 +76,7 @@ def shifted_unsigned(site: Site) -> None:
         shifted = op.cast(shifted, dtype)
         site.replace(op.Where(beyond, op.like(0, data), shifted))
         return
-    # A negative number is the complement of one that is not, and stays so.
+    # A negative number is the complement of a nonnegative one, before and after the shift.
     negative = op.Less(data, op.like(0, data))
     flipped = op.Where(negative, op.Sub(op.like(-1, data), data), data)
     shifted = op.cast(op.BitShift(op.cast(flipped, unsigned), within, direction="RIGHT"), dtype)

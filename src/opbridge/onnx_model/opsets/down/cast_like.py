@@ -1,4 +1,4 @@
-"""CastLike: a Cast to the type of the other input, which is known here."""
+"""CastLike: a Cast to the known type of the other input."""
 
 from opbridge.onnx_model.opsets.site import Site
 from opbridge.onnx_model.opsets.steps import down
@@ -13,16 +13,16 @@ def cast(site: Site) -> None:
 
 @down("CastLike", "Cast", version=19)
 def saturate_dropped(site: Site) -> None:
-    """What happens beyond the range of float8 need not be said for other types."""
+    """The attribute for overflow in float8 is removed for other types."""
     _drop_if_float8_is_absent(site, "saturate")
 
 
 @down("CastLike", "Cast", version=24)
 def round_mode_dropped(site: Site) -> None:
-    """How float8e8m0 is rounded need not be said for other types."""
+    """The attribute for rounding to float8e8m0 is removed for other types."""
     _drop_if_float8_is_absent(site, "round_mode")
 
 
 def _drop_if_float8_is_absent(site: Site, name: str) -> None:
-    # A type that the older opset lacks is refused afterwards, for every operator alike.
+    # A type that the older opset does not have is refused later, as for every operator.
     site.set(**{name: None})

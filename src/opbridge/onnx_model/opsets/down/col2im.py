@@ -16,7 +16,7 @@ def transposed_convolution(site: Site) -> None:
     data, op = site.input(0), site.op
     image, block = known(site.input(1)), known(site.input(2))
     if image is None or block is None:
-        raise CannotExpress("the sizes of the image and of its blocks are known only when the model runs")
+        raise CannotExpress("the sizes of the image and of its blocks are known only at run time")
     rank = len(block)
     strides = site.attribute("strides") or [1] * rank
     dilations = site.attribute("dilations") or [1] * rank

@@ -1,4 +1,4 @@
-"""Constant: numbers and strings as attributes of their own since opset 12."""
+"""Constant: attributes for numbers and strings since opset 12."""
 
 import numpy as np
 import onnx_ir as ir

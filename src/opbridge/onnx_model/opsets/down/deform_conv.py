@@ -19,7 +19,7 @@ def sampled(site: Site) -> None:
     data, weight, offset, bias, mask = (site.input(position) for position in range(5))
     op = site.op
     if site.rank(data, "neither is what it convolves") != 4:
-        raise CannotExpress("a deformable convolution of anything but planes")
+        raise CannotExpress("a deformable convolution of data that is not two-dimensional")
     assert data is not None
     assert weight is not None
     assert offset is not None
@@ -31,7 +31,7 @@ def sampled(site: Site) -> None:
     group, shifts = site.attribute("group"), site.attribute("offset_group")
     batch = op.Gather(op.Shape(data), op.constant(np.array([0])), axis=0)
     each = channels * group // shifts
-    # Each group of channels with offsets of its own stands in the batch.
+    # Each group of channels with its own offsets is moved to the batch axis.
     sizes = sizes_of(op, data, 2, 2)
     points, heights, widths = _points(site, offset, kernel, shifts)
     flat = op.Reshape(
@@ -54,14 +54,14 @@ def sampled(site: Site) -> None:
 
 
 def _points(site: Site, offset: ir.Value, kernel: list[int], shifts: int) -> Any:
-    """Where each point of the kernel reads, at each place of the result: two tensors of (batch * shifts, places)."""
+    """The position that each kernel point reads for each output position: two tensors (batch * shifts, positions)."""
     op = site.op
     strides, dilations = (site.attribute(name) or [1, 1] for name in ("strides", "dilations"))
     pads = site.attribute("pads") or [0, 0, 0, 0]
     shape = op.Shape(offset)
     out = [op.Gather(shape, op.constant(np.array([axis])), axis=0) for axis in (2, 3)]
     taps = kernel[0] * kernel[1]
-    # (N, shifts * taps * 2, H, W), of which the last of the second is y, x.
+    # (N, shifts * taps * 2, H, W), where the factor 2 is y, x.
     split = op.Reshape(offset, op.Concat(op.constant(np.array([-1, taps, 2])), *out, axis=0))
     points = []
     for axis in range(2):

@@ -1,4 +1,4 @@
-"""DFT: new in opset 17; its axis is an input, and a one-sided one can be inverted, since opset 20."""
+"""DFT: new in opset 17; the axis is an input, and a one-sided transform can be inverted, since opset 20."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("DFT", version=20)
 def axis_attribute(site: Site) -> None:
-    """The axis becomes an attribute; what opset 17 has no form for becomes matrix products."""
+    """The axis becomes an attribute; forms that opset 17 does not have become matrix products."""
     axis = known(site.input(2)) if site.input(2) is not None else np.array(-2)
     if axis is None:
         _along_the_middle(site)
@@ -30,7 +30,7 @@ def axis_attribute(site: Site) -> None:
 
 
 def _along_the_middle(site: Site) -> None:
-    """Of an axis that is known only when the model runs: what stands before and behind it is put together."""
+    """For an axis that is known only at run time, the axes before and after it are flattened."""
     data, op, one = site.input(0), site.op, site.op.constant(np.array([1]))
     rank = site.rank(data, "neither is its axis")
     shape, last = op.Shape(data), op.constant(np.array([rank - 1]))
@@ -71,7 +71,7 @@ def _composed(site: Site, data: ir.Value | None, axis: int) -> ir.Value:
     parts = data.shape[-1]
     if parts not in (1, 2):
         raise CannotExpress("whether its input is real or complex is not known")
-    # The axis comes last, the real and imaginary part first.
+    # The axis is moved to the end, and the real and imaginary parts to the front.
     order = [rank - 1, *(i for i in range(rank - 1) if i != place), place]
     turned = op.Transpose(data, perm=order)
     real = op.Gather(turned, op.constant(np.array(0)), axis=0)

@@ -1,4 +1,4 @@
-"""Dropout: the ratio and the mode are inputs since opset 12, and before it never drops in inference."""
+"""Dropout: the ratio and the mode are inputs since opset 12; older versions are the identity at inference."""
 
 import numpy as np
 import onnx_ir as ir
@@ -33,12 +33,12 @@ def _drop(site: Site) -> None:
     data, mode, op = site.input(0), site.input(2), site.op
     ratio = site.input(1)
     ratio = op.constant(np.array(0.5, dtype=np.float32)) if ratio is None else op.cast(ratio, ir.DataType.FLOAT)
-    # Without training nothing is dropped.
+    # At inference nothing is dropped.
     ratio = op.Mul(ratio, op.cast(mode, ir.DataType.FLOAT))
     chance = op.RandomUniformLike(data, dtype=int(ir.DataType.FLOAT), **_seed(site))
     mask = op.Not(op.Less(chance, ratio))
     one = op.like(1, ratio)
-    # Of a ratio of one nothing is left, and nothing is divided by zero.
+    # With a ratio of 1 all elements are zeroed, without a division by zero.
     scale = op.Where(op.Equal(ratio, one), one, op.Sub(one, ratio))
     kept = op.Div(op.Mul(op.cast(data, ir.DataType.FLOAT), op.cast(mask, ir.DataType.FLOAT)), scale)
     site.replace(op.cast(kept, site.dtype(data)), mask)

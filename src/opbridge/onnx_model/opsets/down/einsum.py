@@ -41,7 +41,7 @@ def _summable(dtype: ir.DataType) -> ir.DataType:
 
 
 def _labels(site: Site) -> tuple[list[list[str]], list[str]]:
-    """The label of each axis of each input and of the result; an ellipsis becomes labels of its own."""
+    """The labels of the axes of each input and of the result; an ellipsis is replaced by new labels."""
     left, arrow, right = site.attribute("equation").replace(" ", "").partition("->")
     texts = left.split(",")
     wide = 0
@@ -62,7 +62,7 @@ def _labels(site: Site) -> tuple[list[list[str]], list[str]]:
 
 
 def _without_repeats(site: Site, labels: list[str], value: ir.Value) -> tuple[list[str], ir.Value]:
-    """The diagonal of axes that have one label: what is off it becomes zero, and then one of them is summed."""
+    """The diagonal of axes with one label: elements off the diagonal are zeroed, and one of the axes is summed."""
     op = site.op
     labels = list(labels)
     for label in dict.fromkeys(labels):
@@ -82,7 +82,7 @@ def _without_repeats(site: Site, labels: list[str], value: ir.Value) -> tuple[li
 def _product(
     site: Site, one: tuple[list[str], ir.Value], other: tuple[list[str], ir.Value], later: set[str]
 ) -> tuple[list[str], ir.Value]:
-    """The product of two inputs; labels that both have and nothing later needs are summed over."""
+    """The product of two inputs, summed over the common labels that are not needed later."""
     op = site.op
     (left, x), (right, y) = one, other
     shared = [label for label in left if label in right and label not in later]
@@ -93,7 +93,7 @@ def _product(
 
 
 def _aligned(site: Site, own: list[str], value: ir.Value, labels: list[str]) -> ir.Value:
-    """The value with an axis for each label: of size 1 for those that it lacks."""
+    """The value with an axis for each label, of size 1 for missing labels."""
     order = sorted(range(len(own)), key=lambda place: labels.index(own[place]))
     if order != sorted(order):
         value = site.op.Transpose(value, perm=order)
@@ -103,7 +103,7 @@ def _aligned(site: Site, own: list[str], value: ir.Value, labels: list[str]) -> 
 def _matrix_product(
     site: Site, one: tuple[list[str], ir.Value], other: tuple[list[str], ir.Value], later: set[str]
 ) -> tuple[list[str], ir.Value]:
-    """With the axes put together into a batch, rows, columns and what is summed over."""
+    """Flatten the axes to a batch, rows, columns, and the axis of summation."""
     op = site.op
     (left, x), (right, y) = one, other
     batch = [label for label in left if label in right and label in later]

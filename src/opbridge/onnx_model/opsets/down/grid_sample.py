@@ -1,4 +1,4 @@
-"""GridSample: new in opset 16; its modes have other names, and any number of axes, since opset 20."""
+"""GridSample: new in opset 16; renamed modes and any number of axes since opset 20."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _sample(site: Site) -> None:
     mode, padding = site.attribute("mode").removeprefix("bi"), site.attribute("padding_mode")
     assert data is not None
     if mode == "cubic" and axes != 2:
-        raise CannotExpress("mode='cubic' of anything but planes")
+        raise CannotExpress("mode='cubic' for data that is not two-dimensional")
     sizes = sizes_of(op, data, 2, axes)
     shape = op.Shape(data)
     flat = op.Reshape(data, op.Concat(op.Gather(shape, op.constant(np.array([0, 1])), axis=0),
                                       op.constant(np.array([-1])), axis=0))  # fmt: skip
     points = []
     for axis in range(axes):
-        # The last number of a point belongs to the first spatial axis.
+        # The coordinates of a point are in reverse order of the spatial axes.
         each = op.Gather(grid, op.constant(np.array(axes - 1 - axis)), axis=axes + 1)
         rows = op.Gather(shape, op.constant(np.array([0])), axis=0)
         each = op.Reshape(each, op.Concat(rows, op.constant(np.array([-1])), axis=0))
@@ -73,7 +73,7 @@ def _sample(site: Site) -> None:
 
 
 def _coordinate(site: Site, value: Any, size: Any) -> Any:
-    """From -1 ... 1 to the places of elements."""
+    """Convert coordinates from [-1, 1] to element positions."""
     op = site.op
     extent = op.cast(size, site.dtype(value))
     if site.attribute("align_corners"):
@@ -87,11 +87,11 @@ def _clipped(op: Builder, place: Any, size: Any) -> Any:
 
 
 def _reflected(op: Builder, place: Any, size: Any, align: bool) -> Any:
-    """Places outside are mirrored at the borders: the middle of the last elements, or their far sides."""
+    """Reflect positions outside at the borders: the centers of the outer elements or their outer edges."""
     low = op.like(0 if align else -0.5, place)
     extent = op.cast(size, place.dtype)
     span = op.Sub(extent, 1) if align else extent
-    # Along a line of twice the span the way there and back repeats; of an axis of one element nothing is left.
+    # The reflection has a period of twice the span, which is 0 for an axis of one element.
     span = op.Max(span, op.like(1e-6, place))
     away = op.Mod(op.Abs(op.Sub(place, low)), op.Add(span, span), fmod=1)
     back = op.Where(op.Greater(away, span), op.Sub(op.Add(span, span), away), away)
@@ -99,7 +99,7 @@ def _reflected(op: Builder, place: Any, size: Any, align: bool) -> Any:
 
 
 def _cubic(op: Builder, flat: ir.Value, points: Any, sizes: Any, zeros: bool, folded: Any) -> Any:
-    """Four by four elements around each point, weighted by the cubic convolution kernel with a = -0.75."""
+    """Bicubic interpolation of the 4 x 4 elements around each point, with a = -0.75."""
     floors = [op.Floor(point) for point in points]
     weights = [_weights(op, op.Sub(point, floor)) for point, floor in zip(points, floors, strict=True)]
     total = None

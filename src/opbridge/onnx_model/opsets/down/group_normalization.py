@@ -22,7 +22,7 @@ def per_group(site: Site) -> None:
 
 def _compose(site: Site, *, per_group: bool) -> None:
     # The opset's own ReduceMean takes its axes in one form before 18 and in another since; InstanceNormalization,
-    # which has only one form, computes means and deviations of what is flattened to (N, groups, rest).
+    # which has only one form, computes means and deviations of the data flattened to (N, groups, rest).
     data, op = site.input(0), site.op
     rank = site.rank(data, "neither is the place of its channels")
     if rank < 2:

@@ -1,4 +1,4 @@
-"""LayerNormalization: its own composition, because the standard's body takes the variance as E[x^2] - E[x]^2."""
+"""LayerNormalization: a custom composition, because the standard's body computes the variance as E[x^2] - E[x]^2."""
 
 import onnx_ir as ir
 

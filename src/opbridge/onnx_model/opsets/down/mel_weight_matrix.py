@@ -18,14 +18,14 @@ def constant(site: Site) -> None:
     """It becomes the matrix itself."""
     given = [known(site.input(position)) for position in range(5)]
     if any(value is None for value in given):
-        raise CannotExpress("its sizes and frequencies are known only when the model runs")
+        raise CannotExpress("its sizes and frequencies are known only at run time")
     bands, length, rate, low, high = (value.item() for value in given if value is not None)
     dtype = ir.DataType(site.attribute("output_datatype"))
     site.replace(site.op.constant(_matrix(int(bands), int(length), rate, low, high).astype(dtype.numpy()), dtype))
 
 
 def _matrix(bands: int, length: int, rate: float, low: float, high: float) -> np.ndarray:
-    """Triangles of height 1 whose corners are evenly spaced in mel(f) = 2595 log10(1 + f / 700)."""
+    """Triangular filters of height 1 that are evenly spaced in mel(f) = 2595 log10(1 + f / 700)."""
     first, last = (2595 * math.log10(1 + frequency / 700) for frequency in (low, high))
     step = (last - first) / (bands + 2)
     mels = np.arange(bands + 2) * step + first

@@ -1,4 +1,4 @@
-"""Mod: of floats with the divisor's sign since opset 28."""
+"""Mod: floats with the divisor's sign since opset 28."""
 
 import numpy as np
 import onnx_ir as ir

@@ -1,4 +1,4 @@
-"""Optionals: new in opset 15; what is no optional is asked for its element since 18."""
+"""Optionals: new in opset 15; OptionalGetElement accepts other values since 18."""
 
 import numpy as np
 import onnx_ir as ir
@@ -10,7 +10,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("OptionalGetElement", version=18)
 def element_itself(site: Site) -> None:
-    """What is no optional is its own element."""
+    """A value that is not an optional is its own element."""
     value = site.input(0)
     if value is not None and not isinstance(value.type, ir.OptionalType):
         _put_through(site, value)
@@ -18,7 +18,7 @@ def element_itself(site: Site) -> None:
 
 @down("OptionalHasElement", version=18)
 def has_element(site: Site) -> None:
-    """What is no optional has an element, and what is not there has none."""
+    """A value that is not an optional has an element, and an absent input has none."""
     value = site.input(0)
     if value is None or not isinstance(value.type, ir.OptionalType):
         site.replace(site.op.constant(np.array(value is not None)))
@@ -26,7 +26,7 @@ def has_element(site: Site) -> None:
 
 @down("OptionalGetElement", version=15)
 def made_of(site: Site) -> None:
-    """The element of an optional that is made in the model is what it was made of."""
+    """An optional that is created in the model is replaced by its element."""
     value = site.input(0)
     maker = None if value is None else value.producer()
     if maker is None or maker.op_type != "Optional" or not maker.inputs or maker.inputs[0] is None:

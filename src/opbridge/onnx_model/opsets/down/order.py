@@ -11,7 +11,7 @@ def greater_or_equal(site: Site) -> None:
     """It becomes two comparisons."""
     one, other, op = site.input(0), site.input(1), site.op
     strict = "Greater" if site.node.op_type == "GreaterOrEqual" else "Less"
-    # Equal of opset 11 takes no half.
+    # Equal of opset 11 does not support float16.
     if one is not None and one.dtype is ir.DataType.FLOAT16:
         one, other = (op.cast(value, ir.DataType.FLOAT) for value in (one, other))
     site.replace(op.Or(op.make(strict, one, other), op.Equal(one, other)))

@@ -13,7 +13,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Pad", version=19)
 def wrapped(site: Site) -> None:
-    """What is wrapped around becomes slices put together."""
+    """Wrapping becomes a concatenation of slices."""
     if site.attribute("mode") != "wrap":
         return
     data, op = site.input(0), site.op
@@ -22,7 +22,7 @@ def wrapped(site: Site) -> None:
     pads = site.constant(1, "what is wrapped around")
     places = list(range(rank)) if axes is None else normalized(axes, rank)
     if site.input(3) is not None and axes is None:
-        raise CannotExpress("mode='wrap' on axes that are known only when the model runs")
+        raise CannotExpress("mode='wrap' on axes that are known only at run time")
     value = data
     for position, axis in enumerate(places):
         value = _wrap(site, op, value, axis, int(pads[position]), int(pads[position + len(places)]))

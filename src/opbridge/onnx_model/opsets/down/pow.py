@@ -1,4 +1,4 @@
-"""Pow: the exponent has a type of its own, and the base may be an integer, since opset 12."""
+"""Pow: a separate type for the exponent, and integer bases, since opset 12."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from opbridge.onnx_model.opsets.site import Site
 from opbridge.onnx_model.opsets.steps import down
 
 _LARGEST = 64
-# From the 64th power on every base but 0, 1 and -1 is beyond int64, and for these further bits of the exponent are one.
+# From the 64th power on, every base except 0, 1 and -1 overflows int64; for these, all higher bits are equivalent.
 _BITS = 6
 
 
@@ -24,10 +24,10 @@ def exponent_in_float(site: Site) -> None:
 
 @down("Pow", version=12)
 def one_type(site: Site) -> None:
-    """The exponent gets the base's type; of integers it becomes products."""
+    """The exponent gets the base's type; for integers it becomes products."""
     base, exponent, op = site.input(0), site.input(1), site.op
     if base is None or base.dtype is None:
-        # An engine that needs one type of both says so.
+        # An engine that needs equal types reports it.
         return
     dtype = base.dtype
     if not dtype.is_integer():
@@ -40,7 +40,7 @@ def one_type(site: Site) -> None:
             result = op.Mul(result, base)
         site.replace(op.Expand(result, op.constant(np.array(value.shape or (1,)))) if value.ndim else result)
     elif dtype is ir.DataType.INT32:
-        # Every int32, and every result that fits in one, is exact in float64.
+        # Every int32 is exact in float64, and so is every result that fits into int32.
         power = op.Pow(op.cast(base, ir.DataType.DOUBLE), op.cast(exponent, ir.DataType.DOUBLE))
         site.replace(op.cast(power, dtype))
     else:

@@ -12,7 +12,7 @@ _FLOAT = ir.DataType.FLOAT
 
 @down("QuantizeLinear", version=23)
 def precision_of_the_input(site: Site) -> None:
-    """A precision of its own becomes a quotient in that type."""
+    """A separate precision becomes a quotient in that type."""
     precision = site.attribute("precision")
     if precision and ir.DataType(precision) is not site.dtype(site.input(1)):
         site.replace(quantize(site, _result(site), ir.DataType(precision)))

@@ -1,4 +1,4 @@
-"""Range: half floats, counted in float32, since opset 27."""
+"""Range: float16 and bfloat16, computed in float32, since opset 27."""
 
 import onnx_ir as ir
 

@@ -1,4 +1,4 @@
-"""LSTM, GRU, RNN: the batch first, in ``layout=1``, since opset 14."""
+"""LSTM, GRU, RNN: the batch-first ``layout=1`` since opset 14."""
 
 from opbridge.onnx_model.opsets.site import Site
 from opbridge.onnx_model.opsets.steps import down
@@ -6,7 +6,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("LSTM", "GRU", "RNN", version=14)
 def transposed(site: Site) -> None:
-    """A batch that comes first is moved around the node."""
+    """A leading batch axis is moved before and after the node."""
     layout = site.attribute("layout")
     site.set(layout=None)
     if not layout:

@@ -45,7 +45,7 @@ def axes_attribute(site: Site) -> None:
 
 
 def reduce_nothing(site: Site) -> Any:
-    """What a reduction over no axis makes of its input: each element for itself."""
+    """The result of a reduction over no axes, which is elementwise."""
     data, op = site.input(0), site.op
     match site.node.op_type:
         case "ReduceL1" | "ReduceL2":

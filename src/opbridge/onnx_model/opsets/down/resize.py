@@ -1,4 +1,4 @@
-"""Resize: its attributes of opset 18 and 19, and the inputs that opset 11 can't leave out."""
+"""Resize: the attributes of opsets 18 and 19, and the inputs that opset 11 requires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Resize", version=19)
 def symmetric_mode(site: Site) -> None:
-    """The symmetric mode is the plain one where the result has no part of an element too much."""
+    """The symmetric mode is the ordinary one if the size of the result is exact."""
     if site.attribute("coordinate_transformation_mode") != "half_pixel_symmetric":
         return
     data, scales = site.input(0), known(site.input(2))
@@ -24,7 +24,7 @@ def symmetric_mode(site: Site) -> None:
     if site.input(3) is None:
         axes = site.attribute("axes") or list(range(len(shape or [])))
         if scales is None or shape is None:
-            raise CannotExpress("half_pixel_symmetric with scales or sizes that are known only when the model runs")
+            raise CannotExpress("half_pixel_symmetric with scales or sizes that are known only at run time")
         for axis, scale in zip(axes, scales, strict=True):
             if scale != 1 and not (isinstance(shape[axis], int) and float(shape[axis] * scale).is_integer()):
                 raise CannotExpress("half_pixel_symmetric with a scale that leaves a part of an element")
@@ -58,14 +58,14 @@ def all_axes(site: Site) -> None:
 
 @down("Resize", version=13)
 def inputs_given(site: Site) -> None:
-    """Inputs that are left out become empty ones."""
+    """Absent inputs become empty tensors."""
     data, roi, scales, sizes = (site.input(position) for position in range(4))
     op, empty = site.op, np.zeros(0, dtype=np.float32)
     site.set_inputs(data, roi or op.constant(empty), scales or op.constant(empty), sizes)
 
 
 def _scattered(site: Site, values: ir.Value, places: list[int], whole: np.ndarray) -> ir.Value:
-    """The values at their places in what holds for the other axes."""
+    """The values of the given axes combined with the defaults of the other axes."""
     op = site.op
     constant = known(values)
     if constant is not None:
@@ -76,12 +76,12 @@ def _scattered(site: Site, values: ir.Value, places: list[int], whole: np.ndarra
 
 
 def _kept_ratio(site: Site, policy: str, places: list[int]) -> ir.Value:
-    """The one scale of all axes, if it gives the sizes that opset 18 rounds to."""
+    """The single scale of all axes, if it results in the sizes that opset 18 rounds to."""
     data, sizes = site.input(0), known(site.input(3))
     shape = [] if data is None or data.shape is None else [data.shape[place] for place in places]
     lengths = [size for size in shape if isinstance(size, int)]
     if sizes is None or len(lengths) != len(places):
-        raise CannotExpress(f"keep_aspect_ratio_policy={policy!r} with sizes that are known only when the model runs")
+        raise CannotExpress(f"keep_aspect_ratio_policy={policy!r} with sizes that are known only at run time")
     ratios = [size / length for size, length in zip(sizes.tolist(), lengths, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     single = np.float32(scale)
@@ -92,7 +92,7 @@ def _kept_ratio(site: Site, policy: str, places: list[int]) -> ir.Value:
 
 
 def _is_plain(site: Site) -> bool:
-    """Whether antialias changes nothing: nothing is interpolated, or nothing shrinks."""
+    """Whether antialias has no effect because nothing is interpolated or nothing shrinks."""
     if site.attribute("mode") == "nearest":
         return True
     scales, output, data = known(site.input(2)), site.node.outputs[0], site.input(0)

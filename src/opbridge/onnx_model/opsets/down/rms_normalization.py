@@ -1,4 +1,4 @@
-"""RMSNormalization: a composition that keeps the input's shape as it is."""
+"""RMSNormalization: a composition that keeps the input's shape."""
 
 import numpy as np
 import onnx_ir as ir

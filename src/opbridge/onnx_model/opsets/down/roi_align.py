@@ -24,7 +24,7 @@ def without_a_shift(site: Site) -> None:
     if site.attribute("mode") != "avg":
         raise CannotExpress("mode='max' with a shift of half a pixel is new in opset 16")
     if not site.attribute("sampling_ratio"):
-        raise CannotExpress("with a shift of half a pixel, the number of points must be said (sampling_ratio)")
+        raise CannotExpress("with a shift of half a pixel, sampling_ratio must be given")
     _sample(site)
 
 
@@ -43,7 +43,7 @@ def _sample(site: Site) -> None:
     rows, inside = [], []
     for axis, count in enumerate(out):
         low, high = (op.Gather(scaled, op.constant(np.array([1 - axis + side])), axis=1) for side in (0, 2))
-        # The middle of each of ratio * count equal parts of the box.
+        # The centers of ratio * count equal parts of the box.
         parts = op.like((np.arange(count * ratio) + 0.5) / (count * ratio), boxes)
         places = op.Add(low, op.Mul(op.Sub(high, low), parts))
         extent = op.cast(sizes[axis], site.dtype(boxes))
@@ -62,7 +62,7 @@ def _sample(site: Site) -> None:
 
 
 def _spread(op: Builder, value: Any, axis: int, grid: tuple[int, int]) -> Any:
-    """The rows' or columns' values at every point of the grid, flattened."""
+    """The values of the rows or columns at every point of the grid, flattened."""
     shape = op.constant(np.array([[0, -1, 1], [0, 1, -1]][axis]))
     wide = op.Expand(op.Reshape(value, shape), op.constant(np.array([1, *grid])))
     return op.Reshape(wide, op.constant(np.array([0, -1])))

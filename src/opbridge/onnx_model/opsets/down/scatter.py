@@ -14,14 +14,14 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("ScatterND", "ScatterElements", version=18)
 def extremes_in_rounds(site: Site) -> None:
-    """A maximum or minimum becomes a loop that resolves one duplicate in each round."""
+    """A maximum or minimum becomes a loop that resolves one duplicate per iteration."""
     if site.attribute("reduction") in ("max", "min"):
         _in_rounds(site)
 
 
 @down("ScatterND", "ScatterElements", version=16)
 def reductions_in_rounds(site: Site) -> None:
-    """A reduction becomes a loop that resolves one duplicate in each round."""
+    """A reduction becomes a loop that resolves one duplicate per iteration."""
     if site.attribute("reduction") != "none":
         _in_rounds(site)
     else:
@@ -42,7 +42,7 @@ def _in_rounds(site: Site) -> None:
 
 
 def _scatter_nd(site: Site, data: ir.Value, indices: ir.Value, updates: ir.Value) -> ir.Value:
-    """Over the data as rows: the axes that an index names become one."""
+    """Scatter into rows: the indexed axes are flattened."""
     op = site.op
     rank = site.rank(data, "neither are the rows that it writes")
     depth = indices.shape[-1] if indices.shape is not None else None
@@ -62,13 +62,13 @@ def _scatter_nd(site: Site, data: ir.Value, indices: ir.Value, updates: ir.Value
 
 
 def _scatter_elements(site: Site, data: ir.Value, indices: ir.Value, updates: ir.Value) -> ir.Value:
-    """Over the data as a list of elements, whose places follow from those of the indices."""
+    """Scatter into the flattened data; the positions are computed from the indices."""
     op = site.op
     rank = site.rank(data, "neither is its axis")
     (axis,) = normalized([site.attribute("axis")], rank)
     shape, every = op.Shape(data), op.constant(np.array([-1]))
     size = op.Gather(shape, op.constant(np.array([axis])), axis=0)
-    # Each element of the indices has a place; NonZero of ones lists them all, in order.
+    # NonZero of ones returns the positions of all elements of the indices in order.
     ones = op.ConstantOfShape(op.Shape(indices), value=ir.tensor(np.ones(1, dtype=np.int64)))
     places = op.Transpose(op.NonZero(ones), perm=[1, 0])
     along = op.Reshape(_wrapped(op, indices, size), op.constant(np.array([-1, 1])))
@@ -80,13 +80,13 @@ def _scatter_elements(site: Site, data: ir.Value, indices: ir.Value, updates: ir
 
 
 def _wrapped(op: Builder, indices: ir.Value, sizes: ir.Value) -> Any:
-    """Indices counted from the front."""
+    """The indices as nonnegative numbers."""
     wide = op.cast(indices, ir.DataType.INT64)
     return op.Where(op.Less(wide, op.constant(np.array(0))), op.Add(wide, sizes), wide)
 
 
 def _linear(op: Builder, places: Any, sizes: Any, depth: int) -> Any:
-    """The place in a flattened tensor of each row of coordinates."""
+    """The position in the flattened tensor of each row of coordinates."""
     total = None
     for axis in range(depth):
         coordinate = op.Gather(places, op.constant(np.array(axis)), axis=1)

@@ -1,4 +1,4 @@
-"""Softmax, LogSoftmax, Hardmax: until opset 12 they work on the input flattened to a matrix at the axis."""
+"""Softmax, LogSoftmax, Hardmax: up to opset 12 they operate on the input flattened to a matrix at the axis."""
 
 from opbridge.onnx_model.opsets.site import Site, normalized
 from opbridge.onnx_model.opsets.steps import down

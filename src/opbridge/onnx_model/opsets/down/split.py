@@ -45,7 +45,7 @@ def sizes_attribute(site: Site) -> None:
 
 
 def _slices(site: Site, sizes: ir.Value) -> list[ir.Value]:
-    """The parts one by one: a size is known only when the model runs, or is zero, which engines refuse."""
+    """The parts one by one: a size is known only at run time, or is zero, which engines refuse."""
     op, data, axis = site.op, site.input(0), site.attribute("axis")
     if data is None or (data.shape is None and axis < 0):
         raise CannotExpress("the rank of its input is not known")

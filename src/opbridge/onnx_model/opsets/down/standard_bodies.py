@@ -1,4 +1,4 @@
-"""Operators that the standard itself defines by a body of older operators."""
+"""Operators that the standard defines by a function body of older operators."""
 
 from opbridge.onnx_model.opsets.bodies import expand_body
 from opbridge.onnx_model.opsets.site import Site

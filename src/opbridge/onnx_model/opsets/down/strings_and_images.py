@@ -1,4 +1,4 @@
-"""What needs an operator of its own: text and images."""
+"""Operators on strings and images, which have no older equivalents."""
 
 from opbridge.onnx_model.opsets.result import CannotExpress
 from opbridge.onnx_model.opsets.site import Site

@@ -1,1 +1,1 @@
-"""The steps from an opset to the one after it: one operator or family, one file."""
+"""The steps from an opset to the next one, one file per operator or family."""

@@ -1,4 +1,4 @@
-"""What opsets added to operators without changing what was there before: new types, inputs, and attributes."""
+"""Operators to which an opset only added types, inputs or attributes."""
 
 ADDITIONS = {
     8: "Max MaxPool Mean Min Sum",

@@ -1,4 +1,4 @@
-"""Attributes that became inputs: axes, pads, sizes, bounds."""
+"""Attributes that became inputs: axes, pads, sizes and bounds."""
 
 import numpy as np
 import onnx_ir as ir
@@ -39,7 +39,7 @@ def sizes_input(site: Site) -> None:
 
 @up("Split", version=18)
 def number_of_outputs(site: Site) -> None:
-    """Without sizes the number of outputs is said."""
+    """Without sizes, the number of outputs becomes an attribute."""
     if site.input(1) is None:
         site.set(num_outputs=len(site.node.outputs))
 
@@ -100,7 +100,7 @@ def scales_input(site: Site) -> None:
 
 @up("DFT", version=20)
 def axis_input(site: Site) -> None:
-    """The axis becomes an input, whose default is another one."""
+    """The axis becomes an input with another default."""
     axis = site.attribute("axis")
     site.set(axis=None)
     site.set_inputs(site.input(0), site.input(1), site.op.constant(np.array(axis)))

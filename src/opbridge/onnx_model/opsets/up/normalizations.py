@@ -1,4 +1,4 @@
-"""BatchNormalization's training outputs, GroupNormalization's scales for each group."""
+"""The training outputs of BatchNormalization, and the per-group scales of GroupNormalization."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from opbridge.onnx_model.opsets.steps import up
 
 @up("BatchNormalization", version=9)
 def spatial(site: Site) -> None:
-    """Statistics for each channel are the only ones left."""
+    """Only per-channel statistics remain."""
     if site.attribute("spatial") != 1:
         raise CannotExpress("opset 9 has no statistics for each activation (spatial=0)")
     site.set(spatial=None)
@@ -20,16 +20,16 @@ def spatial(site: Site) -> None:
 
 @up("BatchNormalization", version=14)
 def inference(site: Site) -> None:
-    """Outputs of training that nothing uses are dropped."""
+    """Unused training outputs are removed."""
     if any(site.wanted(position) for position in range(1, len(site.node.outputs))):
-        raise CannotExpress("its statistics are used, which opset 14 computes in training only, and otherwise")
+        raise CannotExpress("its statistics are used, which opset 14 computes only in training, and differently")
     if len(site.node.outputs) > 1:
         site.replace(site.again(*site.node.inputs, outputs=1))
 
 
 @up("Dropout", version=10)
 def mask_of_bool(site: Site) -> None:
-    """A mask that something uses is cast to what it was."""
+    """A used mask is cast to its former type."""
     if len(site.node.outputs) > 1:
         result, mask = site.again(site.input(0), outputs=2)
         site.replace(result, site.op.cast(mask, site.dtype(site.input(0))) if site.wanted(1) else None)

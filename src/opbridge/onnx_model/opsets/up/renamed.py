@@ -1,4 +1,4 @@
-"""Operators and modes that got another name, and defaults that became others."""
+"""Renamed operators and modes, and changed defaults."""
 
 from opbridge.onnx_model.opsets.site import Site
 from opbridge.onnx_model.opsets.steps import up
@@ -21,5 +21,5 @@ def modes(site: Site) -> None:
 
 @up("RoiAlign", version=16)
 def without_a_shift(site: Site) -> None:
-    """Coordinates without a shift, which are no longer the default, are said."""
+    """Coordinates without a shift, which are no longer the default, become explicit."""
     site.set(coordinate_transformation_mode="output_half_pixel")

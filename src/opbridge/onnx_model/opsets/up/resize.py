@@ -1,4 +1,4 @@
-"""Resize and its forerunner Upsample, until opset 13."""
+"""Resize and its predecessor Upsample, up to opset 13."""
 
 import numpy as np
 
@@ -16,20 +16,20 @@ def renamed(site: Site) -> None:
 
 @up("Resize", version=11)
 def said_how(site: Site) -> None:
-    """How coordinates are computed and rounded, which opset 10 fixed, is said."""
+    """The computation and rounding of coordinates, which opset 10 fixed, become attributes."""
     data, scales, mode = site.input(0), site.input(1), site.attribute("mode")
     values = known(scales)
     if mode == "nearest" and not (values is not None and (values >= 1).all()):
-        raise CannotExpress("opset 10 does not say how it rounds where it shrinks, and it can shrink")
+        raise CannotExpress("opset 10 does not define the rounding of a smaller result")
     site.set_inputs(data, site.op.constant(np.zeros(0, dtype=np.float32)), scales)
     site.set(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
 @up("Resize", version=13)
 def inputs_left_out(site: Site) -> None:
-    """Empty inputs are left out."""
+    """Empty inputs are removed."""
     if site.attribute("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
-        raise CannotExpress("coordinate_transformation_mode='tf_half_pixel_for_nn' was taken away in opset 13")
+        raise CannotExpress("coordinate_transformation_mode='tf_half_pixel_for_nn' was removed in opset 13")
     given = [site.input(position) for position in range(4)]
     for position in (1, 2):
         value = given[position]

@@ -1,4 +1,4 @@
-"""Softmax, LogSoftmax, Hardmax: until opset 12 they work on the input flattened to a matrix at the axis."""
+"""Softmax, LogSoftmax, Hardmax: up to opset 12 they operate on the input flattened to a matrix at the axis."""
 
 from opbridge.onnx_model.opsets.site import Site, normalized
 from opbridge.onnx_model.opsets.steps import up
@@ -6,7 +6,7 @@ from opbridge.onnx_model.opsets.steps import up
 
 @up("Softmax", "LogSoftmax", "Hardmax", version=13)
 def one_axis(site: Site) -> None:
-    """Where more than the last axis was meant, the input is flattened and restored."""
+    """If more axes than the last were meant, the input is flattened and restored."""
     data, axis, op = site.input(0), site.attribute("axis"), site.op
     if axis == -1:
         site.set(axis=-1)
