@@ -14,7 +14,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -105,7 +105,7 @@ class NotRun:
         fix: How to get it.
     """
 
-    verdict: str
+    verdict: Literal["built, not run", "exported, not run"]
     reason: str
     fix: str
 

@@ -20,11 +20,11 @@ from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, j
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.verify.compare import Verdict, is_floating
 from opbridge.proof.verify.options import Tolerance
-from opbridge.proof.verify.trace import Departure, TracedValue
+from opbridge.proof.verify.trace import Departure, Status, TracedValue
 
 __all__ = ["FAILURES", "FEWEST_BYTES", "MOST_BISECTED", "Bisection", "bisect", "comparable_sizes", "traced_value"]
 
-Judge = Callable[[np.ndarray, Intermediate], tuple[str, Verdict]]
+Judge = Callable[[np.ndarray, Intermediate], tuple[Status, Verdict]]
 FEWEST_BYTES = 1 << 25
 """The bytes of intermediate values that are held at a time at least, however small a model's weights are."""
 
@@ -163,9 +163,9 @@ class _Search:
                 return self._departs(first, *departed[first])
         return None
 
-    def _departed(self, results: Mapping[str, np.ndarray]) -> dict[str, tuple[str, Verdict]]:
+    def _departed(self, results: Mapping[str, np.ndarray]) -> dict[str, tuple[Status, Verdict]]:
         """The results that do not fit the reference's values."""
-        found: dict[str, tuple[str, Verdict]] = {}
+        found: dict[str, tuple[Status, Verdict]] = {}
 
         def see(name: str, value: Intermediate) -> None:
             if value.random:
@@ -276,7 +276,7 @@ class _Search:
         found = self._departs(first, "differs", Verdict(False, np.inf, 0.0, 0.0, np.inf, changes))
         return dataclasses.replace(found, verdict="not deterministic", detail=changes)
 
-    def _departs(self, name: str, status: str, verdict: Verdict) -> Departure:
+    def _departs(self, name: str, status: Status, verdict: Verdict) -> Departure:
         first = self._traced(name, status, verdict)
         nodes, _ = self.model.segment(name, self.known)
         between = tuple(str(node.name) for node in nodes if node.name != first.node)
@@ -286,7 +286,7 @@ class _Search:
         between = tuple(str(node.name) for node in self.model.segment(self.failing[0], ())[0]) if self.failing else ()
         return Departure(self.given.case, "not found", self.output(), between, detail=why)
 
-    def _traced(self, name: str, status: str, verdict: Verdict) -> TracedValue:
+    def _traced(self, name: str, status: Status, verdict: Verdict) -> TracedValue:
         return traced_value(self.model, self.reference, name, status, verdict)
 
 
@@ -301,7 +301,7 @@ def comparable_sizes(model: EngineModel, reference: ReferenceValues, names: Coll
 
 
 def traced_value(
-    model: EngineModel, reference: ReferenceValues, name: str, status: str, verdict: Verdict
+    model: EngineModel, reference: ReferenceValues, name: str, status: Status, verdict: Verdict
 ) -> TracedValue:
     """A value with the node that makes it and where it comes from."""
     node = model.node(name)

@@ -19,6 +19,7 @@ from opbridge.proof.verify.compare import Verdict, allclose, error_units, floor_
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy
 from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.perturbed import perturbed_feeds
+from opbridge.proof.verify.trace import Status
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.sources import source_of_node
 
@@ -216,7 +217,7 @@ def judged(
     longest_sum: int = 1,
     tolerance: Tolerance | None = None,
     nearby: Callable[[], Sequence[np.ndarray]] = tuple,
-) -> tuple[str, Verdict]:
+) -> tuple[Status, Verdict]:
     """Compare a value of the engine with the reference's, by the rules for outputs.
 
     Args:
@@ -259,7 +260,7 @@ def judged(
 
 def _judged_exactly(
     result: np.ndarray, own: np.ndarray, nearby: Callable[[], Sequence[np.ndarray]]
-) -> tuple[str, Verdict]:
+) -> tuple[Status, Verdict]:
     """Integers and truth values: each must be the reference's, or be a near tie."""
     wrong = result != own
     for other in nearby():

@@ -21,6 +21,7 @@ import numpy as np
 
 from opbridge.bundle.bundle import Bundle
 from opbridge.engines.base import Engine
+from opbridge.errors import InputError
 from opbridge.kernels.cache import cache_folder
 from opbridge.proof.progress import Count
 from opbridge.proof.verify.modes import Given
@@ -190,7 +191,7 @@ def _read(file: Path) -> dict[str, Passed]:
     known = {}
     with contextlib.suppress(OSError):
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, InputError):
                 data = json.loads(line)
                 comparisons = tuple(Comparison.from_dict(item) for item in data["comparisons"])
                 known[data["key"]] = Passed(CaseResult.from_dict(data["result"]), comparisons)

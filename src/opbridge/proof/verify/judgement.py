@@ -24,6 +24,7 @@ from opbridge.proof.verify.figures import condition_text, differences, figures, 
 from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.perturbed import PERTURBED_RUNS, perturbed_feeds
 from opbridge.proof.verify.reference import Feeds, Run, Runs
+from opbridge.proof.verify.trace import Status
 from opbridge.proof.verify.verification import Comparison
 
 __all__ = ["Judgement"]
@@ -279,7 +280,7 @@ class Judgement:
         max_abs, max_rel = differences(output.result, output.own)
         verdict = output.verdict
         equal = output.result.shape == output.own.shape and output.result.tobytes() == output.own.tobytes()
-        status = "equal" if equal else "decision" if output.by_decision else "within budget"
+        status: Status = "equal" if equal else "decision" if output.by_decision else "within budget"
         tie = "differs only by near ties decided otherwise" if verdict.passed and output.by_decision else ""
         measured = self._statistics(output)
         condition = ""

@@ -13,6 +13,7 @@ from opbridge.errors import OpbridgeError, described_error
 from opbridge.proof.verify.compare import Verdict, is_floating
 from opbridge.proof.verify.perturbed import perturbed_feeds
 from opbridge.proof.verify.special_values import SpecialDifference, SpecialValues
+from opbridge.proof.verify.trace import Status
 
 if TYPE_CHECKING:
     from opbridge.proof.bisect.intermediates import Intermediate
@@ -78,14 +79,14 @@ def _nearby(feeds: Feeds, reference: Runs, seed: int) -> list[Feeds]:
     return found
 
 
-def judged_by_kind(values: str) -> Callable[[np.ndarray, Intermediate], tuple[str, Verdict]]:
+def judged_by_kind(values: str) -> Callable[[np.ndarray, Intermediate], tuple[Status, Verdict]]:
     """A function that judges values inside a model as :func:`examined` judges outputs, for bisection.
 
     Args:
         values: The kind of the special values in the inputs.
     """
 
-    def judge(result: np.ndarray, value: Intermediate) -> tuple[str, Verdict]:
+    def judge(result: np.ndarray, value: Intermediate) -> tuple[Status, Verdict]:
         own, wide = value.own, value.wide
         if is_floating(result.dtype) and is_floating(own.dtype):
             result = result.astype(own.dtype)

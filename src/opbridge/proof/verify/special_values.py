@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
-from opbridge.records import to_json
+from opbridge.records import StoredRecord
 
-__all__ = ["SpecialDifference", "SpecialValues"]
+__all__ = ["SpecialDifference", "SpecialValues", "SpecialVerdict"]
+
+SpecialVerdict = Literal["as PyTorch", "differs", "error", "refused"]
+"""The verdict on one kind of special values."""
 
 
 @dataclasses.dataclass(frozen=True)
-class SpecialDifference:
+class SpecialDifference(StoredRecord):
     """Elements of one output that are of another kind in the engine than in PyTorch.
 
     Attributes:
@@ -32,16 +34,6 @@ class SpecialDifference:
     elements: int
     index: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The difference as JSON data."""
-        data: dict[str, Any] = to_json(dataclasses.asdict(self))
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SpecialDifference:
-        """The difference that :meth:`to_dict` wrote."""
-        return cls(**{**data, "index": tuple(data["index"])})
-
     def __str__(self) -> str:
         return (
             f"{self.output}: {self.engine} where PyTorch has {self.torch}, in {self.count} of {self.elements} "
@@ -50,7 +42,7 @@ class SpecialDifference:
 
 
 @dataclasses.dataclass(frozen=True)
-class SpecialValues:
+class SpecialValues(StoredRecord):
     """The result of one kind of special values in the inputs.
 
     Attributes:
@@ -63,7 +55,7 @@ class SpecialValues:
     """
 
     values: str
-    verdict: str
+    verdict: SpecialVerdict
     differences: tuple[SpecialDifference, ...] = ()
     error: str | None = None
     engine: str = ""
@@ -72,22 +64,6 @@ class SpecialValues:
     def passed(self) -> bool:
         """Whether the engine does as PyTorch does, as far as PyTorch does anything."""
         return self.verdict in ("as PyTorch", "refused")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as JSON data."""
-        return {
-            "values": self.values,
-            "verdict": self.verdict,
-            "differences": [difference.to_dict() for difference in self.differences],
-            "error": self.error,
-            "engine": self.engine,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SpecialValues:
-        """The result that :meth:`to_dict` wrote."""
-        differences = tuple(SpecialDifference.from_dict(item) for item in data["differences"])
-        return cls(**{**data, "differences": differences})
 
     def __str__(self) -> str:
         lines = [f"{self.values}: {self.verdict}{f' ({self.error})' if self.error else ''}"]

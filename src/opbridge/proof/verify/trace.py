@@ -7,16 +7,21 @@ the first mismatching node: the first value that is not what PyTorch computes, w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
-from opbridge.records import to_json
+from opbridge.records import StoredRecord
 
-__all__ = ["Departure", "Timing", "Trace", "TracedValue"]
+__all__ = ["Departure", "DepartureVerdict", "Status", "Timing", "Trace", "TracedValue"]
+
+Status = Literal["equal", "within budget", "decision", "random", "differs", "shape", "dtype", "missing", "not compared"]
+"""How an output or a value compares with the reference's."""
+
+DepartureVerdict = Literal["departs", "vanishes when observed", "not deterministic", "not found"]
+"""The result of a bisection."""
 
 
 @dataclasses.dataclass(frozen=True)
-class TracedValue:
+class TracedValue(StoredRecord):
     """One value of the ONNX graph, compared with the same value of the captured graph.
 
     Attributes:
@@ -42,7 +47,7 @@ class TracedValue:
     target: str = ""
     fx_node: str = ""
     source: str = ""
-    status: str = "equal"
+    status: Status = "equal"
     engine_error: float = 0.0
     torch_error: float = 0.0
     budget: float = 0.0
@@ -53,21 +58,9 @@ class TracedValue:
         origin = f", of {self.target}" if self.target else ""
         return f"{self.node or self.value} ({self.operator}{origin}){f' at {self.source}' if self.source else ''}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The value as JSON data."""
-        data: dict[str, Any] = to_json(dataclasses.asdict(self))
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TracedValue:
-        """The value that :meth:`to_dict` wrote."""
-        numbers = {field.name for field in dataclasses.fields(cls) if field.type == "float"}
-        values: dict[str, Any] = {key: float(value) if key in numbers else value for key, value in data.items()}
-        return cls(**values)
-
 
 @dataclasses.dataclass(frozen=True)
-class Trace:
+class Trace(StoredRecord):
     """The error against the depth of a model, on one case.
 
     Attributes:
@@ -84,26 +77,9 @@ class Trace:
     runs: int = 1
     engine: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The trace as JSON data."""
-        values = [value.to_dict() for value in self.values]
-        return {
-            "case": self.case,
-            "depth": self.depth,
-            "values": values,
-            "runs": self.runs,
-            "engine": self.engine,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Trace:
-        """The trace that :meth:`to_dict` wrote."""
-        values = tuple(TracedValue.from_dict(value) for value in data["values"])
-        return cls(data["case"], data["depth"], values, data["runs"], data.get("engine", ""))
-
 
 @dataclasses.dataclass(frozen=True)
-class Departure:
+class Departure(StoredRecord):
     """The first mismatching node: the first whose error exceeds the budget.
 
     Attributes:
@@ -121,7 +97,7 @@ class Departure:
     """
 
     case: str
-    verdict: str
+    verdict: DepartureVerdict
     first: TracedValue | None
     between: tuple[str, ...] = ()
     runs: int = 0
@@ -141,27 +117,9 @@ class Departure:
         verb = "departs first" if self.verdict == "departs" else "is not deterministic"
         return f"{verb} at {first}{among}{detail}{errors}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The departure as JSON data."""
-        return {
-            "case": self.case,
-            "verdict": self.verdict,
-            "first": None if self.first is None else self.first.to_dict(),
-            "between": list(self.between),
-            "runs": self.runs,
-            "detail": self.detail,
-            "engine": self.engine,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Departure:
-        """The departure that :meth:`to_dict` wrote."""
-        first = None if data["first"] is None else TracedValue.from_dict(data["first"])
-        return cls(**{**data, "first": first, "between": tuple(data["between"])})
-
 
 @dataclasses.dataclass(frozen=True)
-class Timing:
+class Timing(StoredRecord):
     """What one node costs.
 
     Attributes:
@@ -181,12 +139,3 @@ class Timing:
     target: str = ""
     torch_seconds: float | None = None
     engine: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The timing as JSON data."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Timing:
-        """The timing that :meth:`to_dict` wrote."""
-        return cls(**data)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
 from opbridge.engines.process.crash import Crash
 from opbridge.proof.verify.special_values import SpecialValues
-from opbridge.proof.verify.trace import Departure, Timing, Trace
-from opbridge.records import to_json
+from opbridge.proof.verify.trace import Departure, Status, Timing, Trace
+from opbridge.records import StoredRecord
 
 __all__ = [
     "DEFAULT_SEED",
@@ -17,8 +17,10 @@ __all__ = [
     "NOT_VERIFIED",
     "PASSING",
     "CaseResult",
+    "CaseVerdict",
     "Comparison",
     "EngineVerdict",
+    "Verdict",
     "Verification",
     "tolerance_text",
 ]
@@ -26,7 +28,13 @@ __all__ = [
 DEFAULT_SEED = 20_260_101
 """Fixed, so that two verifications of one model see the same inputs."""
 
-NOT_VERIFIED = "not verified"
+CaseVerdict = Literal["passed", "failed", "error", "not verified"]
+"""The verdict on one case."""
+
+Verdict = Literal["passed", "failed", "error", "not verified", "built, not run", "exported, not run"]
+"""The verdict on one engine, or on several."""
+
+NOT_VERIFIED: Literal["not verified"] = "not verified"
 """The verdict if there is nothing to compare with."""
 
 NOT_RUN = ("built, not run", "exported, not run")
@@ -39,7 +47,7 @@ PASSING = frozenset({"equal", "within budget", "decision", "random"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(StoredRecord):
     """One output of the engine compared with the reference's, on one case.
 
     Attributes:
@@ -67,7 +75,7 @@ class Comparison:
 
     output: str
     case: str
-    status: str
+    status: Status
     max_abs: float = 0.0
     max_rel: float = 0.0
     engine_error: float = 0.0
@@ -88,20 +96,6 @@ class Comparison:
         """Whether this output passes."""
         return self.status in PASSING
 
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON data."""
-        data: dict[str, Any] = to_json(dataclasses.asdict(self))
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
-        """The comparison that :meth:`to_dict` wrote."""
-        numbers = {field.name for field in dataclasses.fields(cls) if field.type == "float"}
-        values: dict[str, Any] = {key: float(value) if key in numbers else value for key, value in data.items()}
-        for key in ("histogram", "torch_histogram"):
-            values[key] = tuple((float(bound), int(count)) for bound, count in data.get(key, ()))
-        return cls(**values)
-
     def __str__(self) -> str:
         numbers = f"engine {self.engine_error:.3g}, torch {self.torch_error:.3g}, allowed {self.budget:.3g} units"
         measured = f" ({numbers})" if self.status in {"within budget", "differs"} and self.budget else ""
@@ -109,7 +103,7 @@ class Comparison:
 
 
 @dataclasses.dataclass(frozen=True)
-class CaseResult:
+class CaseResult(StoredRecord):
     """One set of inputs.
 
     Attributes:
@@ -126,26 +120,16 @@ class CaseResult:
 
     name: str
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    verdict: str = "passed"
+    verdict: CaseVerdict = "passed"
     eager_matches: bool | None = None
     error: str | None = None
     notes: tuple[str, ...] = ()
     engine: str = ""
     failing_input: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The case as JSON data."""
-        data: dict[str, Any] = to_json(dataclasses.asdict(self))
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
-        """The case that :meth:`to_dict` wrote."""
-        return cls(**{**data, "sizes": dict(data.get("sizes", {})), "notes": tuple(data.get("notes", ()))})
-
 
 @dataclasses.dataclass(frozen=True)
-class EngineVerdict:
+class EngineVerdict(StoredRecord):
     """The result of one engine of several.
 
     Attributes:
@@ -155,21 +139,12 @@ class EngineVerdict:
     """
 
     engine: str
-    verdict: str
+    verdict: Verdict
     error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The verdict as JSON data."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> EngineVerdict:
-        """The verdict that :meth:`to_dict` wrote."""
-        return cls(**data)
 
 
 @dataclasses.dataclass(frozen=True)
-class Verification:
+class Verification(StoredRecord):
     """Whether an engine computes what PyTorch computes, or the ONNX model that was given.
 
     Attributes:
@@ -195,7 +170,7 @@ class Verification:
     """
 
     engine: str
-    verdict: str
+    verdict: Verdict
     cases: tuple[CaseResult, ...]
     comparisons: tuple[Comparison, ...]
     seconds: Mapping[str, float]
@@ -206,9 +181,9 @@ class Verification:
     departures: tuple[Departure, ...] = ()
     traces: tuple[Trace, ...] = ()
     timings: tuple[Timing, ...] = ()
+    special_values: tuple[SpecialValues, ...] = ()
     crashes: tuple[Crash, ...] = ()
     engines: tuple[EngineVerdict, ...] = ()
-    special_values: tuple[SpecialValues, ...] = ()
     tolerance: Mapping[str, float] | None = None
     resumed: int = 0
 
@@ -216,51 +191,6 @@ class Verification:
     def passed(self) -> bool:
         """Whether every case passed."""
         return self.verdict == "passed"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The verification as JSON data."""
-        return {
-            "engine": self.engine,
-            "verdict": self.verdict,
-            "cases": [case.to_dict() for case in self.cases],
-            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
-            "seconds": to_json(dict(self.seconds)),
-            "seed": self.seed,
-            "error": self.error,
-            "eager_matches_capture": self.eager_matches_capture,
-            "reference": self.reference,
-            "departures": [departure.to_dict() for departure in self.departures],
-            "traces": [trace.to_dict() for trace in self.traces],
-            "timings": [timing.to_dict() for timing in self.timings],
-            "special_values": [special.to_dict() for special in self.special_values],
-            "crashes": [crash.to_dict() for crash in self.crashes],
-            "engines": [found.to_dict() for found in self.engines],
-            "tolerance": None if self.tolerance is None else dict(self.tolerance),
-            "resumed": self.resumed,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Verification:
-        """The verification that :meth:`to_dict` wrote."""
-        return cls(
-            engine=data["engine"],
-            verdict=data["verdict"],
-            cases=tuple(CaseResult.from_dict(case) for case in data["cases"]),
-            comparisons=tuple(Comparison.from_dict(comparison) for comparison in data["comparisons"]),
-            seconds={key: float(value) for key, value in data["seconds"].items()},
-            seed=data["seed"],
-            error=data.get("error"),
-            eager_matches_capture=data.get("eager_matches_capture"),
-            reference=data.get("reference", PYTORCH),
-            departures=tuple(Departure.from_dict(departure) for departure in data.get("departures", ())),
-            traces=tuple(Trace.from_dict(trace) for trace in data.get("traces", ())),
-            timings=tuple(Timing.from_dict(timing) for timing in data.get("timings", ())),
-            special_values=tuple(SpecialValues.from_dict(item) for item in data.get("special_values", ())),
-            crashes=tuple(Crash.from_dict(crash) for crash in data.get("crashes", ())),
-            engines=tuple(EngineVerdict.from_dict(found) for found in data.get("engines", ())),
-            tolerance=data.get("tolerance"),
-            resumed=data.get("resumed", 0),
-        )
 
     def summary(self) -> str:
         """The result for a reader: the verdict, then one line per output that says how close it came, or why not."""
