@@ -91,7 +91,7 @@ def test_killing_the_engine_costs_one_case(place, monkeypatch):
     assert [case["verdict"] for case in verification["cases"]] == ["error", "passed", "passed"]
     (crash,) = verification["crashes"]
     assert (crash["cause"], crash["signal"], crash["node"]) == ("killed", "SIGKILL", "")
-    assert crash["detail"] == "a second run in a fresh process did not end so"
+    assert crash["detail"] == "a second run in a new process did not end in this way"
     assert left_behind(place) == []
 
 

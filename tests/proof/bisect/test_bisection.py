@@ -414,9 +414,9 @@ def test_a_bundle_verified_later_in_another_process(tmp_path: Path) -> None:
     console = rich.console.Console(width=300, file=io.StringIO())
     console.print(*verification_view(data), sep="\n")
     for shown in (console.file.getvalue(), Verification.from_dict(data).summary()):
-        assert "departs first at " in shown
+        assert "first mismatching node: " in shown
         assert "of aten::avg_pool2d.default) at entry.py:8" in shown
-        assert "(engine " in shown
+        assert "(error: engine " in shown
 
 
 @pytest.mark.slow
@@ -463,4 +463,4 @@ def test_a_departure_in_a_function_names_its_call(tmp_path: Path) -> None:
     (departure,) = found.departures
     assert departure.first is not None
     assert departure.first.operator == "bisected::scaled"
-    assert textwrap.shorten(str(departure), 40).startswith("departs first at")
+    assert textwrap.shorten(str(departure), 40).startswith("first mismatching node:")

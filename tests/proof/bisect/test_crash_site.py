@@ -107,7 +107,7 @@ def test_what_does_not_happen_again(tmp_path, monkeypatch):
     error.settings = SessionSettings("crashing", chain(tmp_path))
     (crash,) = CrashSites().locate("sizes 2", error, FEEDS)
     assert (crash.node, crash.runs) == ("", 1)
-    assert crash.detail == "a second run in a fresh process did not end so"
+    assert crash.detail == "a second run in a new process did not end in this way"
 
 
 def test_a_model_that_is_no_onnx(tmp_path):

@@ -173,7 +173,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "A and B compute the same within the tolerance" in capsys.readouterr().out
     assert main(["compare", "net.py:model", "bad.onnx"]) == 1
     out = " ".join(capsys.readouterr().out.split())
-    assert "departs first at node_sigmoid (ai.onnx::HardSigmoid" in out
+    assert "first mismatching node: node_sigmoid (ai.onnx::HardSigmoid" in out
     assert "A and B do not compute the same" in out
     assert main(["compare", "good.onnx", "bad.onnx", "--rtol", "1", "--atol", "1", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)

@@ -150,5 +150,5 @@ def test_an_onnx_model_has_the_same_modes(folder: Path, monkeypatch: pytest.Monk
     required = of_onnx(folder, special_values="require")
     assert (required.verdict, required.error) == (
         "failed",
-        "special values are required to come out as in PyTorch, and some do not",
+        "special values are required to give the same as in PyTorch, and some do not",
     )

@@ -138,7 +138,7 @@ class _Search:
         self.known = [name for name in self.known if name in self.nbytes]
 
     def _portions(self, names: Sequence[str], *, both: bool) -> Iterator[list[str]]:
-        """Names in order, cut where their values would take too much memory; ``both``: what they read counts too."""
+        """Names in order, divided so that each part fits in memory; ``both`` if the values that they read count too."""
         reads = {name: self.model.segment(name, self.known)[1] if both else set() for name in names}
         # A value that several of them read counts several times: a portion may be too small but never too large.
         sizes = {name: sum(self.nbytes.get(item, 0) for item in (name, *reads[name])) for name in names}
@@ -249,13 +249,13 @@ class _Search:
                 self.given.case,
                 "vanishes when observed",
                 self.output(),
-                detail="with the values inside marked as outputs the engine computes the right ones: "
-                "an optimisation of the engine over several nodes is at fault",
+                detail="with values inside the model as outputs, the engine computes the right results: "
+                "an optimization of the engine over several nodes is at fault",
             )
         if departed:
             first = min(departed, key=self.model.depth_of)
             status, verdict = departed[first]
-            detail = "no node is wrong by itself: the error has built up over the nodes before"
+            detail = "every node is right if its inputs are: the error has accumulated over the nodes before"
             if self.refused:
                 detail = f"{verdict.detail}; found in the whole model, because a part of it fails: {self.refused}"
             return self._departs(first, status, dataclasses.replace(verdict, detail=detail))
@@ -303,7 +303,7 @@ def comparable_sizes(model: EngineModel, reference: ReferenceValues, names: Coll
 def traced_value(
     model: EngineModel, reference: ReferenceValues, name: str, status: Status, verdict: Verdict
 ) -> TracedValue:
-    """A value with the node that makes it and where it comes from."""
+    """A value with the node that computes it and its source."""
     node = model.node(name)
     described = reference.describe(name)
     return TracedValue(

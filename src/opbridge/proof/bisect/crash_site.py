@@ -31,7 +31,7 @@ _LEAST_SECONDS, _MOST_SECONDS = 5.0, 60.0
 
 @dataclasses.dataclass(frozen=True)
 class _Cut:
-    """A place where the model can be cut: behind its first ``count`` nodes.
+    """A position at which the model can be cut: after its first ``count`` nodes.
 
     Attributes:
         count: The number of nodes in the prefix.
@@ -71,20 +71,20 @@ class CrashSites:
         if not isinstance(settings, SessionSettings) or error.cause == "not started":
             return (crash,)
         if settings.path.suffix != ".onnx":
-            return (dataclasses.replace(crash, detail="the engine's model is no ONNX graph, and can't be cut"),)
+            return (dataclasses.replace(crash, detail="the engine's model is not an ONNX graph, and can't be cut"),)
         self._runs = 0
         try:
             with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
                 found = self._search(_quicker(settings, crash), crash, feeds, Path(folder))
         except (OpbridgeError, OSError, ValueError) as problem:
-            found = dataclasses.replace(crash, detail=f"the node could not be looked for: {first_line(problem)}")
+            found = dataclasses.replace(crash, detail=f"the search of the node failed: {first_line(problem)}")
         return (dataclasses.replace(found, runs=self._runs),)
 
     def _search(
         self, settings: SessionSettings, crash: Crash, feeds: Mapping[str, np.ndarray] | None, folder: Path
     ) -> Crash:
         if not self._ends_alike(settings, crash, feeds):
-            return dataclasses.replace(crash, detail="a second run in a fresh process did not end so")
+            return dataclasses.replace(crash, detail="a second run in a new process did not end in this way")
         model = read_model(settings.path)
         nodes = list(model.graph)
         fill_types(model)
@@ -100,7 +100,7 @@ class CrashSites:
             sound, broken = (sound, middle) if ends_alike(middle) else (middle, broken)
         first = cuts[sound].count if sound >= 0 else 0
         if first == len(nodes):
-            return dataclasses.replace(crash, detail="only the whole model ends so, none of its parts does")
+            return dataclasses.replace(crash, detail="only the whole model ends in this way, none of its parts does")
         self._last = broken
         return self._named(crash, nodes[first : cuts[broken].count if broken < len(cuts) else len(nodes)])
 
@@ -148,7 +148,7 @@ def _quicker(settings: SessionSettings, crash: Crash) -> SessionSettings:
 
 
 def _cuts(graph: ir.Graph, nodes: Sequence[ir.Node]) -> list[_Cut]:
-    """All places where only tensors of known types cross the cut."""
+    """All positions at which only tensors of known types cross the cut."""
     asked = set(graph.outputs)
     ends: dict[ir.Value, None] = {}
     cuts = []

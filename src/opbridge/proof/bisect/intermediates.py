@@ -1,6 +1,6 @@
 """Values inside a model: the reference's, and the errors of an engine's.
 
-A value of the ONNX model has a *counterpart* where the reference computes the same value: the captured graph
+A value of the ONNX model has a *counterpart* if the reference computes the same value: the captured graph
 (:class:`CapturedValues`), or the ONNX model that was given (``onnx_values.py``).
 """
 
@@ -199,7 +199,7 @@ class CapturedValues:
 
 
 def _intermediate(index: int | None, own: Any, wide: Any, random: bool) -> Intermediate | None:
-    """One result of a node as arrays; None where it is nothing that ONNX has."""
+    """One result of a node as arrays; None if ONNX has no such value."""
     if index is not None:
         if not isinstance(own, tuple | list) or index >= len(own):
             return None
@@ -268,12 +268,12 @@ def _judged_exactly(
             wrong &= result != other
     count = int(wrong.sum())
     if not count:
-        return "decision", Verdict(True, 0.0, 0.0, 0.0, 0.0, "differs only by near ties decided otherwise")
+        return "decision", Verdict(True, 0.0, 0.0, 0.0, 0.0, "differs only by near ties decided differently")
     return "differs", Verdict(False, np.inf, 0.0, 0.0, np.inf, f"{count} of {own.size} elements differ")
 
 
 def portions(names: Iterable[str], sizes: Mapping[str, int], most_bytes: int) -> Iterator[list[str]]:
-    """Names in order, cut where their values would take more than ``most_bytes`` together."""
+    """Names in order, divided so that the values of each part take at most ``most_bytes``."""
     portion: list[str] = []
     held = 0
     for name in names:

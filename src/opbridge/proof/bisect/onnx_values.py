@@ -108,7 +108,7 @@ class OriginalValues:
         return found
 
     def describe(self, name: str) -> Described:
-        """The node of the original, and the user's line where its exporter noted it."""
+        """The node of the original, and the user's line if the exporter recorded it."""
         if name not in self._own.values:
             return Described()
         node = self._own.node(name)

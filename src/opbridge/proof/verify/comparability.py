@@ -1,8 +1,8 @@
-"""Where an autograd.Function's ``forward`` and its ``symbolic`` are different things, PyTorch can't say what is right.
+"""If an autograd.Function's ``forward`` and ``symbolic`` compute different things, PyTorch is not a valid reference.
 
-The stand-ins of a TensorRT plugin return numbers of the right shape, and ``symbolic`` is the truth. So where a result
-differs from PyTorch's and depends on such a Function, each Function is tried alone: if the ONNX nodes of its
-``symbolic`` do not compute what its ``forward`` computes, what depends on it is not compared.
+The ``forward`` of a placeholder for a TensorRT plugin returns numbers of the right shape only, and ``symbolic`` defines
+the result. If a result differs from PyTorch's and depends on such a Function, each Function is tried alone: if the ONNX
+nodes of its ``symbolic`` do not compute what its ``forward`` computes, outputs that depend on it are not compared.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["reconsidered"]
 def reconsidered(
     verification: Verification, captured: Captured, engine: str, libraries: Sequence[Path] = ()
 ) -> Verification:
-    """A verification that failed, without blame where only a Function's ``forward`` is another thing than ``symbolic``.
+    """Mark the outputs of a failed verification that a Function's ``forward`` can't verify as not compared.
 
     Args:
         verification: The verification of the whole model.
@@ -50,8 +50,8 @@ def reconsidered(
         libraries: The kernels that were loaded.
 
     Returns:
-        ``verification`` itself where it passed or where no Function is to blame; with a hint where the bridge is off,
-        so that nothing can be said of the Functions. Otherwise the outputs that depend on
+        ``verification`` itself if it passed or if no Function is the cause; with a hint if the bridge is off, so that
+        the Functions can't be tried. Otherwise the outputs that depend on
         such a Function have the status "not compared", and if nothing else failed the verdict is "not verified".
     """
     if verification.verdict != "failed":
@@ -70,7 +70,7 @@ def reconsidered(
 
 
 def _not_compared(verification: Verification, outputs: set[str], detail: str, reason: str) -> Verification:
-    """The same without a judgement of these outputs, where they differ."""
+    """The verification with the status "not compared" for these outputs, if they differ."""
     comparisons = tuple(
         dataclasses.replace(item, status="not compared", detail=detail)
         if item.output in outputs and not item.passed

@@ -1,8 +1,8 @@
 """Discrete decisions that an engine may make differently: only near ties.
 
 An argmax, a comparison or a rounding of a computed number may fall to the other side when the number moves by a
-rounding error, and everything after it is then another, equally right, result. An engine shows its decisions only where
-they are outputs; elsewhere they are found by replaying both reference runs with near ties decided the other way.
+rounding error, and everything after it is then another, equally right, result. An engine shows its decisions only if
+they are outputs; others are found by replaying both reference runs with near ties decided the other way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opbridge.proof.verify.wide import merge_decisions, narrow_like, tensors, wi
 __all__ = ["VARIANTS", "Choice", "Deciding", "Exactness", "plans", "visible_choice"]
 
 VARIANTS = 4
-"""Ways in which the near ties of one node are decided otherwise: for a selection (argmax, sort, topk ...) the selected
+"""Ways in which the near ties of one node are decided differently: for a selection (argmax, sort, topk) the selected
 numbers at even or odd places pushed up or down by the slack; for any other all numbers up, all down, and two random
 mixtures."""
 
@@ -253,7 +253,7 @@ def _perturbed(decision: Decision, moves: Mapping[int, torch.Tensor]) -> Any:
 
 
 def _variant(decision: Decision, slacks: Mapping[int, torch.Tensor], variant: int) -> tuple[Any, Any]:
-    """Both results with the near ties decided otherwise."""
+    """Both results with the near ties decided differently."""
     if _name(decision.target) in _SELECTIONS and 0 in slacks:
         moves = {0: _push(decision, slacks[0], variant)}
     else:
@@ -379,7 +379,7 @@ def _selection_objection(
 
 
 def plans(near_ties: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
-    """What to try: all near ties otherwise at once, each variant in turn, then one node at a time."""
+    """What to try: all near ties differently at once, each variant in turn, then one node at a time."""
     for variant in range(VARIANTS):
         together = {key: variant for key, variants in near_ties.items() if variant in variants}
         if together:

@@ -79,7 +79,7 @@ class ExtraChecks:
         found = dataclasses.replace(found, cases=cases, special_values=self._special)
         if not found.passed or modes.special_values != REQUIRE or all(item.passed for item in self._special):
             return found
-        text = "special values are required to come out as in PyTorch, and some do not"
+        text = "special values are required to give the same as in PyTorch, and some do not"
         return dataclasses.replace(found, verdict="failed", error=text)
 
     def _outputs(self, feeds: Feeds) -> tuple[Feeds, Feeds]:

@@ -11,7 +11,7 @@ import torch
 __all__ = ["BOLD", "CONSERVATIVE", "SHUFFLED", "fresh_tensor"]
 
 BOLD = 0
-"""A constant integer example (a dummy of zeros or ones, a count) gets other values beside its own."""
+"""A constant integer example (zeros, ones, a count) gets other values in addition to its own."""
 CONSERVATIVE = 1
 """Integers stay strictly within the example's range."""
 SHUFFLED = 2
@@ -56,7 +56,7 @@ def fresh_tensor(
 
 
 def _order(rows: np.ndarray) -> int:
-    """1 if every row is ascending, -1 if descending, 0 if neither or if it can't be told."""
+    """1 if every row is ascending, -1 if descending, 0 if neither or if there are too few elements."""
     if rows.ndim == 0 or rows.shape[-1] < 2 or rows.size == 0 or rows.min() == rows.max():
         return 0
     steps = np.diff(rows.astype(np.float64), axis=-1)
@@ -116,10 +116,10 @@ def _integers(
 
 
 def _indices(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, rows: int) -> np.ndarray:
-    """Of any row of a table. A faulty bound of an engine shows at the last one."""
+    """Indices of any row of a table, the last included: a wrong bound of an engine shows there."""
     count = math.prod(shape)
     if 1 < source.size == np.unique(source).size and 2 < count <= rows:
-        # An index that comes twice is undefined where something is written to its place.
+        # Writing to one index twice is undefined.
         inner = random.permutation(np.arange(1, rows - 1))[: count - 2]
         values = random.permutation(np.append(inner, [0, rows - 1])).reshape(shape)
     else:
@@ -153,7 +153,7 @@ def _quantile_sample(finite: np.ndarray, shape: tuple[int, ...], random: np.rand
 
 
 def _constant(value: float, size: int, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    """Stands in for a dummy: images of zeros or ones become anything in [0, 1], a factor moves a little."""
+    """Values for a constant example: images of zeros or ones become values in [0, 1], a factor changes a little."""
     if size == 1 and value == round(value) and value != 0:
         return np.full(shape, value + np.sign(value))
     if value in (0.0, 1.0):
@@ -190,7 +190,7 @@ def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Genera
 
 
 def _is_added_mask(source: np.ndarray) -> bool:
-    """Whether it is to be added to scores: zeros, and one number so low that nothing is left of a score."""
+    """Whether an array is an additive mask: zeros, and one number so low that a score plus it vanishes."""
     low = source.min()
     return bool(low <= _MASKED) and bool(((source == 0) | (source == low)).all()) and bool((source == 0).any())
 

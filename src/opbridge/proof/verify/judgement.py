@@ -281,7 +281,7 @@ class Judgement:
         verdict = output.verdict
         equal = output.result.shape == output.own.shape and output.result.tobytes() == output.own.tobytes()
         status: Status = "equal" if equal else "decision" if output.by_decision else "within budget"
-        tie = "differs only by near ties decided otherwise" if verdict.passed and output.by_decision else ""
+        tie = "differs only by near ties decided differently" if verdict.passed and output.by_decision else ""
         measured = self._statistics(output)
         condition = ""
         if measured.get("ill_conditioned"):

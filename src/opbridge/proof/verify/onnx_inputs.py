@@ -61,7 +61,7 @@ class OnnxInputs:
         return found
 
     def first_sizes(self) -> Iterator[dict[str, int]]:
-        """Assignments to begin with, small ones first; only the examples' where there are some."""
+        """The first assignments to try, small ones first; only the examples' sizes if there are examples."""
         if self._examples or not self.symbols:
             yield dict(self.base)
             return

@@ -87,7 +87,7 @@ class _Search:
             derandomize=True,
             suppress_health_check=list(hypothesis.HealthCheck),
         )
-        # It raises where nothing is found, or not the same twice: what was seen to fail is in ``best``.
+        # Hypothesis raises if nothing is found or if a failure does not repeat; ``best`` has what failed.
         with contextlib.suppress(hypothesis.errors.HypothesisException):
             hypothesis.find(strategy, fails, settings=settings)
         if not best:
@@ -162,7 +162,7 @@ class _Search:
 
 
 def _only(whole: np.ndarray, places: Sequence[int] | np.ndarray | range) -> np.ndarray:
-    """``whole`` with zeros everywhere but at ``places``."""
+    """``whole`` with zeros everywhere except at ``places``."""
     flat = np.zeros(whole.size, whole.dtype)
     chosen = np.asarray(places, np.int64)
     flat[chosen] = whole.reshape(-1)[chosen]

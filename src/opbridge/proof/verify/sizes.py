@@ -15,7 +15,7 @@ _UP = (1, 3, 2, 4, 6, 8, 16, 32, 64, 128)
 _DOWN = (1, 3, 2, 4, 6, 8, 16, 32, 64, 128)
 _MOST_TRIALS = 12
 _ASSUMED = 2
-"""The smallest size that torch.export gives a dimension of which nobody said one."""
+"""The smallest size that torch.export assumes for a dimension without a declared range."""
 
 
 class Sizes:
@@ -85,13 +85,13 @@ class Sizes:
         return all(low <= sizes[name] for name, (low, _) in self.ranges.items())
 
     def edges(self, done: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, dict[str, int]]]:
-        """Assignments with one symbol at a size where kernels go wrong: 0, 1, and odd or even where neither was tried.
+        """Assignments with one symbol at a size at which kernels often fail: 0, 1, and an odd or an even size.
 
         Args:
             done: Assignments that were tried.
 
         Yields:
-            The symbol and the assignment, of sizes that the ranges hold or that torch.export left out by itself.
+            The symbol and the assignment, of sizes in the ranges or that torch.export alone excluded.
         """
         for name, base in self.base.items():
             tried = {sizes[name] for sizes in (self.base, *done)}

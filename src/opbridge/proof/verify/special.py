@@ -53,7 +53,7 @@ def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *,
         except OpbridgeError as error:
             found.append(SpecialValues(values, "error", error=error.message))
             continue
-        # Elsewhere the sign of a zero comes from underflow and from cancellation, where it means nothing.
+        # For other kinds, the sign of a zero comes from underflow and cancellation, and has no meaning.
         signs = values == "-0"
         differences = [d for n in own for d in special_differences(n, results.get(n), own[n], wide[n], signs)]
         if differences:
@@ -207,9 +207,9 @@ def _only_rounding(result: np.ndarray, own: np.ndarray, kinds: np.ndarray, own_k
 
 
 def _far(result: np.ndarray, own: np.ndarray, others: Sequence[np.ndarray]) -> np.ndarray:
-    """Numbers far from PyTorch's where ``others`` are what PyTorch gives, cancelled ones left out.
+    """The elements far from PyTorch's if ``others`` confirm PyTorch's, without those that cancel.
 
-    None where more numbers of ``others`` are themselves far from PyTorch's: those that are not agree by chance.
+    No elements if more numbers of ``others`` are far from PyTorch's themselves: the others then agree by chance.
     """
     mine, theirs, *confirming = (array.astype(np.float64) for array in (result, own, *others))
     finite = np.all([np.isfinite(values) for values in (mine, theirs, *confirming)], axis=0)

@@ -48,7 +48,7 @@ def timed(
     feeds: Mapping[str, np.ndarray],
     calls: Sequence[CapturedCall] = (),
 ) -> list[Verification]:
-    """Verifications with the times of the nodes; where there are none, a note of the first case says why.
+    """Verifications with the times of the nodes; if there are none, a note of the first case says why.
 
     Args:
         results: The verifications of the engines, each with its kernels and without, as :meth:`Bundle.runs` has them.
@@ -116,7 +116,7 @@ def _groups(calls: Sequence[CapturedCall], owners: set[str]) -> tuple[dict[str, 
 
 
 def _label(group: Sequence[CapturedCall]) -> str:
-    """The operators of a group, those that only make views left out where others compute."""
+    """The operators of a group, without those that only return views if others compute."""
     computing = [call for call in group if call.computes]
     return " + ".join(dict.fromkeys(call.target for call in computing or group[-1:]))
 

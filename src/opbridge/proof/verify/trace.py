@@ -66,8 +66,8 @@ class Trace(StoredRecord):
     Attributes:
         case: The case's name.
         depth: The number of nodes of the graph.
-        values: Those that were compared, by depth; all of them, or as many as memory allowed, spread evenly.
-        runs: The number of runs of the engine that the search took.
+        values: The values that were compared, in the order of the graph; all, or as many as a plot can show.
+        runs: The number of runs of the engine that the comparison took.
         engine: The engine, if several were verified.
     """
 
@@ -107,15 +107,15 @@ class Departure(StoredRecord):
     def __str__(self) -> str:
         first, detail = self.first, f": {self.detail}" if self.detail else ""
         if self.verdict in ("vanishes when observed", "not found"):
-            return f"the departure {'is ' if self.verdict == 'not found' else ''}{self.verdict}{detail}"
+            return f"first mismatching node: {self.verdict}{detail}"
         errors = ""
         if first is not None and first.budget:
             measured = (first.engine_error, first.torch_error, first.budget)
-            errors = " (engine {:.3g}, torch {:.3g}, allowed {:.3g} units)".format(*measured)
+            errors = " (error: engine {:.3g}, PyTorch {:.3g}; tolerance {:.3g} units)".format(*measured)
         shown = ", ".join(self.between[:3]) + (f" and {len(self.between) - 3} more" if len(self.between) > 3 else "")
-        among = f", or at {shown} before it" if shown else ""
-        verb = "departs first" if self.verdict == "departs" else "is not deterministic"
-        return f"{verb} at {first}{among}{detail}{errors}"
+        among = f", or {shown} before it" if shown else ""
+        changing = "" if self.verdict == "departs" else "not deterministic, "
+        return f"{changing}first mismatching node: {first}{among}{detail}{errors}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +126,10 @@ class Timing(StoredRecord):
         node: The ONNX node's name, as far as the engine kept it; fused nodes have the engine's name.
         operator: The node's operator.
         seconds: The engine's time for it, the median of several runs.
-        target: The torch operator that it comes from, or several, joined by " + ", where the engine fused them; empty
-            where that is not known.
-        torch_seconds: PyTorch's time for all calls of that operator, or of these where they are so fused, likewise;
-            None where that is not known.
+        target: The torch operator that the node comes from, or several, joined by " + ", if the engine fused them;
+            empty if that is not known.
+        torch_seconds: PyTorch's time for all calls of that operator, or of the fused operators; None if that is not
+            known.
         engine: The engine, if several were verified.
     """
 

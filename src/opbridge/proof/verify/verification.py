@@ -97,7 +97,8 @@ class Comparison(StoredRecord):
         return self.status in PASSING
 
     def __str__(self) -> str:
-        numbers = f"engine {self.engine_error:.3g}, torch {self.torch_error:.3g}, allowed {self.budget:.3g} units"
+        errors = f"error: engine {self.engine_error:.3g}, PyTorch {self.torch_error:.3g}"
+        numbers = f"{errors}; tolerance {self.budget:.3g} units"
         measured = f" ({numbers})" if self.status in {"within budget", "differs"} and self.budget else ""
         return f"{self.output}: {self.status}{measured}{'; ' + self.detail if self.detail else ''}"
 
@@ -197,9 +198,7 @@ class Verification(StoredRecord):
         cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
         lines = [f"{self.engine}: {self.verdict} on {cases} (seed {self.seed})"]
         if self.tolerance is not None:
-            lines.append(
-                f"  judged by the tolerance that was given, {tolerance_text(self.tolerance)}, not by the budget"
-            )
+            lines.append(f"  judged by the given tolerance, {tolerance_text(self.tolerance)}, not by the error budget")
         if self.resumed:
             lines.append(f"  {self.resumed} of these had passed before the verification was interrupted")
         for case in self.cases:
@@ -214,7 +213,7 @@ class Verification(StoredRecord):
             lines += [f"    {found}" for found in self.departures if (found.case, found.engine) == mine]
             lines += [f"    note: {note}" for note in case.notes]
             if case.failing_input:
-                lines.append(f"    fails on the small input in {case.failing_input} too")
+                lines.append(f"    also fails on the small input in {case.failing_input}")
         lines += [f"  {line}" for special in self.special_values for line in f"special values, {special}".splitlines()]
         return "\n".join(lines)
 
