@@ -142,7 +142,7 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 
 def test_folder_without_manifest(tmp_path: Path) -> None:
-    fails("is no bundle: it has no bundle.json", "opbridge export", read_bundle, tmp_path)
+    fails("is not a bundle: it has no bundle.json", "opbridge export", read_bundle, tmp_path)
 
 
 def test_file_instead_of_a_folder(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_broken_manifest(tmp_path: Path) -> None:
     bundle = make(tmp_path / "b")
     text = (bundle.path / "bundle.json").read_text()
     (bundle.path / "bundle.json").write_text(text[:-20])
-    fails("is damaged: bundle.json is no JSON", "copy the bundle again", read_bundle, bundle.path)
+    fails("is damaged: bundle.json is not JSON", "copy the bundle again", read_bundle, bundle.path)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_an_existing_bundle_needs_overwrite(tmp_path: Path) -> None:
 
 def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    fails("exists and is no bundle", "new folder", make, tmp_path, overwrite=True)
+    fails("exists and is not a bundle", "new folder", make, tmp_path, overwrite=True)
     (tmp_path / "bundle.json").write_text("{}")
-    fails("exists and is no bundle", "new folder", make, tmp_path, overwrite=True)
+    fails("exists and is not a bundle", "new folder", make, tmp_path, overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
@@ -227,7 +227,7 @@ def test_files_of_others_in_a_bundle_are_never_deleted(tmp_path: Path) -> None:
 
 def test_a_file_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("a file")
-    fails("b exists and is no folder", "-o", make, tmp_path / "b", overwrite=True)
+    fails("b exists and is not a folder", "-o", make, tmp_path / "b", overwrite=True)
     fails("is a file", "below a folder", make, tmp_path / "b" / "c")
 
 

@@ -237,7 +237,7 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="There is no file"):
         load_program(tmp_path / "absent.pt2")
     (tmp_path / "broken.pt2").write_bytes(b"not a program")
-    with pytest.raises(InputError, match="is no exported program that this torch can read") as caught:
+    with pytest.raises(InputError, match="is not an exported program that this version of torch can read") as caught:
         load_program(tmp_path / "broken.pt2")
     assert "torch.export.save" in caught.value.fix
 

@@ -114,7 +114,7 @@ def test_two_files_of_one_name_stay_apart(tmp_path: Path) -> None:
     [("net.py", "net.py:model"), ("net.py:", "net.py:model"), (":f", "for example"), ("a:1b", "example")],
 )
 def test_no_entry(text: str, fix: str) -> None:
-    fails(text, f"{re.escape(repr(text))} is no entry: expected file.py:function", fix)
+    fails(text, f"{re.escape(repr(text))} is not a valid entry: expected file.py:function", fix)
 
 
 def test_missing_file() -> None:
@@ -162,7 +162,7 @@ def test_a_syntax_error() -> None:
 
 def test_errors_of_opbridge_in_the_entry_pass_unchanged() -> None:
     text = entry("import opbridge\n@opbridge.decomposition('hypot')\ndef hypot(a, b):\n    pass\n")
-    fails(text, "^@decomposition\\('hypot'\\): a target is written", "aten::cummax")
+    fails(text, "^@decomposition\\('hypot'\\): a target has the form", "aten::cummax")
 
 
 def test_wrong_arity() -> None:
@@ -181,7 +181,7 @@ def test_wrong_arity() -> None:
         ("len, ()", "the model is a builtin_function_or_method, not a torch.nn.Module", "wrap a plain function"),
         ("{'module': Net()}", "unknown key 'module'", "use only these keys: model, args"),
         ("{'args': ()}", "a dict without 'model'", "return (module, args)"),
-        ("{'model': Net(), 'input_names': 'x'}", "input_names is no list of strings", "['x', 'y']"),
+        ("{'model': Net(), 'input_names': 'x'}", "input_names is not a list of strings", "['x', 'y']"),
     ],
 )
 def test_wrong_return(value: str, match: str, fix: str) -> None:

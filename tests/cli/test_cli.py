@@ -535,8 +535,8 @@ def test_an_error_has_a_fix_and_no_traceback(run: Callable[..., Ran], replace: C
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        (lambda: Path("b").write_text(""), "b exists and is no folder"),
-        (lambda: Path("b/sub").mkdir(parents=True), "b exists and is no bundle"),
+        (lambda: Path("b").write_text(""), "b exists and is not a folder"),
+        (lambda: Path("b/sub").mkdir(parents=True), "b exists and is not a bundle"),
         (bundle, "There is already a bundle at b."),
         (lambda: None, ""),
     ],

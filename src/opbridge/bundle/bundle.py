@@ -266,7 +266,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(content)
     except ValueError as error:
-        raise _damaged(folder, f"{MANIFEST} is no JSON ({error})") from error
+        raise _damaged(folder, f"{MANIFEST} is not JSON ({error})") from error
     if not isinstance(manifest, dict) or "format" not in manifest:
         raise InputError(
             f"{file} is not the manifest of an opbridge bundle.", fix="pass a folder that opbridge export wrote."
@@ -287,7 +287,7 @@ def _no_bundle(folder: Path) -> InputError:
         return InputError(f"There is no bundle at {folder}: no such folder.", fix=fix)
     if folder.is_file():
         return InputError(f"{folder} is a file; a bundle is a folder with a {MANIFEST}.", fix=fix)
-    return InputError(f"{folder} is no bundle: it has no {MANIFEST}.", fix=fix)
+    return InputError(f"{folder} is not a bundle: it has no {MANIFEST}.", fix=fix)
 
 
 def _damaged(folder: Path, what: str) -> InputError:
@@ -361,12 +361,12 @@ def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def _check_replaceable(path: Path, target: Path, overwrite: bool) -> None:
     if not target.is_dir():
-        raise InputError(f"{path} exists and is no folder.", fix="choose another output path with -o.")
+        raise InputError(f"{path} exists and is not a folder.", fix="choose another output path with -o.")
     if not any(target.iterdir()):
         return
     if not _is_bundle(target):
         raise InputError(
-            f"{path} exists and is no bundle (it has no {MANIFEST} of opbridge), so it is never replaced.",
+            f"{path} exists and is not a bundle (it has no {MANIFEST} of opbridge), so it is never replaced.",
             fix="choose a new folder with -o.",
         )
     if not overwrite:

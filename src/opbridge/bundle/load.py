@@ -41,7 +41,7 @@ def load(
             environment and a process of its own.
         threads: Threads per operator; the engine's default is one per core.
         providers: The engine's execution providers in order of preference; the default is its CPU.
-        libraries: Libraries of kernels, built with the engine's adapter, besides the bundle's own.
+        libraries: Libraries of kernels, built with the engine's adapter, in addition to the bundle's own.
         kernels: Whether to use the bundle's compiled kernels; without them its function bodies run.
         isolated: Whether the engine runs in a child process, so that its crash is an EngineCrashError and not the end
             of this process. A run then costs the copying of its inputs and outputs.

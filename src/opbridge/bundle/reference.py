@@ -17,7 +17,7 @@ def find_entry(bundle: Bundle) -> str:
     A relative path counts from the current folder; if nothing is there, ``entry_path`` of ``sources.json`` is used.
 
     Raises:
-        InputError: The bundle records no entry, or it is not here.
+        InputError: The bundle records no entry, or the entry does not exist.
     """
     text = bundle.entry
     if text is None:

@@ -230,7 +230,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
     """Read a ``.pt2`` file.
 
     Raises:
-        InputError: The file is missing or is no exported program.
+        InputError: The file is missing or is not an exported program.
     """
     if not path.is_file():
         raise InputError(f"There is no file {str(path)!r}.", fix="check the path.")
@@ -238,7 +238,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
         return torch.export.load(str(path))
     except Exception as error:
         raise InputError(
-            f"{str(path)!r} is no exported program that this torch can read: {first_line(error)}",
+            f"{str(path)!r} is not an exported program that this version of torch can read: {first_line(error)}",
             fix="write it with torch.export.save, with the same version of torch.",
             details=str(error),
         ) from error

@@ -82,7 +82,7 @@ def load_file(place: str) -> types.ModuleType:
     """Import a file as that of an entry is: once per process, its folder importable meanwhile.
 
     Raises:
-        InputError: There is no such file, or it raises.
+        InputError: The file does not exist, or it raises an error.
     """
     with _importable(Path(place).resolve().parent):
         return _import_file(place, place)
@@ -115,7 +115,7 @@ def _split(text: str) -> tuple[str, str]:
     place, separator, function = text.rpartition(":")
     if not separator or not place or not function.isidentifier():
         example = f"{text.rstrip(':')}:model" if text.rstrip(":").endswith(".py") else "model.py:build"
-        raise InputError(f"{text!r} is no entry: expected {_FORMS}.", fix=f"write for example {example}.")
+        raise InputError(f"{text!r} is not a valid entry: expected {_FORMS}.", fix=f"write for example {example}.")
     return place, function
 
 
@@ -140,7 +140,7 @@ def _import_file(what: str, place: str) -> types.ModuleType:
         return sys.modules[name]
     specification = importlib.util.spec_from_file_location(name, file)
     if specification is None or specification.loader is None:
-        raise InputError(f"{what}: {place} is no Python file.", fix=f"name an entry as {_FORMS}.")
+        raise InputError(f"{what}: {place} is not a Python file.", fix=f"name an entry as {_FORMS}.")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
@@ -220,7 +220,7 @@ def _reraise(what: str, error: BaseException) -> NoReturn:
     """Raise the user's error as ours: with his own innermost line, the whole traceback in the details."""
     if isinstance(error, OpbridgeError | KeyboardInterrupt):
         raise error
-    fix = "correct the entry; it must run by itself in this environment."
+    fix = "correct the entry; it must run on its own in this environment."
     if isinstance(error, ModuleNotFoundError) and error.name:
         fix = f"install the package of the module {error.name!r} in this environment."
     raise InputError(
@@ -294,7 +294,9 @@ def _check_types(text: str, fields: Mapping[str, Any]) -> None:
     for key in ("input_names", "output_names"):
         names = fields.get(key)
         if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
-            raise InputError(f"Entry {text}: {key} is no list of strings.", fix=f"return for example {key}=['x', 'y'].")
+            raise InputError(
+                f"Entry {text}: {key} is not a list of strings.", fix=f"return for example {key}=['x', 'y']."
+            )
 
 
 def _load_program(text: str) -> Entry:

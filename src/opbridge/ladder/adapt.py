@@ -27,12 +27,12 @@ __all__ = ["Adaptation", "Fitted", "adapt", "adapting_passes", "fit"]
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """A model made fit for an engine, as far as it could be.
+    """A model adapted to an engine, with the refusals that remain.
 
     Attributes:
         model: The engine's model.
-        adaptations: What was changed.
-        refusals: What the engine refuses all the same, or its opset can't express.
+        adaptations: The changes.
+        refusals: The nodes that the engine still refuses, or that its opset can't express.
     """
 
     model: Model
@@ -59,7 +59,7 @@ def fit(
         operators: The kernels that are loaded beside it.
         kernels: ``"domain::Op"`` of the nodes for which there are kernels, loaded or not.
         opset: The opset to try where the user asks for none; by default the model's own.
-        last_resort: See :func:`adapt`.
+        last_resort: Whether to use passes that are worse than another mapping or another opset.
     """
     begun = bring_to_versions(model, engine, asked, opset=opset, kernels=kernels if operators else ())
     if begun.refusals:
@@ -73,7 +73,7 @@ def adapting_passes(engine: str = "") -> tuple[ModuleType, ...]:
     """The files of ``passes/``, and of the engine's own folder of that name, in their ``ORDER``: found by looking.
 
     Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None where there is nothing to do. One with
-    ``LAST_RESORT`` is for what no mapping and no other opset mends.
+    ``LAST_RESORT`` is for nodes that no mapping and no other opset fixes.
     """
     names = sorted(info.name for info in pkgutil.iter_modules(opbridge.engines.passes.__path__))
     modules = [importlib.import_module(f"opbridge.engines.passes.{name}") for name in names]
@@ -88,9 +88,9 @@ def adapt(
 
     Args:
         model: The model, which is not changed; its tensors are shared with the result.
-        engine: The engine, which is asked what it lacks.
+        engine: The engine, which is asked about each node.
         kernels: The kernels that are loaded beside it.
-        last_resort: Whether to do what is worse than another mapping or another opset, too.
+        last_resort: Whether to use passes that are worse than another mapping or another opset.
 
     Returns:
         ``model`` itself and no adaptations where the engine takes it as it is, or where nothing here helps.

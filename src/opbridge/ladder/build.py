@@ -28,9 +28,9 @@ class Built:
     Attributes:
         engine: The engine's name.
         library: The library, described; it holds the engine's adapter too.
-        specs: What it was compiled from.
-        adapter: The engine's adapter; None for an engine that calls the kernels' C ABI by itself.
-        flags: What the adapter is compiled with.
+        specs: The kernels in the library.
+        adapter: The engine's adapter; None for an engine that calls the kernels' C ABI directly.
+        flags: The adapter's compiler flags.
         optional: Whether the engine accepts the model without the library too, and runs the function bodies.
     """
 
@@ -120,7 +120,7 @@ def write_libraries(libraries: Iterable[Built], folder: Path) -> None:
 
 
 def _folder_of(built: Built) -> str:
-    """The folder of an engine's adapter among the sources; the name of a version is no good one everywhere."""
+    """The folder of an engine's adapter among the sources: the engine's name without its version."""
     return built.engine.partition("==")[0]
 
 

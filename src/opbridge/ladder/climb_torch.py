@@ -1,6 +1,6 @@
-"""Climbs the ladder for an engine that takes a torch program: it is asked about each call, and refusals are mended.
+"""Climbs the ladder for an engine that takes a torch program: the engine is asked about each call.
 
-What it refuses is mended by, in this order: the decomposition that the user or the catalog declares, the body of a
+A refused call is replaced by, in this order: the decomposition that the user or the catalog declares, the body of a
 custom operator, torch's own decomposition.
 """
 
@@ -39,12 +39,12 @@ _IN_TORCH = ("decompose", "function")
 
 @dataclasses.dataclass(frozen=True)
 class ClimbedProgram:
-    """Where the ladder ended for one engine.
+    """The result of the ladder for one engine that takes a torch program.
 
     Attributes:
-        program: What the engine converts.
+        program: The program for the engine to convert.
         steps: The rung of each operator of the captured program.
-        breaks: Every broken link met on the way.
+        breaks: Every broken link, in the order of discovery.
         built: The library of the kernels that it calls; None without kernels.
     """
 
@@ -75,9 +75,9 @@ def climb_torch(
     Args:
         captured: The program, with its names.
         catalog: The mappings in force.
-        engine: Asked for every distinct call.
-        dry: Do not stop at what can't be mended, and build no kernels.
-        report: Told the stage that begins.
+        engine: The engine, which is asked about every distinct call.
+        dry: Whether to continue after operators for which no rung is left, and to build no kernels.
+        report: A callback that receives the name of each stage as it begins.
 
     Raises:
         UnsupportedOperatorError: No rung is left for some operators (unless dry); all are named.
@@ -205,7 +205,7 @@ class _Climb:
             names = ", ".join(display_name(key) for key in self._rungs) or "none"
             raise TranslationError(
                 f"torch can't decompose the captured graph for {self._engine.name}: {first_line(error)}",
-                fix=f"mend the decomposition that fails; those in force are of: {names}.",
+                fix=f"correct the decomposition that fails; those in force are of: {names}.",
                 details=str(error),
             ) from error
         remove_checks(program)

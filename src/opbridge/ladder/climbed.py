@@ -30,7 +30,7 @@ class Break:
         sources: ``file:line`` in the user's model.
         engine: The engine that refuses it; empty for the mapping.
         node: The ONNX operator that it refuses, "ai.onnx::Conv".
-        mended: Whether a further rung mended it.
+        mended: Whether another rung serves the operator.
         opset: The opset that can't express the node, where that is the reason.
     """
 

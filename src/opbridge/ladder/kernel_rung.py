@@ -32,9 +32,9 @@ def buildable(
     """The kernels that can be built here, and what is missing for the others, whose nodes run their function bodies.
 
     Args:
-        kernels: Those of the model.
+        kernels: The kernels of the model's nodes.
         model: With the function bodies.
-        engines: What a kernel needs is looked for only if one of them takes kernels.
+        engines: The engines; without one that takes kernels, no compiler is looked for.
         dry: Whether nothing stops, and nothing is built.
 
     Raises:

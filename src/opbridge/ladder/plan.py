@@ -33,15 +33,15 @@ __all__ = ["Plan", "plan"]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is to be done for one model.
+    """The rung of each operator of one model, and the decomposed program.
 
     Attributes:
         program: The decomposed program; what it still holds is mapped, kept as a custom node, or in ``missing``.
         opset: The lowest version of the standard domain that serves every operator.
         opset_reason: What determined the opset.
-        steps: One per distinct operator of the captured graph, and per operator mended inside another.
+        steps: One per distinct operator of the captured graph, and per operator mapped inside another.
         chosen: The mapping of the user or the catalog in force for each operator that has one, by target key.
-        translations: What ``torch.onnx.export`` takes as its ``custom_translation_table``.
+        translations: The ``custom_translation_table`` of ``torch.onnx.export``.
         bodies: The function bodies of the custom-domain nodes; None without such nodes.
         bodies_plan: The plan for ``bodies``.
         missing: The operators that nothing maps.
@@ -238,7 +238,7 @@ def _decompose(
         raise TranslationError(
             f"The decomposition of {key} at {spec.source} fails: {described_error(cause)}"
             + "".join(f"\n  used at {place}" for place in recorder.uses.sources(key, 3)),
-            fix="mend the function at that place; it is traced, so it must not read a tensor's contents.",
+            fix="correct the function at that place; it is traced, so it must not read a tensor's contents.",
             details=str(cause),
         ) from error
 
@@ -251,7 +251,7 @@ def _opset_of(node: torch.fx.Node, mapped: Mapping[Any, int], needs: Mapping[Any
     if key in needs:
         return needs[key]
     table = torch_internals.mapped_targets(complex_inputs=True) if has_complex_input(node) else mapped
-    # torch.onnx unpacks several outputs by itself.
+    # torch.onnx unpacks several outputs itself.
     return LOWEST_OPSET if key is _GETITEM else table.get(key)
 
 
@@ -298,7 +298,7 @@ def _translations(
 
 
 _ADDED_BY_TORCH_ONNX = (torch.ops.aten.scalar_tensor.default,)
-"""What torch.onnx puts in by itself: it makes a tensor of a number where it promotes types."""
+"""Operators that torch.onnx adds: it converts a number to a tensor when it promotes types."""
 
 
 def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:

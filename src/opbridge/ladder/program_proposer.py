@@ -228,7 +228,7 @@ class ProgramProposer:
         return dataclasses.replace(planned, translations=table)
 
     def breaks(self) -> tuple[Break, ...]:
-        """Every broken link met; mended is one whose operator found another rung."""
+        """Every broken link; ``mended`` if another rung serves the operator."""
         left = self._unmapped | self._lost
         return tuple(dataclasses.replace(found, mended=found.target not in left) for found in self._breaks.values())
 

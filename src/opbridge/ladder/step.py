@@ -19,7 +19,7 @@ class Step:
         count: How often it occurs in the model.
         sources: ``file:line`` in the user's model, the first few places; of an ONNX model names of nodes.
         provider: Whose mapping it is: "torch", "catalog" or "user"; "onnx" for what the standard or the model defines.
-        detail: What there is to say about it, in a line.
+        detail: A one-line explanation.
         overrides: Why torch's own mapping is replaced; empty if it is not.
     """
 

@@ -128,7 +128,7 @@ def list_steps(
     missing: Iterable[Missing],
     ignored: set[str],
 ) -> Iterator[Step]:
-    """One step per distinct operator of the captured graph, and per operator mended inside another.
+    """One step per distinct operator of the captured graph, and per operator mapped inside another.
 
     Args:
         captured: The program as captured.
@@ -137,7 +137,7 @@ def list_steps(
         mapped: The lowest opset of torch's mapping, by target key.
         floor: The opset without which nothing forces a higher one.
         mended_inside: Uses of the catalog's and the user's mappings, inside other operators too.
-        missing: What nothing maps.
+        missing: The operators without a mapping to ONNX.
         ignored: Target keys that are no work for an engine.
     """
     uses = Uses()

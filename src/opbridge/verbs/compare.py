@@ -58,11 +58,11 @@ def compare(
             is exported for it. By default an entry runs eagerly, a bundle on the first engine that it is for, and a
             file on ONNX Runtime.
         inputs: Inputs by name, one mapping per case, instead of fresh ones.
-        seed: Of the fresh inputs.
+        seed: The seed of the fresh inputs.
         rtol: A relative tolerance instead of the budget that is worked out.
         atol: An absolute tolerance likewise.
         ops: As for ``export``.
-        progress: Told each stage that begins.
+        progress: A callback that receives the name of each stage as it begins.
 
     Returns:
         What was found. Where one side is PyTorch, its captured graph in float64 sets the budget, otherwise the first
@@ -129,7 +129,7 @@ class _Sides:
         if _is_entry(model):
             return self._exported(model, where) if where not in (None, *_IN_PYTORCH) else self._torch(model, where)
         if where in _IN_PYTORCH:
-            raise InputError(f"{model} is no entry, and can't run in PyTorch.", fix="name an engine for it.")
+            raise InputError(f"{model} is not a valid entry and can't run in PyTorch.", fix="name an engine for it.")
         self._progress(f"reading {model}")
         if not isinstance(model, str | Path):
             raise InputError(f"A {type(model).__name__} can't be compared.", fix="save it, and pass its path.")

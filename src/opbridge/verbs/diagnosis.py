@@ -40,7 +40,7 @@ class Diagnosis:
 
     Attributes:
         operators: Every distinct operator of the model; none if it can't be captured.
-        findings: What is broken, what mends it, and what is worth knowing.
+        findings: The broken links, their fixes, and other properties of the model that matter.
         engines: The version of each engine that was asked.
         opset: The lowest opset that serves the model; None if it can't be captured.
         opset_reason: Which operator forced it.
@@ -58,7 +58,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether every broken link is mended."""
+        """Whether every broken link is fixed by another rung."""
         return not any(finding.severity == "error" and not finding.mended for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:

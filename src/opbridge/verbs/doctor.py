@@ -50,12 +50,12 @@ class Component:
         name: The distribution, or the program.
         kind: ``"python"``, ``"package"``, ``"engine"``, ``"environment"`` (of another version of an engine) or
             ``"compiler"``.
-        purpose: What it is used for.
+        purpose: The use of the component.
         status: ``"ok"``, ``"missing"``, ``"too old"`` or ``"broken"``.
         version: The installed version; None if it is missing.
         required: Whether the main job (export, run, verify) needs it.
-        detail: What is wrong with it.
-        fix: The command that mends it; empty if it is fine.
+        detail: The problem.
+        fix: The command that fixes the problem; empty if there is none.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Environment:
     Attributes:
         system: The operating system and processor.
         cpus: The number of processors that this process may use.
-        components: What opbridge uses, each with its state.
+        components: The components that opbridge uses, with their states.
     """
 
     system: str

@@ -38,7 +38,7 @@ def check_operators(
     Args:
         file: A Python file with ``@opbridge.operator``, ``@opbridge.decomposition`` or ``@opbridge.translation``.
         engines: By default ONNX Runtime; one that is not installed is not run, and said to be.
-        progress: Told what is being checked.
+        progress: A callback that receives the name of each check as it begins.
 
     Raises:
         InputError: The file is missing, fails when it is imported, or declares nothing; an engine is unknown.

@@ -47,11 +47,11 @@ def reduce(
         path: The folder to make. It appears whole or not at all.
         engine: The engine; by default the first that the bundle is for, else ONNX Runtime.
         inputs: The inputs on which it fails, by name, one mapping per case, instead of fresh ones.
-        seed: Of the fresh inputs.
-        reference: Of a bundle: what it is compared with, as for ``verify``.
+        seed: The seed of the fresh inputs.
+        reference: The model that a bundle is compared with; see :func:`verify`.
         ops: As for ``export``.
         time_limit: Seconds after which the smallest model found so far is written.
-        progress: Told each stage and each try.
+        progress: A callback that receives the name of each stage and of each trial.
 
     Raises:
         InputError: Nothing fails; or an argument can't be used, or the folder can't be written.
@@ -97,7 +97,7 @@ def _reduce_side(
 
     if not side.has_graph:
         raise InputError(
-            f"{side.engine.name}'s model is no ONNX model, and can't be cut into parts.",
+            f"{side.engine.name}'s model is not an ONNX model and can't be cut into parts.",
             fix="reduce what it was exported from: opbridge reduce file.py:function --engine onnxruntime",
         )
     progress("looking for inputs on which it fails")

@@ -220,10 +220,10 @@ ERRORS = {
     "There is nothing to compare good.onnx with": ("good.onnx", None, ()),
     "A comparison has two sides, and 3 engines": ("good.onnx", "bundle", ("a", "b", "c")),
     "There is no engine 'onnxrunner'": ("good.onnx", "bundle", ("onnxrunner",)),
-    "good.onnx is no entry, and can't run in PyTorch": ("good.onnx", "bundle", ("eager", "onnxruntime")),
+    "good.onnx is not a valid entry and can't run in PyTorch": ("good.onnx", "bundle", ("eager", "onnxruntime")),
     "There is no bundle or model at 'lost.onnx'": ("good.onnx", "lost.onnx", ()),
     "holds no model for the engine 'reference'": ("good.onnx", "bundle", ("onnxruntime", "reference")),
-    "is no entry: expected": ("net.py", "bundle", ()),
+    "is not a valid entry: expected": ("net.py", "bundle", ()),
 }
 
 
