@@ -1,7 +1,7 @@
-"""Writes a folder, or a file, so that it appears whole or not at all: a temporary sibling, synced, then renamed.
+"""Writes folders and files atomically: a temporary sibling is written, synced, and renamed.
 
-A process holds a lock on each of its temporary siblings. What a process that was killed has left behind is locked by
-nobody, and the next one that writes to the same place deletes it.
+A process holds a lock on each of its temporary siblings. Siblings of a process that was killed are not locked, and the
+next process that writes to the same place deletes them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def reported(path: str | os.PathLike[str], *, is_new: bool = True) -> Iterator[N
     """Turn an OSError inside into an InputError about ``path``.
 
     Args:
-        path: What can't be written.
-        is_new: Whether the user has just chosen the place; else it is a file of something that exists.
+        path: The path that can't be written.
+        is_new: Whether the user chose the path in this call; False for a file of an existing bundle.
     """
     try:
         yield
@@ -50,10 +50,10 @@ def reported(path: str | os.PathLike[str], *, is_new: bool = True) -> Iterator[N
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         reason = error.strerror or str(error)
         if is_new:
-            left = "Nothing was left there."
+            left = "Nothing was written."
             fix = "free some disk space, or choose another disk with -o." if full else "choose another folder with -o."
         else:
-            left = "What was there before is as it was."
+            left = "The existing file is unchanged."
             fix = "free some disk space." if full else "give yourself permission to write there."
         raise InputError(f"Can't write {path}: {reason}. {left}", fix=fix) from error
 
@@ -72,7 +72,7 @@ def check_new_folder(path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def temporary_sibling(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
-    """A new folder beside ``target``, as of :func:`locked_folder`; that it can't be made is an error about ``path``."""
+    """A new folder next to ``target``, like :func:`locked_folder`; errors name ``path``."""
     with contextlib.ExitStack() as stack:
         with reported(path):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def temporary_sibling(path: str | os.PathLike[str], target: Path) -> Iterator[Pa
 
 @contextlib.contextmanager
 def locked_folder(target: Path) -> Iterator[Path]:
-    """A new folder beside ``target``, on the same disk; whatever is still there in the end is deleted."""
+    """A new folder next to ``target``, on the same disk; it is deleted at the end unless it was renamed."""
     delete_stale(target)
     with contextlib.ExitStack() as stack:
         folder = _new_locked(target, Path.mkdir, stack)
@@ -94,7 +94,7 @@ def locked_folder(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked_file(target: Path) -> Iterator[Path]:
-    """A new, empty file beside ``target``; it is deleted in the end, unless it was renamed."""
+    """A new, empty file next to ``target``; it is deleted at the end unless it was renamed."""
     delete_stale(target)
     with contextlib.ExitStack() as stack:
         file = _new_locked(target, Path.touch, stack)
@@ -111,7 +111,7 @@ def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.Ex
         make(sibling)
         with contextlib.suppress(FileNotFoundError):
             stack.enter_context(_lock(sibling, wait=True))
-        # Before it was locked, another process may have taken it for a stale one, and deleted it.
+        # Another process may have deleted it as stale before it was locked.
         if sibling.exists():
             return sibling
 
@@ -135,7 +135,7 @@ def replace_folder(folder: Path, target: Path) -> None:
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all, in place of one that may be there."""
+    """Write a file atomically; an existing file is replaced."""
     with locked_file(file) as temporary:
         with temporary.open("r+b") as stream:
             stream.write(content)
@@ -150,9 +150,9 @@ def is_temporary(name: str) -> bool:
 
 
 def delete_stale(target: Path) -> None:
-    """Delete the temporary siblings of ``target`` that processes left behind which are gone.
+    """Delete the temporary siblings of ``target`` whose processes have ended.
 
-    Where one was killed while it put a new folder in the place of an older one, the older one is put back.
+    If a process was killed while it replaced an older folder, the older folder is restored.
     """
     for sibling in _siblings(target):
         with contextlib.suppress(OSError), _lock(_owner(sibling)) as is_locked:

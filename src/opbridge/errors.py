@@ -40,9 +40,9 @@ class OpbridgeError(Exception):
     """A problem in the user's model, input or machine.
 
     Args:
-        message: One or a few lines that name the culprit and, if known, its place in the user's source.
-        fix: What to do about it, as an instruction.
-        details: The long story (a compiler's or torch's output). It goes to a log file, not to the screen.
+        message: One or a few lines that name the cause and, if known, its line in the user's source.
+        fix: What the user can do, as an instruction.
+        details: Long output, such as that of a compiler or torch. It is written to a log file, not to the screen.
     """
 
     def __init__(self, message: str, *, fix: str, details: str | None = None) -> None:
@@ -60,7 +60,7 @@ class OpbridgeError(Exception):
 
 
 class InputError(OpbridgeError):
-    """What the user passed can't be used."""
+    """An invalid argument or input file."""
 
 
 class CaptureError(OpbridgeError):
@@ -71,10 +71,10 @@ class TranslationError(OpbridgeError):
     """An operator's mapping to ONNX failed (link 2).
 
     Args:
-        message: See :class:`OpbridgeError`.
-        fix: See :class:`OpbridgeError`.
-        details: See :class:`OpbridgeError`.
-        target: The torch operator, such as ``"aten::cummax.default"``, where it is known.
+        message: One or a few lines that name the cause.
+        fix: What the user can do, as an instruction.
+        details: Long output for the log file.
+        target: The torch operator, such as ``"aten::cummax.default"``; None if it is not known.
     """
 
     def __init__(self, message: str, *, fix: str, details: str | None = None, target: str | None = None) -> None:
@@ -83,11 +83,11 @@ class TranslationError(OpbridgeError):
 
 
 class UnsupportedOperatorError(TranslationError):
-    """No rung of the ladder brings these operators to the engine.
+    """No rung of the ladder supports these operators on the engine.
 
     Args:
-        message: See :class:`OpbridgeError`.
-        fix: See :class:`OpbridgeError`.
+        message: One or a few lines that name the cause.
+        fix: What the user can do, as an instruction.
         targets: The torch operators, such as ``"aten::cummax"``.
     """
 
@@ -108,14 +108,14 @@ class EngineCrashError(EngineError):
     """An engine in a child process crashed, hung, or ran out of memory.
 
     Args:
-        message: See :class:`OpbridgeError`.
-        fix: See :class:`OpbridgeError`.
+        message: One or a few lines that name the cause.
+        fix: What the user can do, as an instruction.
         details: The end of what the engine printed.
-        cause: "crashed", "killed", "ended" (by itself), "out of time" or "out of memory".
+        cause: "crashed", "killed", "ended" (the process exited), "out of time" or "out of memory".
         signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
 
     Attributes:
-        settings: How the session was made (a ``SessionSettings`` of ``engines/process/isolation.py``), so that the
+        settings: The settings of the session (a ``SessionSettings`` of ``engines/process/isolation.py``), so that the
             crash can be repeated; None if it was not a session that crashed.
     """
 
@@ -138,7 +138,7 @@ class EngineNotInstalledError(EngineError):
 
 
 class VerificationError(OpbridgeError):
-    """The engine's results differ from PyTorch's by more than the budget allows."""
+    """The engine's results differ from PyTorch's by more than the tolerance."""
 
 
 def first_line(error: BaseException | str, limit: int | None = None) -> str:

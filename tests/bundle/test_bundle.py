@@ -366,7 +366,7 @@ def test_a_side_file_that_can_not_be_written_leaves_the_older_one(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    match = "verification.json: No space left on device. What was there before is as it was"
+    match = "verification.json: No space left on device. The existing file is unchanged"
     fails(match, "free some disk space", write_side_file, bundle, "verification.json", {"verdict": "failed"})
     assert bundle.verified
     assert not [name for name in os.listdir(bundle.path) if name.startswith(".")]

@@ -193,7 +193,7 @@ def test_no_room_for_the_bundle(place, capfd, small_files, weights, room):
     small_files(room)
     ran = Ran(capfd, "export", "m.onnx", "-o", "b", "--engine", "reference", "--no-verify")
     assert ran.code == 1
-    assert "error: Can't write b: File too large. Nothing was left there." in ran.err
+    assert "error: Can't write b: File too large. Nothing was written." in ran.err
     assert "fix: free some disk space" in ran.err
     assert visible(place) == set()
 

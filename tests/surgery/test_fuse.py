@@ -297,7 +297,7 @@ REFUSED = {
     "wrong example": (sines(2), unsampled, {"args": (1, 2)}, "do not fit test_fuse::unsampled", "each parameter of"),
     "undeclared": (
         sines(2), "test_fuse::blendd", {}, "No operator 'test_fuse::blendd'", "did you mean 'test_fuse::blend'"),
-    "no operator": (sines(2), len, {}, "'len' is no operator", "@opbridge.operator"),
+    "no operator": (sines(2), len, {}, "'len' is not an operator", "@opbridge.operator"),
 }  # fmt: skip
 
 
@@ -362,7 +362,7 @@ def test_an_onnxscript_body_for_a_foreign_node() -> None:
         surgery.attach(attached, [squash])
     with pytest.raises(InputError, match="no custom node 'foreign::squash'"):
         surgery.attach(sines(2), [squash])
-    with pytest.raises(InputError, match="'len' is no onnxscript function"):
+    with pytest.raises(InputError, match="'len' is not an onnxscript function"):
         surgery.attach(foreign(), [len])
 
 

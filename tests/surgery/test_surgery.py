@@ -495,14 +495,14 @@ REFUSED = {
         "'y' has the shape ['n', 4], and 's' takes", "Reshape"),
     "join, opset": (
         pick("join", mlp(), at_opset(19), {"y": "s"}), "opset 20 of ai.onnx, the second at 19", "convert_opset"),
-    "collapse, name": (pick("collapse", mlp(), "Dense", ["x"], ["s"]), "'Dense' is no custom operator", "domain::Op"),
+    "collapse, name": (pick("collapse", mlp(), "Dense", ["x"], ["s"]), "'Dense' is not a custom operator", "domain::Op"),
     "collapse, used inside": (
         pick("collapse", mlp(), "a::B", ["x"], ["y"]), "inner value 's' is used by 'negative' too", "border"),
     "collapse, input missing": (pick("collapse", mlp(), "a::B", ["r"], ["z"]), "need the model's input 'x'", "add 'x'"),
     "collapse, no path": (pick("collapse", mlp(), "a::B", ["x", "r"], ["z"]), "don't depend on the input 'r'", "leave"),
     "dimension, input": (pick("set_dimensions", mlp(), {"xx": {0: 1}}), "no input 'xx'", "did you mean 'x'"),
     "dimension, axis": (pick("set_dimensions", mlp(), {"x": {2: 1}}), "2 axes, and no axis 2", "count from 0"),
-    "dimension, name": (pick("set_dimensions", mlp(), {"x": {0: "a b"}}), "'a b' is no name", "letters"),
+    "dimension, name": (pick("set_dimensions", mlp(), {"x": {0: "a b"}}), "'a b' is not a valid name", "letters"),
     "dimension, number": (pick("set_dimensions", mlp(), {"x": {0: 0}}), "can't have the size 0", "positive"),
     "type, unknown": (pick("convert_dtype", mlp(), "float8"), "No conversion to 'float8'", "'float16'"),
     "type, an input missing": (pick("convert_dtype", mlp(), inputs=[{"y": W}]), "The inputs lack 'x'", "pass 'x'"),

@@ -30,8 +30,8 @@ class Resized:
     Attributes:
         value: The input.
         axis: The axis.
-        old: Its size.
-        size: Its new size, or its name.
+        old: The old size of the dimension.
+        size: The new size or name of the dimension.
         number: The size to work with where it has a name.
     """
 
@@ -47,7 +47,7 @@ def repair(model: ir.Model, resized: Sequence[Resized], old: Mapping[ir.Value, S
 
     Args:
         model: All sizes are numbers.
-        resized: What changes.
+        resized: The dimensions that change.
         old: The sizes of all values before.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What every verb takes and returns."""
+"""The arguments and results that all verbs share."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Change(Record):
-    """One thing that was done.
+    """One change of a model.
 
     Attributes:
-        what: What, in a few words.
-        where: The nodes or values that it was done to.
+        what: A short description of the change.
+        where: The nodes or values that were changed.
     """
 
     what: str
@@ -53,11 +53,11 @@ class Change(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Edited(Record):
-    """A changed model. The model that it was made from is as it was.
+    """A changed model. The original model is unchanged.
 
     Attributes:
-        model: The result. Its weights are shared with the original, or mapped from its file.
-        changes: What was done.
+        model: The resulting model. Its weights are shared with the original, or mapped from its file.
+        changes: The changes, in order.
     """
 
     model: ir.Model
@@ -66,15 +66,15 @@ class Edited(Record):
     json_keys = ("changes",)
 
     def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None, overwrite: bool = False) -> Path:
-        """Write the model; the file appears whole or not at all.
+        """Write the model atomically.
 
         Args:
-            path: The file. It may be the one that the model was read from.
-            external_data: Whether weights go to ``path + ".data"``; by default only above 2 GB.
-            overwrite: Replace a file that is there.
+            path: The file to write; the file that the model was read from is allowed.
+            external_data: Whether weights are stored in ``path + ".data"``; None to do so only above 2 GB.
+            overwrite: Whether to overwrite an existing file.
 
         Raises:
-            InputError: A file is there, or it can't be written.
+            InputError: The file exists already, or can't be written.
         """
         target = Path(path)
         if target.is_dir() or (target.exists() and not overwrite):

@@ -24,7 +24,7 @@ class Bound:
 
     Attributes:
         value: A value of the graph.
-        perm: How ``value`` must be transposed to be the input, if it must.
+        perm: The permutation that transposes ``value`` to the input; None if there is none.
     """
 
     value: ir.Value
@@ -36,10 +36,10 @@ class Match:
     """A place, complete or growing.
 
     Attributes:
-        inputs: What each input of the pattern is.
+        inputs: The graph value of each input of the pattern.
         outputs: The value of the graph for each output of the pattern found so far.
         nodes: The nodes of the graph that compute it, as an ordered set.
-        constants: What stands in the pattern and in the graph for the same constant: arrays, numbers or shapes.
+        constants: Pairs of a constant in the pattern and in the graph: arrays, numbers or shapes.
     """
 
     inputs: dict[ir.Value, Bound] = dataclasses.field(default_factory=dict)

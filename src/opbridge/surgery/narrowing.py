@@ -43,7 +43,7 @@ def narrow(model: ir.Model, dtype: ir.DataType, kept: frozenset[str], *, keep_io
     """A copy of ``model`` in ``dtype``.
 
     Args:
-        model: Its values have types, its nodes names.
+        model: The model; its values have types and its nodes have names.
         dtype: The narrower type.
         kept: The nodes that stay float32.
         keep_io: Whether inputs and outputs stay float32.

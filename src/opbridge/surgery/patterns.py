@@ -113,7 +113,7 @@ class OperatorSource:
         node = next((node for node in model.graph if (node.domain, node.op_type) == (domain, name)), None)
         if node is None:
             raise InputError(
-                f"{self.name} is no node in an ONNX model: another mapping of it is in force.",
+                f"{self.name} does not become a node of an ONNX model, because another mapping of it is in effect.",
                 fix="remove the translation or decomposition that is declared for it.",
             )
         positions = {value: position for position, value in enumerate(model.graph.inputs)}

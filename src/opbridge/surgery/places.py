@@ -108,7 +108,7 @@ def put(graph: ir.Graph, match: Match, inputs: Sequence[ir.Value], template: Tem
     """Put one node where ``match`` is, and remove what nothing uses any more.
 
     Args:
-        graph: Where the nodes of the match are.
+        graph: The graph that contains the nodes of the match.
         match: The place.
         inputs: The pattern's inputs, in the order that ``template.inputs`` counts.
         template: The node.

@@ -40,7 +40,7 @@ def random_feeds(model: ir.Model, numbers: Mapping[str, int], seed: int) -> dict
     Args:
         model: The model.
         numbers: The sizes of named dimensions; 2 where there is none.
-        seed: Of the random numbers.
+        seed: The seed of the random numbers.
     """
     generator = np.random.default_rng(seed)
     feeds = {}

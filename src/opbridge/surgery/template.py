@@ -16,12 +16,12 @@ class Template:
     """The node that stands for a pattern.
 
     Attributes:
-        domain: Its domain.
-        name: Its operator.
+        domain: The domain of the node.
+        name: The operator of the node.
         overload: The overload of its function.
-        inputs: For each of its inputs the position among the pattern's, or None.
-        attributes: Its attributes.
-        functions: Its body, and what that calls.
+        inputs: For each input of the node its position among the pattern's inputs, or None.
+        attributes: The attributes of the node.
+        functions: The body of the node, and the functions that the body calls.
     """
 
     domain: str
@@ -37,8 +37,8 @@ class Pattern:
     """A graph to look for.
 
     Attributes:
-        inputs: Its inputs.
-        outputs: Its outputs.
+        inputs: The inputs of the pattern.
+        outputs: The outputs of the pattern.
         graph: The graph, without calls of functions.
     """
 
@@ -52,7 +52,7 @@ class Given:
     """What an input of a pattern is at some place.
 
     Attributes:
-        dtype: Its element type.
+        dtype: The element type.
         sizes: Numbers, or expressions over named dimensions.
     """
 

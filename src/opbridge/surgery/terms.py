@@ -31,11 +31,11 @@ class Term:
 
     Attributes:
         operator: ``"domain::Op"``, ``"view"``, ``"transpose"``, or ``"leaf"`` for a value that no node produces.
-        attributes: With the defaults filled in.
+        attributes: The attributes, with defaults filled in.
         operands: Values, or terms that are no value of the graph; None for an absent input.
         nodes: The nodes that it stands for.
         value: The value that it computes; None if no value of the graph is that.
-        output: Which output of its node it is.
+        output: The index of the value among the outputs of its node.
         through: Values on the way from ``value`` to what a view or transpose is taken of, the nearest first.
     """
 

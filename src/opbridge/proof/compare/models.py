@@ -49,11 +49,11 @@ def verify_against(
 
     Args:
         reference: The model that sets the budget.
-        own: It, loaded.
+        own: The loaded model.
         runs: The other model, in the reference's terms.
-        label: What the other model is called.
+        label: The name of the other model in messages.
         fixed: Sizes of dynamic dimensions of the reference that the other model fixes.
-        options: As for a verification.
+        options: The options of a verification.
     """
     graph = with_sizes(reference.graph(), fixed)
     engine: Engine = reference.engine

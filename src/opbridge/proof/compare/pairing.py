@@ -24,7 +24,7 @@ class Pairing:
         outputs: The model's output for each of the reference's that it has.
         dtypes: The dtype of each of the model's inputs that is another than the reference's.
         fixed: The size of each dimension, by the reference's name of it, that the model takes at that size only.
-        notes: What of this is not by name.
+        notes: Notes on pairs that were not matched by name.
     """
 
     inputs: Mapping[str, str]
@@ -40,7 +40,7 @@ def pair(reference: Session, model: Session, *, names: tuple[str, str]) -> Pairi
     Args:
         reference: The one that the other is held against.
         model: The other.
-        names: What to call the two.
+        names: The names of the two models in messages.
 
     Raises:
         InputError: They take other inputs: another number, other types, ranks or sizes.
@@ -129,7 +129,7 @@ class Paired:
 
     Args:
         session: The model.
-        pairing: Which input and output is which.
+        pairing: The matching inputs and outputs of the two models.
         dtypes: The dtypes that the reference's floating-point outputs are cast to; none by default.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What a comparison of two models found: data only."""
+"""The result of a comparison of two models: data only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ModelComparison:
     """Whether two models compute the same.
 
     Attributes:
-        first: The first model, and where it ran, in words.
-        second: The second one.
-        reference: Which of the two set the budget, with the float64 run of it.
-        verification: The other one held against it: cases, outputs, departures.
-        notes: How inputs and outputs were matched, where that was not by name.
+        first: A description of the first model and of where it ran.
+        second: A description of the second model.
+        reference: The model whose float64 run is the reference of the tolerance.
+        verification: The comparison of the other model with the reference.
+        notes: How inputs and outputs were matched if not by name.
     """
 
     first: str
@@ -31,7 +31,7 @@ class ModelComparison:
 
     @property
     def equal(self) -> bool:
-        """Whether every output of every case is equal within the budget."""
+        """Whether every output of every case matches within the tolerance."""
         return self.verification.passed
 
     def to_dict(self) -> dict[str, Any]:

@@ -26,8 +26,8 @@ class ModelSide:
     Attributes:
         text: The file or bundle as the user wrote it.
         engine: The engine.
-        file: What the engine loads.
-        libraries: Its kernels.
+        file: The file that the engine loads.
+        libraries: The kernel libraries of the model.
         sources: The user's source line of each node, by the node's name, where a bundle knows it.
         values: Which value of the captured graph a value is, by its name, likewise.
         bundle: The bundle that it is in, if it is in one.
@@ -73,10 +73,10 @@ def model_side(model: str | Path | Bundle, engine_name: str | None, *, text: str
     Args:
         model: The path of either, or a bundle.
         engine_name: The engine; None takes the first that the bundle is for, and ONNX Runtime for a file.
-        text: What to call it instead of its path.
+        text: The name to show instead of the path.
 
     Raises:
-        InputError: There is nothing at the path, or the bundle holds no model for the engine.
+        InputError: The path does not exist, or the bundle has no model for the engine.
         EngineError: The engine is not installed, or runs no model on this machine.
     """
     if isinstance(model, str | Path) and not Path(model).is_dir():

@@ -22,7 +22,7 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
     Args:
         captured: The model.
         fixed: The sizes of some dimensions, by torch's expression of them.
-        seed: Of the fresh inputs.
+        seed: The seed of the fresh inputs.
 
     Raises:
         InputError: PyTorch refuses inputs of these sizes.

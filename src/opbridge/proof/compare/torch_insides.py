@@ -33,7 +33,7 @@ class TorchInside:
     """An engine's model beside a captured program.
 
     Attributes:
-        inside: What verification needs to look inside of it.
+        inside: The data that verification needs to read intermediate values.
         by_numbers: Whether its values were matched by their numbers alone, so that what has none is wrong.
         outputs: The names of its outputs.
     """
@@ -65,7 +65,7 @@ def inside_of(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: b
     Args:
         captured: The program.
         model: The side of the comparison.
-        pairing: How its inputs and outputs are the program's.
+        pairing: The matching inputs and outputs of the model and the program.
         by_numbers: Whether to run both, where names say nothing, to match values by their numbers.
     """
     if not isinstance(model, ModelSide) or not model.has_graph or pairing.dtypes:

@@ -32,7 +32,7 @@ class TorchSide:
 
     Attributes:
         text: The entry as the user wrote it.
-        captured: Its graph, and the user's module unless only the program counts.
+        captured: The captured graph, and the user's module unless only the program is compared.
     """
 
     text: str
@@ -67,7 +67,7 @@ def torch_side(text: str, captured: Captured, where: str) -> TorchSide:
 
     Args:
         text: The entry as the user wrote it.
-        captured: What it was captured as.
+        captured: The captured program.
         where: :data:`EAGER` or :data:`PROGRAM`.
 
     Raises:

@@ -68,7 +68,7 @@ class Call:
         return [_wrapped(leaf) for leaf in leaves if leaf is not None]
 
     def runs(self) -> bool:
-        """Whether eager PyTorch takes it as dense tensors of their own memory."""
+        """Whether eager PyTorch accepts the call with dense tensors that do not share memory."""
         try:
             self.results_count()
         except Exception:  # Whatever PyTorch raises for inputs that it does not take.

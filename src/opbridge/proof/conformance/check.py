@@ -38,14 +38,14 @@ _LONGEST_ERROR = 400
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """How calls came out that were exported as one model.
+    """The result of calls that were exported as one model.
 
     Attributes:
         status: One of :data:`opbridge.proof.conformance.results.STATUSES`.
-        error: Why, in a line.
-        rungs: The rung of each operator that torch's mapping does not serve.
-        seconds: Time by stage.
-        wrong: Of a mismatch, the positions of the calls with wrong results; the others' are right.
+        error: The error in one line.
+        rungs: The rung of each operator that has no mapping in torch.onnx.
+        seconds: The time by stage.
+        wrong: For a mismatch, the positions of the calls with wrong results.
     """
 
     status: str
@@ -56,11 +56,11 @@ class Checked:
 
 
 class Checker:
-    """One exporter and one engine at work.
+    """Checks calls with one exporter and one engine.
 
     Args:
-        way: Which.
-        begin: Told each stage that begins.
+        way: The exporter, the engine and their options.
+        begin: A callback that receives the name of each stage as it begins.
     """
 
     def __init__(self, way: Way, begin: Callable[[str], None] = lambda stage: None) -> None:
@@ -132,8 +132,8 @@ class Checker:
             raise Failure("capture", "the captured graph does not compute what PyTorch computes")
         wrong: dict[int, str] = {}
         # A result that is not unique may be within the noise of any other, and yet not be what defines it.
-        is_told = bool(failed) or name is not None
-        for position, (call, names) in enumerate(_with_outputs(calls, captured.output_names) if is_told else []):
+        has_reasons = bool(failed) or name is not None
+        for position, (call, names) in enumerate(_with_outputs(calls, captured.output_names) if has_reasons else []):
             reasons = [failed[output] for output in names if output in failed]
             if name is not None:
                 results = [session.last[captured.output_names.index(output)] for output in names]
@@ -159,7 +159,7 @@ def _with_outputs(calls: Sequence[Call], names: Sequence[str]) -> Iterator[tuple
 
 
 class _Run:
-    """The stages of one check, with the time each took."""
+    """The stages of one check with their times."""
 
     def __init__(self, begin: Callable[[str], None]) -> None:
         self._begin = begin
@@ -167,7 +167,7 @@ class _Run:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """A stage; whatever it raises is its failure."""
+        """Run a stage; an exception is the failure of the stage."""
         self._begin(name)
         start = time.perf_counter()
         try:

@@ -27,10 +27,10 @@ _PLAIN = frozenset({"native", "opset"})
 
 
 class Failure(Exception):
-    """A stage that a sample did not survive.
+    """A stage that failed for a sample.
 
     Args:
-        stage: Its name, as in :data:`opbridge.proof.conformance.results.STATUSES`.
+        stage: The name of the stage, as in :data:`opbridge.proof.conformance.results.STATUSES`.
         message: Why.
     """
 

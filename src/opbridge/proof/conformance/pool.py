@@ -32,12 +32,12 @@ _MOST_DEATHS = 3
 
 
 class Tally:
-    """What is known of an entry so far.
+    """The intermediate result of an entry.
 
     Attributes:
         samples: Each sample's answer, by its number.
-        total: How many there are; None until the worker has made them.
-        deaths: How often a worker ended on it.
+        total: The number of samples; None until the worker has created them.
+        deaths: The number of workers that ended during this entry.
         alone: The samples that were running when it did.
     """
 
@@ -52,7 +52,7 @@ class Tally:
 
     @property
     def failures(self) -> int:
-        """How many samples did not pass."""
+        """The number of samples that did not pass."""
         return sum(answer["status"] not in ("pass", "not run") for answer in self.samples.values())
 
     def note(self, message: Mapping[str, Any]) -> bool:

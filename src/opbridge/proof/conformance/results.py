@@ -1,4 +1,4 @@
-"""Results as data: one line of JSON per entry, element type and way through an exporter and an engine."""
+"""Results as data: one line of JSON per entry, element type, exporter and engine."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from opbridge.records import StoredRecord
 __all__ = ["STATUSES", "Result", "Way", "latest", "read_results"]
 
 STATUSES = ("pass", "capture", "translate", "load", "run", "mismatch", "not applicable")
-"""How an entry came out: passed, or the first stage that a sample did not survive."""
+"""The statuses of an entry: "pass", or the first stage at which a sample failed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Way(StoredRecord):
-    """How an entry is taken to an engine.
+    """An exporter and an engine with their options.
 
     Attributes:
         exporter: "opbridge", or "torch" for the plain ``torch.onnx.export``.
         engine: The engine's name.
         dynamic: Whether dimensions are dynamic and verified at a second size.
-        samples: At most so many samples of each entry; 0 for all.
+        samples: The maximum number of samples per entry; 0 for all.
     """
 
     exporter: str = "opbridge"
@@ -36,20 +36,20 @@ class Way(StoredRecord):
 
 @dataclasses.dataclass(frozen=True)
 class Result(StoredRecord):
-    """How an entry came out in one element type.
+    """The result of an entry in one element type.
 
     Attributes:
-        entry: Its name in PyTorch's operator database.
+        entry: The entry's name in PyTorch's operator database.
         dtype: The element type.
         way: The exporter and the engine.
-        status: One of :data:`STATUSES`: that of the first sample, in the order of the stages, that did not pass.
-        counts: Samples by status; "not run" for those after the most failures that one entry is given.
-        error: What went wrong with a sample of that status, in a line.
+        status: One of :data:`STATUSES`: the earliest stage at which a sample failed, or "pass".
+        counts: The number of samples by status; "not run" for samples after the limit on failures.
+        error: The error of a sample with that status, in one line.
         sample: The sample, as a call: "(f32[2, 3], 1, keepdim=True)".
-        rungs: The rung of each torch operator that no mapping of torch serves, over all samples.
-        seconds: Time by stage.
-        versions: Of torch and the engine.
-        failed: Every sample that did not pass: its "status", "error" and "sample".
+        rungs: The rung of each torch operator without a mapping in torch.onnx, over all samples.
+        seconds: The time by stage.
+        versions: The versions of torch and the engine.
+        failed: The "status", "error" and "sample" of every sample that did not pass.
     """
 
     entry: str
@@ -66,15 +66,15 @@ class Result(StoredRecord):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What makes another result one of the same thing."""
+        """The key of the entry, element type and way; a later result with the same key replaces this one."""
         return (self.entry, self.dtype, *dataclasses.astuple(self.way))
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results in a file of JSON lines. A last line that was cut off, by a machine that stopped, is left out.
+    """The results in a file of JSON lines. An incomplete last line is ignored.
 
     Raises:
-        InputError: The file is missing, or holds something else.
+        InputError: The file is missing, or has other content.
     """
     if not path.is_file():
         raise InputError(f"There is no file {str(path)!r}.", fix="name a file that `opbridge conformance -o` wrote.")
@@ -95,5 +95,5 @@ def read_results(path: Path) -> list[Result]:
 
 
 def latest(results: Iterable[Result]) -> list[Result]:
-    """The last result of each thing: a later line of a file replaces an earlier one."""
+    """The last result for each key: a later line of a file replaces an earlier one."""
     return list({result.key: result for result in results}.values())

@@ -26,13 +26,13 @@ __all__ = ["ConformanceRun", "run_conformance"]
 
 @dataclasses.dataclass(frozen=True)
 class ConformanceRun(Record):
-    """What a run found, with what an earlier one had found already.
+    """The results of a run, including results of earlier runs in the same file.
 
     Attributes:
         way: The exporter and the engine.
-        file: Where the results are, one line of JSON each.
-        results: Those of the entries that were asked for, in the database's order.
-        entries: How many entries the whole database has.
+        file: The file of the results, one JSON object per line.
+        results: The results of the requested entries, in the order of the database.
+        entries: The number of entries in the database.
     """
 
     way: Way
@@ -70,7 +70,7 @@ def run_conformance(
     again: bool = False,
     progress: Callable[[str], None] = lambda doing: None,
 ) -> ConformanceRun:
-    """Take every sample of every entry of PyTorch's operator database to an engine, and compare with PyTorch.
+    """Run the samples of PyTorch's operator database on an engine, and compare with PyTorch.
 
     Args:
         file: The results are added here as they come, one line of JSON per entry and element type. What the file has
@@ -84,7 +84,7 @@ def run_conformance(
         jobs: Worker processes; by default one per core.
         limit: Seconds that one stage of one sample may take; samples of one export have more together.
         again: Also run again what is in the file and did not pass.
-        progress: Told which entries are done.
+        progress: A callback that receives the progress.
 
     Raises:
         InputError: A name is unknown, a file is not one of results, or PyTorch's database is missing.

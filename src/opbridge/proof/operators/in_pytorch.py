@@ -85,7 +85,7 @@ def _agrees(result: torch.Tensor, fake: Any) -> bool:
 
 
 def check_kernel(case: Case, operator: Operator) -> Said:
-    """The kernel, called by PyTorch, against the Python function in float64, within the budget of ``verify``."""
+    """The kernel, called by PyTorch, against the Python function in float64, within the tolerance of ``verify``."""
     with torch.no_grad(), _noting_calls(operator) as calls:
         outputs = case.call(operator)
     if calls:
@@ -172,7 +172,7 @@ def _requiring_gradients(
     Args:
         case: The sample.
         operator: The operator.
-        dtype: Of the floating-point tensors instead of their own.
+        dtype: The dtype for floating-point tensors; None to keep their own.
     """
 
     def prepared(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What a check says: its status, a line, and for the log the long story."""
+"""The outcome of a check: a status, a line, and long output for the log."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Said:
 
 
 def passed(detail: str = "") -> Said:
-    """It holds."""
+    """The check passed."""
     return Said("passed", detail)
 
 
 def failed(detail: str, log: str = "") -> Said:
-    """It does not hold."""
+    """The check failed."""
     return Said("failed", detail, log)
 
 
@@ -36,12 +36,12 @@ def not_applicable(reason: str) -> Said:
 
 
 def not_run(reason: str) -> Said:
-    """It could not be checked on this machine."""
+    """The check can't run on this machine."""
     return Said("not run", reason)
 
 
 def failed_with(error: Exception) -> Said:
-    """It raised."""
+    """The check raised an exception."""
     if isinstance(error, OpbridgeError):
         return Said("failed", f"{error.message}\nfix: {error.fix}", error.details or "")
     return Said("failed", told(error), "".join(traceback.format_exception(error)))

@@ -1,4 +1,4 @@
-"""What the checks of operators found, as data."""
+"""The results of operator checks, as data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class CheckResult(Record):
     Attributes:
         target: The operator, or the target of a mapping.
         sample: The sample's name; empty for a check of the operator as a whole.
-        check: What was checked.
+        check: The name of the check.
         status: ``"passed"``, ``"failed"``, ``"not applicable"`` or ``"not run"``.
-        detail: How close it came, or why it failed, does not apply or was not run.
-        log: The long story.
+        detail: The error relative to the tolerance, or why the check failed, does not apply or was not run.
+        log: Long output for the log file.
     """
 
     target: str
@@ -32,11 +32,11 @@ class CheckResult(Record):
 
 @dataclasses.dataclass(frozen=True)
 class OperatorCheck(Record):
-    """What was found of the operators of a file.
+    """The results for the operators of a file.
 
     Attributes:
-        file: The file, as it was named.
-        results: In the order in which they were found.
+        file: The path of the file.
+        results: The results, in the order of the checks.
     """
 
     file: str
@@ -46,11 +46,11 @@ class OperatorCheck(Record):
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed, and one was made at all."""
+        """Whether at least one check passed and none failed."""
         return self.count("passed") > 0 and self.count("failed") == 0
 
     def count(self, status: str) -> int:
-        """How many results have this status."""
+        """The number of results with this status."""
         return sum(result.status == status for result in self.results)
 
     @property

@@ -38,7 +38,7 @@ def run_checks(file: str, engines: Sequence[str], begin: Begin, export: Export) 
     Args:
         file: A Python file.
         engines: The engines to check in, installed or not.
-        begin: Told the target, the sample and the check that begins.
+        begin: A callback that receives the target, the sample and the check as it begins.
         export: :func:`opbridge.export`.
 
     Raises:

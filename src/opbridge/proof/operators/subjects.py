@@ -30,8 +30,8 @@ class Subject:
 
     Attributes:
         target: The torch operator.
-        spec: Its declaration; None for a kernel alone.
-        kernel: Its kernel, if it has one.
+        spec: The declaration; None for a kernel alone.
+        kernel: The kernel; None if there is none.
     """
 
     target: str
@@ -61,10 +61,10 @@ class Case:
     """A subject and one of its samples.
 
     Attributes:
-        subject: What is checked.
+        subject: The subject that is checked.
         name: The sample's.
         leaves: The sample's arguments, flattened.
-        structure: How they are put together again.
+        structure: The structure that rebuilds the arguments from the tensors.
     """
 
     subject: Subject

@@ -11,7 +11,7 @@ __all__ = ["judged"]
 
 
 def judged(verifications: Sequence[Verification]) -> Said:
-    """How close the worst output came to PyTorch, or what is wrong with the first that is not sound."""
+    """The error of the worst output, or the reason why the first failing output failed."""
     comparisons = [comparison for verification in verifications for comparison in verification.comparisons]
     wrong = [comparison for comparison in comparisons if not comparison.passed]
     log = "\n".join(verification.summary() for verification in verifications)

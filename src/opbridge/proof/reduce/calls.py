@@ -21,8 +21,8 @@ class CallPart:
     """Some calls of a program.
 
     Attributes:
-        module: They as a module.
-        args: What its arguments were in the program.
+        module: The calls as a module.
+        args: The values of the module's arguments in the program.
     """
 
     module: torch.fx.GraphModule
@@ -41,7 +41,7 @@ class Calls:
         captured: The program; its example inputs decide the values.
 
     Attributes:
-        nodes: Its calls, in order.
+        nodes: The calls of the program, in order.
     """
 
     def __init__(self, captured: Captured) -> None:
@@ -50,7 +50,7 @@ class Calls:
         self._values = _Recorder(self._module).recorded(InputSpecs(captured).flat)
 
     def part(self, nodes: Sequence[torch.fx.Node]) -> CallPart | None:
-        """Some calls; None where they need what is no tensor, a list of tensors or a graph for one."""
+        """Some calls as a part; None if they need a value that is not a tensor, a list of tensors or a graph."""
         graph = torch.fx.Graph()
         args: list[torch.Tensor] = []
         mine = dict.fromkeys(nodes)

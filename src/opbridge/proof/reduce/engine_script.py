@@ -1,4 +1,4 @@
-"""The script that shows an engine's fault, with NumPy and the engine's own package alone."""
+"""Writes a script that reproduces an engine's failure with NumPy and the engine's package only."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def engine_script(
 
     Args:
         problem: The model, which is written beside it.
-        tried: How it fails.
+        tried: The failure of the problem.
         engine: On which engine.
         libraries: Names of the libraries of kernels that lie beside it.
         seconds: After which a hang is one.
-        told: What the nodes stand for, where they are what is wrong and not the engine.
+        told: For a wrong mapping, a sentence that names the operator that the nodes stand for.
     """
     failure = tried.failure
     assert failure is not None

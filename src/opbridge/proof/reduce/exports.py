@@ -46,17 +46,17 @@ def exported_or_reduced(
     progress: Callable[[str], None],
     export: Callable[..., Any],
 ) -> ModelSide | Reduction:
-    """An entry exported; where that fails, the smallest part of it that fails in the same way.
+    """Export an entry; if that fails, find the smallest part that fails in the same way.
 
     Args:
         text: The entry.
         engine_name: The engine.
-        bundle: Where to export it to.
-        path: Where to write what is left of it.
-        ops: As for ``export``.
+        bundle: The folder to export to.
+        path: The folder for the reduced model.
+        ops: The ``ops`` argument of ``export``.
         clock: Ends the search.
         started: When the reduction began.
-        progress: Told each stage.
+        progress: A callback that receives the name of each stage.
         export: :func:`opbridge.export`.
 
     Raises:
@@ -112,7 +112,7 @@ class _Exporter:
     clock: Clock
 
     def error(self, part: CallPart | None) -> OpbridgeError | None:
-        """Why a part can't be exported; None where it can, or is no part that can be captured."""
+        """Why a part can't be exported; None if it can be exported or can't be captured."""
         if part is None or self.clock.is_over:
             return None
         self.clock.tick(f"{len(part.calls)} calls")

@@ -1,4 +1,4 @@
-"""What fails, as data: so that a smaller model is known to fail in the same way."""
+"""Failures as data, so that two failures can be compared."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Failure:
     Attributes:
         kind: "results" (not what the standard says), "crash", "hang", "memory", "error" (the engine refuses or fails)
             or "export".
-        signature: What a smaller model must have in common: the signal, the error without its names and numbers.
-        message: In words, one line.
+        signature: The part that a smaller model must share: the signal, or the error without names and numbers.
+        message: A description in one line.
     """
 
     kind: str
@@ -40,9 +40,9 @@ def failure_of_error(error: OpbridgeError, stage: str, names: Iterable[str] = ()
     """The failure of an engine that raised.
 
     Args:
-        error: What it raised.
+        error: The exception of the engine.
         stage: "loading" or "running".
-        names: Of the model's values and nodes; the engine's message may hold them.
+        names: The names of the model's values and nodes, which are removed from the message.
     """
     message = _TEMPORARY.sub("", error.message)
     if isinstance(error, EngineCrashError):
@@ -52,7 +52,7 @@ def failure_of_error(error: OpbridgeError, stage: str, names: Iterable[str] = ()
 
 
 def failure_of_comparisons(found: Sequence[Comparison]) -> Failure | None:
-    """The failure of an engine whose outputs were judged; None if they are sound."""
+    """The failure of an engine whose outputs were compared; None if they pass."""
     wrong = [comparison for comparison in found if not comparison.passed]
     if not wrong:
         return None

@@ -39,10 +39,10 @@ class WrongSegment:
     """Some nodes that do not compute what PyTorch computes.
 
     Attributes:
-        problem: They as a model, fed with PyTorch's own values.
-        tried: How its result is wrong.
+        problem: The nodes as a model with PyTorch's values as inputs.
+        tried: The wrong result.
         nodes_before: The nodes of the whole model.
-        told: What they stand for, in a sentence.
+        told: A sentence that names the operator that the nodes stand for.
     """
 
     problem: Problem
@@ -60,8 +60,8 @@ def wrong_segment(
         side: The model.
         reference: The entry; by default the bundle's own.
         inputs: The user's inputs.
-        seed: Of fresh ones.
-        ops: As for ``export``.
+        seed: The seed of fresh inputs.
+        ops: The ``ops`` argument of ``export``.
 
     Returns:
         The segment; None where the model computes what PyTorch does.

@@ -79,7 +79,7 @@ def reduce_model(
 
     Args:
         problem: The whole.
-        tried: How it fails.
+        tried: The failure of the model.
         side: The engine and its kernels.
         trials: Tries models on it.
         clock: Ends the search.

@@ -74,7 +74,7 @@ def reduce_capture(
 
     Args:
         entry: The model.
-        catalog: Its rewrites are taken while capturing.
+        catalog: The catalog whose rewrites are active during capture.
         error: Why it can't be captured.
         path: The folder to make.
         clock: Ends the search.
@@ -138,7 +138,7 @@ def _called(whole: _Called, error: CaptureError) -> list[_Called]:
 def _failing_child(
     parent: _Called, called: list[_Called], catalog: Catalog, error: CaptureError, clock: Clock
 ) -> _Called | None:
-    """A module within another that fails by itself, the outer ones first."""
+    """The submodules that fail on their own, outer ones first."""
     prefix = f"{parent.path}." if parent.path else ""
     for child in called:
         if child.path == parent.path or not child.path.startswith(prefix) or clock.is_over:

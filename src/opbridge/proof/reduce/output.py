@@ -41,12 +41,12 @@ def written(
     Args:
         path: The folder.
         side: The engine and its kernels.
-        problem: What is left.
-        tried: How it fails.
+        problem: The reduced problem.
+        tried: The failure of the reduced problem.
         nodes_before: The nodes of the whole model.
-        clock: What was tried.
+        clock: The count of runs and the time used.
         started: When the reduction began.
-        told: For a wrong mapping, what the nodes stand for.
+        told: For a wrong mapping, a sentence that names the operator that the nodes stand for.
     """
     assert tried.failure is not None
     kernels = side.libraries if any(node.domain for node in problem.model.graph.all_nodes()) else ()

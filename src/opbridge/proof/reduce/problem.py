@@ -93,7 +93,7 @@ def part_of(problem: Problem, nodes: Sequence[ir.Node], values: Mapping[str, Any
     Args:
         problem: The whole.
         nodes: Some of its nodes, in order.
-        values: What is known of the values of the whole, by name.
+        values: The known values of the whole model, by name.
 
     Returns:
         The part; None where a value that it needs is not known or is no tensor.

@@ -1,4 +1,4 @@
-"""What a reduction came to: data only."""
+"""The result of a reduction: data only."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Reduction(StoredRecord):
     """The smallest model found that still fails, on disk.
 
     Attributes:
-        folder: Where the script and the model are.
+        folder: The folder of the script and the model.
         kind: "results", "crash", "hang", "memory", "error" (of an engine), "mapping", "export" or "capture".
-        message: How it fails, in one line.
-        engine: The engine, with its version; for "capture" torch.
-        nodes: Its nodes; for "export" its calls, for "capture" its modules.
-        nodes_before: Those of the whole model.
-        operators: The operators of what is left.
-        tries: How many models were tried.
-        seconds: The time it took.
-        finished: Whether it ended before its time limit.
-        reproduces: Whether the script, run in a process of its own, shows the fault.
+        message: The failure in one line.
+        engine: The engine and its version; torch for "capture".
+        nodes: The number of nodes left; calls for "export", modules for "capture".
+        nodes_before: The number in the whole model.
+        operators: The operators that are left.
+        tries: The number of models that were run.
+        seconds: The time of the search.
+        finished: Whether the search ended before its time limit.
+        reproduces: Whether the script reproduces the failure in a separate process.
         files: The files in the folder.
     """
 

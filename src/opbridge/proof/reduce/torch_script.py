@@ -86,7 +86,7 @@ def export_scripts(part: CallPart, message: str, engine: Engine) -> Iterator[str
     """Scripts of the same program, each with one package more: by torch alone, on the engine, by opbridge.
 
     Args:
-        part: What is left of the program.
+        part: The remaining part of the program.
         message: Why opbridge can't export it.
         engine: The engine that it was to be exported for.
     """

@@ -31,7 +31,7 @@ class Clock:
 
     Args:
         seconds: The time.
-        progress: Told of each try.
+        progress: A callback that receives a message for each run.
     """
 
     def __init__(self, seconds: float, progress: Callable[[str], None]) -> None:
@@ -55,8 +55,8 @@ class Tried:
     """What came of a try.
 
     Attributes:
-        failure: How it failed; None if it did not.
-        expected: What the standard says; None where the evaluator does not take the model.
+        failure: The failure; None if the model passed.
+        expected: The results of onnx's evaluator; None if it does not accept the model.
         comparisons: The engine's outputs against that.
     """
 
@@ -70,8 +70,8 @@ class EngineTrials:
 
     Args:
         engine: The engine.
-        libraries: Its kernels.
-        seconds: What loading, and each run, may take.
+        libraries: The kernel libraries of the model.
+        seconds: The time limit of loading and of each run.
         clock: The time of all of it.
     """
 

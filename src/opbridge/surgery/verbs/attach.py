@@ -67,7 +67,7 @@ def attach(
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
         operators: onnxscript functions.
-        ops: Files with declarations, besides what is declared in this process.
+        ops: Files with declarations, in addition to those of this process.
         engines: The engines to compile the kernels for.
 
     Raises:
@@ -101,7 +101,7 @@ def attach(
 def _attach_function(model: ir.Model, operator: Any, custom: set[str]) -> Change:
     if not hasattr(operator, "to_function_proto"):
         raise InputError(
-            f"{getattr(operator, '__name__', operator)!r} is no onnxscript function.",
+            f"{getattr(operator, '__name__', operator)!r} is not an onnxscript function.",
             fix="pass an onnxscript function here; torch functions are declared with opbridge.body_for.",
         )
     function = ir.from_proto(operator.to_function_proto())

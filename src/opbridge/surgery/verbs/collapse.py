@@ -45,7 +45,7 @@ def collapse(model: Any, operator: str, inputs: Sequence[str], outputs: Sequence
     """
     domain, _, name = operator.partition("::")
     if not domain or not name:
-        raise InputError(f"{operator!r} is no custom operator.", fix="write it as 'domain::Op'.")
+        raise InputError(f"{operator!r} is not a custom operator.", fix="write it as 'domain::Op'.")
     own = model_of(model)
     refine_shapes(own)
     starts = [find_value(own, item) for item in inputs]

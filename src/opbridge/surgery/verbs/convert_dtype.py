@@ -46,10 +46,10 @@ def convert_dtype(
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
         dtype: ``"float16"`` or ``"bfloat16"``.
         keep_io: Whether inputs and outputs stay float32.
-        tolerance: How far an output may be off, as a fraction of its largest magnitude.
+        tolerance: The largest error of an output, as a fraction of its largest magnitude.
         inputs: Inputs of the float32 model, by name, one mapping per case; by default two cases of random numbers.
         engine: The engine that runs both.
-        seed: Of the random numbers.
+        seed: The seed of the random inputs.
 
     Raises:
         InputError: The outputs do not agree whatever stays float32.

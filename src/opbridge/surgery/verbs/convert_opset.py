@@ -28,7 +28,7 @@ def convert_opset(model: ModelLike, opset: int, *, ir_version: int | None = None
 
     Args:
         model: A path, an ``onnx_ir.Model``, a ``ModelProto`` or the result of another change. It is not changed.
-        opset: From 11 to the newest that the installed onnx knows.
+        opset: The target opset, from 11 to the newest opset of the installed onnx.
         ir_version: The IR version; by default the model's own if the opset is older than that, else the opset's.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What is different between two models, found by what they compute and not by the names of nodes."""
+"""Compares two models by what they compute, not by the names of their nodes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Difference(Record):
 
     Attributes:
         kind: "opset", "input", "output", "weight", "node", "attribute", "wiring", "shape" or "function".
-        name: What differs: the name in the first model, or in the second of what only that has.
-        detail: How.
+        name: The name of the differing item in the first model, or in the second one if only that one has it.
+        detail: A description of the difference.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Difference(Record):
 
 @dataclasses.dataclass(frozen=True)
 class ModelDifference(Record):
-    """All differences; none where both compute the same in the same way."""
+    """All differences between two models."""
 
     differences: tuple[Difference, ...]
 
@@ -43,7 +43,7 @@ class ModelDifference(Record):
 
     @property
     def same(self) -> bool:
-        """Whether there is none."""
+        """Whether there are no differences."""
         return not self.differences
 
 

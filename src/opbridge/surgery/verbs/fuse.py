@@ -49,7 +49,7 @@ def fuse(
         operator: An operator declared with ``@opbridge.operator``, or its name, or an onnxscript function.
         args: Example arguments for a declared operator, of the ranks that the model has; by default its first sample.
         at: The values that the places give, to fuse only these.
-        ops: Files with declarations, besides what is declared in this process.
+        ops: Files with declarations, in addition to those of this process.
 
     Returns:
         The new model; each change names the node that was put.
@@ -135,7 +135,7 @@ def _sources(
         function.opset_imports[""] = opset
         return [FunctionSource(function)]
     raise InputError(
-        f"{getattr(operator, '__name__', operator)!r} is no operator.",
+        f"{getattr(operator, '__name__', operator)!r} is not an operator.",
         fix="declare the function with @opbridge.operator('domain::name'), or pass an onnxscript function.",
     )
 

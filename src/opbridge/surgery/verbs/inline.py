@@ -21,7 +21,7 @@ def inline(model: Any, functions: Sequence[str] | None = None) -> Edited:
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        functions: Which, as ``"domain::Op"``; by default all.
+        functions: The functions to inline, as ``"domain::Op"``; None for all.
 
     Raises:
         InputError: The model has no such function.

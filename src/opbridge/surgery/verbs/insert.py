@@ -41,8 +41,8 @@ def insert(
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
         operator: ``"Relu"`` or ``"domain::Op"``; it has one output.
         on: The value. If it is an output of the model, the node gives the output, under its name.
-        inputs: What the node reads; by default ``on`` alone. ``""`` is an input that is absent.
-        attributes: Its attributes.
+        inputs: The inputs of the node; ``on`` by default. ``""`` omits an optional input.
+        attributes: The attributes of the node.
         only: The nodes that shall read the node's output; by default all that read ``on``.
         name: The node's name.
 

@@ -35,7 +35,7 @@ def join(first: Any, second: Any, mapping: Mapping[str, str] | None = None) -> E
     Args:
         first: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
         second: The same.
-        mapping: For each connection the first's output and the second's input; by default those of one name.
+        mapping: Pairs of an output of the first model and an input of the second; by default equal names.
 
     Raises:
         InputError: There is no such output or input, their types or opsets differ, or nothing is connected.

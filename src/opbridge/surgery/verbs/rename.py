@@ -79,7 +79,7 @@ def _check(names: Mapping[str, str], known: Collection[str], kind: str, valid: C
         if old not in known:
             raise InputError(f"The model has no {kind} {old!r}.", fix=did_you_mean(old, sorted(known)))
         if not valid(new):
-            raise InputError(f"{new!r} is no name for a {kind}.", fix="choose another name.")
+            raise InputError(f"{new!r} is not a valid name of a {kind}.", fix="choose another name.")
         if (new in known and new not in names) or list(names.values()).count(new) > 1:
             raise InputError(f"The {kind} {old!r} can't become {new!r}: the name is taken.", fix="choose another name.")
 

@@ -69,7 +69,7 @@ def typed_attribute(
         op_type: The operator.
         opset: The version of the standard domain.
         name: The attribute's name.
-        value: Its value.
+        value: The value of the attribute.
         before: The type that it had.
 
     Raises:

@@ -33,7 +33,7 @@ def set_dimensions(
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        sizes: For inputs, by axis, a name or a number: ``{"x": {0: "batch"}}``. Dimensions of one name are equal.
+        sizes: The new name or size by input and axis: ``{"x": {0: "batch"}}``. Dimensions of one name are equal.
         engine: The engine to run it in; None to trust the shapes alone.
 
     Raises:
@@ -72,7 +72,7 @@ def _change(model: ir.Model, value: ir.Value, axis: int, size: Size, resized: li
     if not -len(stated) <= axis < len(stated):
         raise InputError(f"The input {value.name!r} has {len(stated)} axes, and no axis {axis}.", fix="count from 0.")
     if isinstance(size, str) and not size.isidentifier():
-        raise InputError(f"{size!r} is no name for a dimension.", fix="use letters, digits and underscores.")
+        raise InputError(f"{size!r} is not a valid name of a dimension.", fix="use letters, digits and underscores.")
     if isinstance(size, int) and size < 1:
         raise InputError(f"A dimension can't have the size {size}.", fix="give a positive size, or a name.")
     axis %= len(stated)
