@@ -248,7 +248,11 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "match", "fix"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device. Nothing was left", "disk space"),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "No space left on device. Nothing was written",
+            "disk space",
+        ),
         (PermissionError(errno.EACCES, "Permission denied"), "Permission denied", "another folder"),
     ],
 )

@@ -495,7 +495,7 @@ REFUSED = {
         "'y' has the shape ['n', 4], and 's' takes", "Reshape"),
     "join, opset": (
         pick("join", mlp(), at_opset(19), {"y": "s"}), "opset 20 of ai.onnx, the second at 19", "convert_opset"),
-    "collapse, name": (pick("collapse", mlp(), "Dense", ["x"], ["s"]), "'Dense' is not a custom operator", "domain::Op"),
+    "collapse, name": (pick("collapse", mlp(), "Dense", ["x"], ["s"]), "'Dense' is not a custom", "domain::Op"),
     "collapse, used inside": (
         pick("collapse", mlp(), "a::B", ["x"], ["y"]), "inner value 's' is used by 'negative' too", "border"),
     "collapse, input missing": (pick("collapse", mlp(), "a::B", ["r"], ["z"]), "need the model's input 'x'", "add 'x'"),
