@@ -12,7 +12,7 @@ from libcst.metadata import GlobalScope, MetadataWrapper, ParentNodeProvider, Po
 
 from opbridge.legacy.migrate.literals import literal
 
-__all__ = ["EQUAL", "Edit", "Left", "Script", "applied"]
+__all__ = ["EQUAL", "Edit", "Left", "Script", "applied", "is_name"]
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
@@ -152,6 +152,11 @@ class Script:
             name = f"{name}_operator" if name == wanted else f"{name}_"
         self.names.add(name)
         return name
+
+
+def is_name(node: cst.CSTNode, name: str) -> bool:
+    """Return whether a node is this name."""
+    return isinstance(node, cst.Name) and node.value == name
 
 
 def _below(root: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from opbridge.legacy.migrate.script import Script
+from opbridge.legacy.migrate.script import Script, is_name
 
 __all__ = ["count_results", "is_object", "parameter_types"]
 
@@ -62,10 +62,10 @@ def _may_be_none(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
     """Return whether the symbolic function compares the parameter with None."""
     for comparison in script.walk(cst.Comparison, symbolic.body):
         other = comparison.comparisons[0]
-        if isinstance(other.operator, cst.Is | cst.IsNot) and _is(comparison.left, name):
-            return _is(other.comparator, "None")
+        if isinstance(other.operator, cst.Is | cst.IsNot) and is_name(comparison.left, name):
+            return is_name(other.comparator, "None")
     return any(
-        call.args and script.path(call.func).endswith("._is_none") and _is(call.args[0].value, name)
+        call.args and script.path(call.func).endswith("._is_none") and is_name(call.args[0].value, name)
         for call in script.walk(cst.Call, symbolic.body)
     )
 
@@ -128,14 +128,14 @@ def _used_as(script: Script, symbolic: cst.FunctionDef, graph: str, name: str) -
                 kind = _SUFFIXES.get(argument.keyword.value.rpartition("_")[2], "")
                 if kind and name in _names(script, value):
                     is_list = isinstance(value, cst.Call) and script.code(value.func) in ("list", "tuple")
-                    is_list = is_list or any(_is(item.value, name) for item in script.walk(cst.Subscript, value))
+                    is_list = is_list or any(is_name(item.value, name) for item in script.walk(cst.Subscript, value))
                     return f"list[{kind}]" if is_list else kind
-            elif _is(value, name) and (is_node or (call.args and _is(call.args[0].value, graph))):
+            elif is_name(value, name) and (is_node or (call.args and is_name(call.args[0].value, graph))):
                 return "torch.Tensor"
-        if isinstance(call.func, cst.Attribute) and _is(call.func.value, name) and call.func.attr.value == "type":
+        if isinstance(call.func, cst.Attribute) and is_name(call.func.value, name) and call.func.attr.value == "type":
             return "torch.Tensor"
     returned = [node.value for node in script.walk(cst.Return, symbolic.body) if node.value is not None]
-    return "torch.Tensor" if any(_is(value, name) for value in returned) else ""
+    return "torch.Tensor" if any(is_name(value, name) for value in returned) else ""
 
 
 def is_object(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
@@ -145,7 +145,7 @@ def is_object(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
         index = node.slice[0].slice
         if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
             owners.append(node.value)
-    return any(_is(owner, name) for owner in owners)
+    return any(is_name(owner, name) for owner in owners)
 
 
 _ASKED = {
@@ -161,7 +161,7 @@ def _spread(script: Script, symbolic: cst.FunctionDef, graph: str) -> set[str]:
     starred = {
         script.code(argument.value)
         for call in calls
-        if isinstance(call.func, cst.Attribute) and _is(call.func.value, graph)
+        if isinstance(call.func, cst.Attribute) and is_name(call.func.value, graph)
         for argument in call.args
         if argument.star == "*"
     }
@@ -175,10 +175,6 @@ def _spread(script: Script, symbolic: cst.FunctionDef, graph: str) -> set[str]:
 
 def _names(script: Script, node: cst.CSTNode) -> set[str]:
     return {found.value for found in script.walk(cst.Name, node)}
-
-
-def _is(node: cst.CSTNode, name: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == name
 
 
 def count_results(script: Script, *functions: cst.FunctionDef) -> int:

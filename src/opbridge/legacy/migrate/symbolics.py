@@ -9,7 +9,7 @@ import libcst as cst
 
 from opbridge.legacy.migrate import helper_calls
 from opbridge.legacy.migrate.constants import constant_value, is_arithmetic
-from opbridge.legacy.migrate.script import Script
+from opbridge.legacy.migrate.script import Script, is_name
 
 __all__ = ["NotConvertible", "convert_body", "own_parameters", "parsed_letters"]
 
@@ -161,7 +161,7 @@ class _Body(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         function = original_node.func
-        if isinstance(function, cst.Attribute) and _is_name(function.value, self.graph):
+        if isinstance(function, cst.Attribute) and is_name(function.value, self.graph):
             return self._graph_call(function.attr.value, original_node, updated_node)
         method = _method(original_node)
         if method in ("setType", "setTypeAs"):
@@ -281,7 +281,7 @@ def _used_in_arithmetic(script: Script, function: cst.FunctionDef, graph: str) -
     arithmetic: set[object] = set()
     other: set[object] = set()
     for call in script.walk(cst.Call, function):
-        if not (isinstance(call.func, cst.Attribute) and _is_name(call.func.value, graph)) or not call.args:
+        if not (isinstance(call.func, cst.Attribute) and is_name(call.func.value, graph)) or not call.args:
             continue
         used = arithmetic if is_arithmetic(call.args[0].value) else other
         for argument in call.args[1:]:
@@ -311,10 +311,6 @@ def _call(function: str, arguments: Sequence[cst.Arg], layout: cst.Call | None) 
             comma=commas[-1], whitespace_after_arg=layout.args[-1].whitespace_after_arg
         )
     return call.with_changes(args=spread, whitespace_before_args=layout.whitespace_before_args)
-
-
-def _is_name(node: cst.CSTNode, name: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == name
 
 
 def _method(call: cst.Call) -> str:
