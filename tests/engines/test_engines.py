@@ -164,7 +164,7 @@ def test_a_node_of_an_unknown_operator(engine):
     assert refusal == Refusal(
         "the_node", "mine::Frobnicate", "no kernel for mine::Frobnicate", kind=RefusalKind.UNKNOWN_OPERATOR
     )
-    assert refusal.to_dict()["missing_dtypes"] == ()
+    assert refusal.to_dict()["missing_dtypes"] == []
 
 
 def test_an_operator_newer_than_the_model(engine):

@@ -14,12 +14,13 @@ import enum
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from opbridge.errors import EngineNotInstalledError, InputError
 from opbridge.kernels.adapter_flags import AdapterFlags
+from opbridge.records import Record, StoredRecord
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,7 +33,7 @@ IR_VERSION = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(StoredRecord):
     """An input or output of a model.
 
     Attributes:
@@ -44,10 +45,6 @@ class TensorSpec:
     name: str
     dtype: str
     shape: tuple[int | str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The specification as JSON data."""
-        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape)}
 
 
 class RefusalKind(enum.StrEnum):
@@ -71,7 +68,7 @@ class RefusalKind(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Refusal:
+class Refusal(Record):
     """Why an engine does not take a node: data, so that the plan can climb to the next rung.
 
     Attributes:
@@ -89,10 +86,6 @@ class Refusal:
     missing_dtypes: tuple[str, ...] = ()
     opset: int | None = None
     kind: RefusalKind = RefusalKind.OTHER
-
-    def to_dict(self) -> dict[str, Any]:
-        """The refusal as JSON data."""
-        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from typing import Any
 
 from opbridge import engines
 from opbridge.engines.base import Engine
 from opbridge.errors import EngineNotInstalledError, OpbridgeError
+from opbridge.records import Record
 
 __all__ = ["KnownEngine", "list_engines"]
 
 
 @dataclasses.dataclass(frozen=True)
-class KnownEngine:
+class KnownEngine(Record):
     """An engine that opbridge knows.
 
     Attributes:
@@ -46,10 +46,6 @@ class KnownEngine:
     support_query: bool
     without_python: bool
     limits: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The engine as JSON data."""
-        return {**dataclasses.asdict(self), "limits": list(self.limits)}
 
 
 def list_engines() -> tuple[KnownEngine, ...]:

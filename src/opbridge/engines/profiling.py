@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,13 @@ from opbridge import engines
 from opbridge.engines.process.host import EngineProcess
 from opbridge.engines.roles import Profiles
 from opbridge.errors import EngineError
+from opbridge.records import StoredRecord
 
 __all__ = ["NodeTime", "profile_isolated"]
 
 
 @dataclasses.dataclass(frozen=True)
-class NodeTime:
+class NodeTime(StoredRecord):
     """The time of one node.
 
     Attributes:
@@ -30,10 +30,6 @@ class NodeTime:
     node: str
     operator: str
     seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The time as JSON data."""
-        return dataclasses.asdict(self)
 
 
 def profile_isolated(
@@ -62,4 +58,4 @@ def profile_isolated(
         answer, _ = process.ask("timing its nodes", request, feeds)
     finally:
         process.close()
-    return tuple(NodeTime(**item) for item in answer["nodes"])
+    return tuple(NodeTime.from_dict(item) for item in answer["nodes"])

@@ -13,6 +13,7 @@ import numpy as np
 from opbridge.errors import InputError
 from opbridge.kernels import abi
 from opbridge.kernels.binary import binary_platform, missing_bytes, own_platform
+from opbridge.records import Record
 
 __all__ = ["KernelArgument", "KernelAttribute", "KernelLibrary", "KernelOperator", "check_file"]
 
@@ -54,7 +55,7 @@ class KernelAttribute:
 
 
 @dataclasses.dataclass(frozen=True)
-class KernelOperator:
+class KernelOperator(Record):
     """A library's description of an operator.
 
     Attributes:
@@ -102,10 +103,6 @@ class KernelOperator:
     def output_dtypes(self, variant: tuple[str, ...]) -> tuple[str, ...]:
         """The dtype of each declared output in a variant."""
         return tuple(self._dtype(output, variant) for output in self.outputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The description as JSON data."""
-        return dataclasses.asdict(self)
 
     def _dtype(self, argument: KernelArgument, variant: tuple[str, ...]) -> str:
         if argument.type in self.type_variables:

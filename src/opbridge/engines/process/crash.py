@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+
+from opbridge.records import StoredRecord
 
 __all__ = ["Crash"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Crash:
+class Crash(StoredRecord):
     """A crash, a hang, or memory that ran out, in an engine's child process.
 
     Attributes:
@@ -40,15 +40,6 @@ class Crash:
     runs: int = 0
     detail: str = ""
     engine: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The crash as JSON data."""
-        return {**dataclasses.asdict(self), "between": list(self.between)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Crash:
-        """The crash that :meth:`to_dict` wrote."""
-        return cls(**{**data, "between": tuple(data["between"])})
 
     @property
     def place(self) -> str:

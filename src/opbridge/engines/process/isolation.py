@@ -124,8 +124,8 @@ class IsolatedSession(Session):
             if isinstance(error, EngineCrashError):
                 error.settings = self.settings
             raise
-        self.inputs = tuple(_spec(data) for data in answer["inputs"])
-        self.outputs = tuple(_spec(data) for data in answer["outputs"])
+        self.inputs = tuple(TensorSpec.from_dict(data) for data in answer["inputs"])
+        self.outputs = tuple(TensorSpec.from_dict(data) for data in answer["outputs"])
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run the model once; see :meth:`opbridge.engines.base.Session.run`.
@@ -196,7 +196,3 @@ def compile_isolated(engine: Engine, model: Path, libraries: Sequence[Path]) -> 
     finally:
         process.close()
     return tuple(Path(file) for file in answer["files"])
-
-
-def _spec(data: Mapping[str, Any]) -> TensorSpec:
-    return TensorSpec(data["name"], data["dtype"], tuple(data["shape"]))
