@@ -1,4 +1,4 @@
-"""Buckets of one row of boundaries: a binary search."""
+"""``bucketize``, by binary search."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::bucketize", overrides="torch's decomposition freezes the number of boundaries")
+@decomposition("aten::bucketize", overrides="torch's decomposition makes the number of boundaries constant")
 def bucketize(self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """The bucket each value falls into.
+    """The index of the bucket that contains each value.
 
     bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""A tensor in equal parts."""
+"""Splitting a tensor into equal parts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from opbridge.catalog.declare.spec import rewrite
 @rewrite("torch.chunk")
 @rewrite("torch.Tensor.chunk")
 def chunk(original: Callable[..., Any], input: Tensor, chunks: int, dim: int = 0) -> Any:
-    """Keep a dynamic dimension dynamic that is cut in two, or in parts that come out even.
+    """Keep a dynamic dimension dynamic if it is split in two or into equal parts.
 
     chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]
 
-    torch rounds the size of a part up, asks how many such parts there are, and freezes the size on the answer.
+    torch rounds the size of a part up and branches on the number of such parts, which makes the size constant.
     """
     size = input.shape[dim]
     if isinstance(size, int) or not (chunks == 2 or statically_known_true(size % chunks == 0)):
@@ -34,11 +34,11 @@ def chunk(original: Callable[..., Any], input: Tensor, chunks: int, dim: int = 0
 @rewrite("torch.unsafe_chunk")
 @rewrite("torch.Tensor.unsafe_chunk")
 def unsafe_chunk(original: Callable[..., Any], input: Tensor, chunks: int, dim: int = 0) -> Any:
-    """Cut as ``chunk`` does: the two differ in what autograd allows alone.
+    """Split like ``chunk``; the two functions differ only in autograd.
 
     unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]
 
-    Captured as it is, it leaves a call whose number of results no translation knows.
+    Without this rewrite the graph would contain a call with an unknown number of results.
     """
     pieces = chunk(original, input, chunks, dim)
     return torch.chunk(input, chunks, dim) if pieces is NotImplemented else pieces

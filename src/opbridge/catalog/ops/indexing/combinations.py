@@ -14,11 +14,11 @@ from opbridge.catalog.declare.spec import rewrite
 
 @rewrite("torch.combinations")
 def combinations(original: Callable[..., Tensor], input: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
-    """The elements at every ``r`` ascending places, of a vector of dynamic size.
+    """All combinations of ``r`` elements of a vector of dynamic size.
 
     combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor
 
-    torch's own picks the elements from ``r`` tensors of ``r`` axes, by a size that its shape function does not find.
+    torch selects the elements from ``r`` tensors of ``r`` axes, with a size that its shape function cannot derive.
     """
     size = input.shape[0]
     if isinstance(size, int) or r < 2:

@@ -1,4 +1,4 @@
-"""The running maximum and where it was met, as ONNX Loops of log2(length) steps."""
+"""The cumulative maximum and its index, as ONNX Loops of log2(length) iterations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Element = TypeVar("Element", bound=Union[FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64
 
 @script()
 def _running_maximum(x: Element, axis: int) -> Element:  # type: ignore[valid-type]
-    """After k rounds each element holds the best of the 2**k up to it; to see one twice does no harm."""
+    """After k iterations each element is the maximum of the 2**k elements up to it."""
     along = op.Reshape(op.Constant(value_int=axis), op.Constant(value_ints=[1]))
     start = op.Constant(value_ints=[0])
     length = op.Gather(op.Shape(x), along)
@@ -34,13 +34,13 @@ def _running_maximum(x: Element, axis: int) -> Element:  # type: ignore[valid-ty
 
 @translation("aten::cummax")
 def cummax(self: Any, dim: int) -> Any:
-    """The largest element so far along ``dim``, and the position of its latest occurrence; NaN counts as the largest.
+    """The cumulative maximum along ``dim``, and the index of its latest occurrence; NaN counts as the largest.
 
     cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
 
-    Recursive doubling (Hillis and Steele, "Data parallel algorithms", 1986): O(n log n) work, a graph whose size does
-    not depend on n, and no matrix of all pairs. The position is the largest so far at which an element is as large as
-    the largest so far.
+    Recursive doubling (Hillis and Steele, "Data parallel algorithms", 1986) needs O(n log n) work, a graph whose size
+    does not depend on n, and no matrix of all pairs. The index is the largest index so far of an element that equals
+    the maximum so far.
     """
     if len(self.shape) == 0:
         return op.Identity(self), op.Constant(value_int=0)

@@ -1,4 +1,4 @@
-"""The running minimum, by the running maximum in reversed order."""
+"""The cumulative minimum, by the cumulative maximum in reversed order."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::cummin")
 def cummin(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The smallest element so far along ``dim``, and the position of its latest occurrence; NaN counts as the smallest.
+    """The cumulative minimum along ``dim``, and the index of its latest occurrence; NaN counts as the smallest.
 
     cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
 
-    Negation reverses the order of floats. For integers it overflows at the lowest one; the bitwise complement does not,
-    and works for unsigned ones and bool as well.
+    Negation reverses the order of floats. For integers it overflows at the lowest value; the bitwise complement does
+    not, and also works for unsigned integers and bool.
     """
     if self.is_floating_point():
         values, indices = torch.cummax(-self, dim)

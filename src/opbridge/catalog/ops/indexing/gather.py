@@ -1,4 +1,4 @@
-"""Elements named by an index along one dimension."""
+"""``gather`` with an empty index."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::gather", overrides="PyTorch takes an empty index of any rank, GatherElements that of its input")
+@decomposition("aten::gather", overrides="GatherElements requires an empty index to have the rank of its input")
 def gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
-    """Nothing, in the shape of ``index``, where that is empty.
+    """An empty tensor of the shape of an empty ``index``.
 
     gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor
     """

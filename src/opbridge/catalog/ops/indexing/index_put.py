@@ -1,4 +1,4 @@
-"""Elements put at places, with indices of 32 bits."""
+"""``index_put`` with int32 indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = "torch's mapping gives ONNX indices of 32 bits, which it does not take; other calls keep that mapping"
+_WHY = "torch's mapping passes int32 indices to ScatterND, which requires int64; other calls keep that mapping"
 
 
 def _put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
@@ -21,7 +21,7 @@ def _put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumul
 
 @decomposition("aten::index_put", overrides=_WHY)
 def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """``self`` with ``values`` at the places that the indices name, or added there.
+    """``self`` with ``values`` written or added at the indexed positions.
 
     index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
     """
@@ -32,7 +32,7 @@ def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, ac
 def unsafe_index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """The same, of indices that are known to be within bounds.
+    """``index_put`` without a bounds check.
 
     _unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""Slices combined with those of another tensor, as ONNX ScatterND."""
+"""Reduction of slices into indexed slices, as ONNX ScatterND."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _REDUCTIONS = {"mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 @translation("aten::index_reduce")
 def index_reduce(self: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
-    """``self`` with every slice of ``source`` combined into the slice that ``index`` names.
+    """``self`` with every slice of ``source`` reduced into the slice selected by ``index``.
 
     index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
 
-    The mean is the sum by the count, rounded down for integers. A NaN among the elements of a maximum or minimum makes
-    it NaN.
+    The mean is the sum divided by the count, rounded down for integers. A maximum or minimum propagates NaN.
     """
     rank = len(self.shape)
     flat = op.Constant(value_ints=[-1])
@@ -39,7 +38,7 @@ def index_reduce(self: Any, dim: int, index: Any, source: Any, reduce: str, *, i
 
 
 def _combined(rows: Any, places: Any, values: Any, rank: int, reduce: str, include_self: bool, dtype: Any) -> Any:
-    """The same along the first of ``rank`` axes."""
+    """The reduction along the first of ``rank`` axes."""
     count = _counted(rows, places, rank)
     is_touched = op.Greater(count, op.Constant(value_int=0))
     start = rows if include_self else op.Where(is_touched, neutral(reduce, dtype), rows)
@@ -50,12 +49,12 @@ def _combined(rows: Any, places: Any, values: Any, rank: int, reduce: str, inclu
         return divided(result, op.Cast(share, to=dtype), dtype)
     if reduce == "prod" or dtype not in FLOATS:
         return result
-    # Engines differ in what a maximum makes of NaN. A sum keeps it.
+    # Engines differ in the maximum of NaN; a sum propagates it.
     return op.Add(result, op.ScatterND(_only_nan(start), places, _only_nan(values), reduction="add"))
 
 
 def _counted(rows: Any, places: Any, rank: int) -> Any:
-    """How many slices each one gets, to be broadcast."""
+    """The number of slices reduced into each slice, with broadcastable axes."""
     ones = op.Expand(op.Constant(value_int=1), op.Shape(places, start=0, end=1))
     none = op.Expand(op.Constant(value_int=0), op.Shape(rows, start=0, end=1))
     count = op.ScatterND(none, places, ones, reduction="add")

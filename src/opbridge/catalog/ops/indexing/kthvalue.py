@@ -12,13 +12,13 @@ from opbridge.catalog.declare.spec import decomposition
 
 
 def smallest(self: Tensor, k: Any, dim: int) -> Tensor:
-    """The ``k`` smallest elements along ``dim``, in no order; NaN is taken for infinity."""
+    """The ``k`` smallest elements along ``dim``, unordered; NaN is replaced by infinity."""
     keys = torch.where(self.isnan(), math.inf, self) if self.is_floating_point() else self
     return torch.topk(keys, k, dim, largest=False, sorted=False).values
 
 
 def first_place(self: Tensor, values: Tensor, dim: int) -> Tensor:
-    """Where each of ``values`` stands first along ``dim``, of size 1 there; NaN is equal to NaN."""
+    """The first index of each of ``values`` along ``dim``, with size 1 there; NaN is equal to NaN."""
     is_same = self == values
     if self.is_floating_point():
         is_same = torch.where(values.isnan(), self.isnan(), is_same)
@@ -27,11 +27,11 @@ def first_place(self: Tensor, values: Tensor, dim: int) -> Tensor:
 
 @decomposition("aten::kthvalue")
 def kthvalue(self: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The k-th smallest element along ``dim`` (k counts from 1) and its position; NaN counts as the largest.
+    """The k-th smallest element along ``dim`` (k counts from 1) and its index; NaN counts as the largest.
 
     kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
 
-    Among equal elements the first is named; PyTorch names any of them.
+    Of equal elements the first index is returned; PyTorch returns any of them.
     """
     if self.dim() == 0:
         return self.clone(), torch.zeros((), dtype=torch.int64)

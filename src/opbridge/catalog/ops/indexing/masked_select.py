@@ -14,7 +14,7 @@ from opbridge.catalog.declare.spec import rewrite, translation
 
 @translation("aten::masked_select")
 def masked_select(self: Any, mask: Any) -> Any:
-    """The elements of ``self`` where ``mask`` is true, after both are broadcast, as a vector in row-major order.
+    """The elements of ``self`` at which ``mask`` is true, after broadcasting, as a vector in row-major order.
 
     masked_select(Tensor self, Tensor mask) -> Tensor
     """
@@ -26,7 +26,7 @@ def masked_select(self: Any, mask: Any) -> Any:
 
 @rewrite("torch.masked_select")
 def masked_select_broadcast(original: Callable[..., Tensor], input: Tensor, mask: Tensor) -> Tensor:
-    """The same of tensors broadcast before: torch's shape function bounds the result by ``input`` alone.
+    """Broadcast the tensors first, because torch's shape function bounds the result only by ``input``.
 
     masked_select(Tensor self, Tensor mask) -> Tensor
     """

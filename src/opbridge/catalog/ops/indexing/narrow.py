@@ -1,4 +1,4 @@
-"""A window of an axis that begins where a tensor says."""
+"""``narrow`` with a start given as a tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.catalog.declare.spec import rewrite
 
 @rewrite("torch.narrow")
 def narrow(original: Callable[..., Tensor], input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """``length`` places along ``dim`` from ``start`` on, chosen by indices where ``start`` is a tensor.
+    """``length`` elements along ``dim`` from ``start`` on, selected by indices if ``start`` is a tensor.
 
     narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)
     """

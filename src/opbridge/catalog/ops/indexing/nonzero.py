@@ -1,4 +1,4 @@
-"""The places of the elements that are not zero."""
+"""The indices of nonzero elements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opbridge.catalog.declare.spec import translation
 
 
 def _places(self: Any) -> Any:
-    """One row per element that is not zero, its index along every axis; no columns for rank 0."""
+    """One row of indices per nonzero element; no columns for rank 0."""
     if len(self.shape) > 0:
-        # Engines look for zeros among few types.
+        # Engines support NonZero only for few types.
         found = op.Cast(self, to=BOOL.dtype) if self.dtype == DOUBLE.dtype else self
         return op.Transpose(op.NonZero(found), perm=[1, 0])
     is_set = op.Cast(op.Cast(self, to=9), to=INT64.dtype)
@@ -21,9 +21,9 @@ def _places(self: Any) -> Any:
     return op.Expand(op.Constant(value_int=0), shape)
 
 
-@translation("aten::nonzero", overrides="torch's mapping gives a column for a tensor of rank 0, which has no axis")
+@translation("aten::nonzero", overrides="torch's mapping returns a column for a tensor of rank 0, which has no axes")
 def nonzero(self: Any) -> Any:
-    """The indices of the elements that are not zero, a row each.
+    """The indices of nonzero elements, one row per element.
 
     nonzero(Tensor self) -> Tensor
     """
@@ -32,7 +32,7 @@ def nonzero(self: Any) -> Any:
 
 @translation("aten::nonzero_static")
 def nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
-    """The indices of the first ``size`` elements that are not zero; rows of ``fill_value`` where there are fewer.
+    """The indices of the first ``size`` nonzero elements, padded with rows of ``fill_value``.
 
     nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor
     """

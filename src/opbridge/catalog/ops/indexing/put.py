@@ -1,4 +1,4 @@
-"""Elements written by their position in the flattened tensor."""
+"""Writing of elements by their positions in the flattened tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::put")
 def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """``self`` with the elements of ``source`` at the positions ``index`` of the flattened tensor, negative ones too.
+    """``self`` with the elements of ``source`` at the (possibly negative) positions ``index`` of the flattened tensor.
 
     put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""The position of each element, as often as the element is repeated."""
+"""``repeat_interleave`` of positions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from onnxscript import opset18 as op
 from opbridge.catalog.declare.spec import translation
 
 
-@translation("aten::repeat_interleave.Tensor", overrides="torch's mapping takes no output_size")
+@translation("aten::repeat_interleave.Tensor", overrides="torch's mapping does not support output_size")
 def repeat_interleave(repeats: Any, *, output_size: Any = None) -> Any:
-    """0 as often as the first element says, then 1 as often as the second, and so on.
+    """0 repeated as often as the first element states, then 1 as often as the second, and so on.
 
     repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
 
-    A mark where the repetitions of each element end; the position is how many marks there are up to here. What is
-    given as ``output_size`` is the sum of the repetitions, in PyTorch too.
+    A mark is set at the end of the repetitions of each element, and the cumulative sum of the marks is the result. As
+    in PyTorch, ``output_size`` must be the sum of the repetitions.
     """
     counts = op.Cast(repeats, to=INT64.dtype)
     zero, one = op.Constant(value_ints=[0]), op.Constant(value_ints=[1])
@@ -30,5 +30,5 @@ def repeat_interleave(repeats: Any, *, output_size: Any = None) -> Any:
         axis=0,
         reduction="add",
     )
-    # The last marks lie behind the end.
+    # The last marks are after the end.
     return op.Cast(op.Slice(op.CumSum(marks, op.Constant(value_int=0)), zero, total), to=repeats.dtype)

@@ -1,4 +1,4 @@
-"""Elements added at the places that an index names."""
+"""Addition of elements at indexed positions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition(
     "aten::scatter_add",
-    overrides="PyTorch takes rank 0 for a row of one, and a source larger than the index; ScatterElements does not",
+    overrides="ScatterElements does not support rank 0 or a source larger than the index",
 )
 def scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    """A tensor with every element of ``src`` added that ``index`` has a place for.
+    """``self`` with the elements of ``src`` added at the positions in ``index``.
 
     scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""Elements combined at the places that an index names, as ONNX ScatterElements."""
+"""Reduction of elements into indexed positions, as ONNX ScatterElements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin"
 
 
 def neutral(reduce: str, dtype: ir.DataType) -> Any:
-    """What changes nothing when it is combined."""
+    """The neutral element of the reduction."""
     if reduce in ("sum", "mean", "prod"):
         value: float = int(reduce == "prod")
     elif dtype in FLOATS:
@@ -31,14 +31,13 @@ def neutral(reduce: str, dtype: ir.DataType) -> Any:
     return op.Cast(op.Constant(value=ir.tensor(np.asarray(value))), to=dtype)
 
 
-@translation("aten::scatter_reduce.two", overrides="torch's mean divides by a wrong count, and NaN is lost")
+@translation("aten::scatter_reduce.two", overrides="torch's mapping averages with a wrong count, and loses NaN")
 def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
-    """``self`` with every element of ``src`` combined into the place that ``index`` names along ``dim``.
+    """``self`` with every element of ``src`` reduced into the position selected by ``index`` along ``dim``.
 
     scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor
 
-    The mean is the sum by the count, rounded down for integers. A NaN among the elements of a maximum or minimum makes
-    it NaN.
+    The mean is the sum divided by the count, rounded down for integers. A maximum or minimum propagates NaN.
     """
     if len(self.shape) == 0:
         one = op.Constant(value_ints=[1])
@@ -51,7 +50,7 @@ def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, *, in
 def _scattered(self: Any, axis: int, index: Any, src: Any, reduce: str, include_self: bool, given: Any) -> Any:
     working = INT64.dtype if given == BOOL.dtype else given
     base, values = op.Cast(self, to=working), op.Cast(src, to=working)
-    # PyTorch reads the elements of src that the index has places for.
+    # As in PyTorch, src may be larger than the index.
     values = op.Slice(values, _zeros(index), op.Shape(index))
     ones = op.Expand(op.Constant(value_int=1), op.Shape(index))
     none = op.Expand(op.Constant(value_int=0), op.Shape(base))
@@ -77,19 +76,19 @@ def _zeros(index: Any) -> Any:
 
 
 def divided(total: Any, count: Any, dtype: Any) -> Any:
-    """The quotient, of integers rounded down."""
+    """The quotient, rounded down for integers."""
     if dtype in FLOATS:
         return op.Div(total, count)
     quotient = op.Div(total, count)
-    # Integers are divided towards 0; PyTorch rounds down.
+    # ONNX's integer division rounds towards 0; PyTorch rounds down.
     remainder = op.Sub(total, op.Mul(quotient, count))
     is_below = op.Less(remainder, op.CastLike(op.Constant(value_int=0), total))
     return op.Sub(quotient, op.Cast(is_below, to=dtype))
 
 
-@translation("aten::scatter.src", overrides="torch's mapping fails for a tensor of rank 0, and for a longer src")
+@translation("aten::scatter.src", overrides="torch's mapping fails for rank 0, and for a src larger than the index")
 def scatter_source(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """``self`` with elements of ``src`` at the places that ``index`` names along ``dim``.
+    """``self`` with elements of ``src`` at the positions selected by ``index`` along ``dim``.
 
     scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
     """
@@ -101,7 +100,7 @@ def scatter_source(self: Any, dim: int, index: Any, src: Any) -> Any:
 
 @translation("aten::scatter.value", overrides="torch's mapping fails for a tensor of rank 0")
 def scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
-    """``self`` with a number at the places that ``index`` names along ``dim``.
+    """``self`` with a number at the positions selected by ``index`` along ``dim``.
 
     scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
     """
@@ -111,7 +110,7 @@ def scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
     return scatter_source(self, dim, index, op.Expand(number, op.Shape(index)))
 
 
-@decomposition("aten::scatter.reduce", overrides="torch maps scatter without a reduction only")
+@decomposition("aten::scatter.reduce", overrides="torch.onnx maps scatter only without a reduction")
 def scatter_reduced(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     """``self`` with elements of ``src`` added or multiplied.
 
@@ -120,7 +119,7 @@ def scatter_reduced(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduc
     return torch.scatter_reduce(self, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
 
 
-@decomposition("aten::scatter.value_reduce", overrides="torch maps scatter without a reduction only")
+@decomposition("aten::scatter.value_reduce", overrides="torch.onnx maps scatter only without a reduction")
 def scatter_value_reduced(self: Tensor, dim: int, index: Tensor, value: float, *, reduce: str) -> Tensor:
     """``self`` with a number added or multiplied.
 

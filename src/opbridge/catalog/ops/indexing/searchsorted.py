@@ -1,4 +1,4 @@
-"""Binary search in sorted rows, as an ONNX Loop of log2(row length) steps."""
+"""Binary search in sorted rows, as an ONNX Loop of log2(row length) iterations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opbridge.catalog.declare.spec import decomposition, translation
 
 @script()
 def _insertion_points(row, values, length, before_equal) -> INT64[...]:  # type: ignore[no-untyped-def, valid-type]
-    """Halve the range [first, last) of every value at once until nothing is left of it."""
+    """Halve the ranges [first, last) of all values at once until they are empty."""
     one = op.Constant(value_int=1)
     two = op.Constant(value_int=2)
     first = op.Expand(op.Constant(value_int=0), op.Shape(values))
@@ -34,7 +34,7 @@ def _insertion_points(row, values, length, before_equal) -> INT64[...]:  # type:
 
 
 def _flat(value: Any) -> Any:
-    """In one axis; an engine may copy what is reshaped for nothing."""
+    """Flatten to one axis, without a Reshape if possible, because an engine may copy the data."""
     return value if len(value.shape) == 1 else op.Reshape(value, op.Constant(value_ints=[-1]))
 
 
@@ -48,7 +48,7 @@ def searchsorted_scalar(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where a number would be inserted to keep the row sorted.
+    """The index at which a number would be inserted to keep the row sorted.
 
     searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None,
     Tensor? sorter=None) -> Tensor
@@ -67,14 +67,14 @@ def searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """Where each value would be inserted to keep its row sorted.
+    """The index at which each value would be inserted to keep its row sorted.
 
     searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None,
     Tensor? sorter=None) -> Tensor
 
-    Comparing every value with every element would need memory for all pairs; this needs O(values) memory and
-    O(values log length) time. The steps are those of PyTorch's own binary search
-    (aten/src/ATen/native/Bucketization.cpp), so unsorted rows and NaN give the same positions too.
+    Binary search needs O(values) memory and O(values log length) time, while comparing every value with every element
+    would need memory for all pairs. The steps are the same as in PyTorch (aten/src/ATen/native/Bucketization.cpp), so
+    that the results agree also for unsorted rows and NaN.
     """
     row = sorted_sequence
     values = self

@@ -1,4 +1,4 @@
-"""Sorting as PyTorch does it: stable, NaN as the largest. ONNX's TopK is stable but leaves NaN anywhere."""
+"""Sorting as in PyTorch: stable, with NaN as the largest. ONNX's TopK is stable but does not order NaN."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from opbridge.catalog.formulas.element_types import FLOATS
 
 
 def _nan_last(order: Any, is_nan: Any, axis: int, descending: bool) -> Any:
-    """Move the positions of NaN to the end (to the front when descending), everything else in its order.
+    """Move the positions of NaN to the end (to the front when descending), and keep the order of all others.
 
-    A stable partition needs no second sort: counting gives each element its place.
+    The stable partition does not need a second sort, because counting yields the position of each element.
     """
     last = op.Constant(value_int=axis)
     flag = op.Cast(op.GatherElements(is_nan, order, axis=axis), to=INT64.dtype)
@@ -26,7 +26,7 @@ def _nan_last(order: Any, is_nan: Any, axis: int, descending: bool) -> Any:
     return op.ScatterElements(order, place, order, axis=axis)
 
 
-@translation("aten::sort", overrides="torch's mapping puts NaN anywhere, and has none for sort.stable and bool")
+@translation("aten::sort", overrides="torch's mapping does not order NaN, and does not support sort.stable and bool")
 def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     """Sort along ``dim``; equal elements keep their order, NaN counts as the largest.
 

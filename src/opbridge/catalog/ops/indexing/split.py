@@ -1,4 +1,4 @@
-"""Pieces of a tensor."""
+"""Splitting a tensor."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition(
     "aten::split.Tensor",
-    overrides="torch.onnx makes a sequence of pieces of a dynamic size, and fails to split it",
+    overrides="torch.onnx maps a dynamic split size to a sequence, and then fails to unpack it",
 )
 def split(self: Tensor, split_size: int, dim: int = 0) -> Any:
-    """Pieces of ``split_size`` along ``dim``, the last one smaller where they do not come out even.
+    """Parts of ``split_size`` along ``dim``; the last one may be smaller.
 
     split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
 
-    Where both sizes are fixed, torch's own mapping is right.
+    If both sizes are fixed, torch's mapping is kept.
     """
     size = self.shape[dim]
     if isinstance(size, int) and isinstance(split_size, int):

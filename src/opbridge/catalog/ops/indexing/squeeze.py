@@ -1,4 +1,4 @@
-"""Axes of length 1 removed."""
+"""Removal of axes of length 1."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from onnxscript import opset18 as op
 from opbridge.catalog.declare.spec import translation
 
 
-@translation("aten::squeeze.dims", overrides="torch has no mapping for several axes of which none has length 1")
+@translation("aten::squeeze.dims", overrides="torch's mapping fails for several axes of which none has length 1")
 def squeeze(self: Any, dim: Sequence[int]) -> Any:
-    """The tensor without those of the named axes that have length 1.
+    """The tensor without those of the given axes that have length 1.
 
     squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)
     """
@@ -21,9 +21,9 @@ def squeeze(self: Any, dim: Sequence[int]) -> Any:
     return op.Squeeze(self, op.Constant(value_ints=axes)) if axes else op.Identity(self)
 
 
-@translation("aten::squeeze.dim", overrides="torch's mapping removes an axis of any length")
+@translation("aten::squeeze.dim", overrides="torch's mapping removes the axis whatever its length")
 def squeeze_one(self: Any, dim: int) -> Any:
-    """The tensor without the named axis, if that has length 1.
+    """The tensor without the given axis if it has length 1.
 
     squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)
     """

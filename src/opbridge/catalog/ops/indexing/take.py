@@ -1,4 +1,4 @@
-"""Elements by their position in the flattened tensor."""
+"""Selection of elements by their positions in the flattened tensor."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from onnxscript import opset18 as op
 from opbridge.catalog.declare.spec import translation
 
 
-@translation("aten::take", overrides="torch's decomposition fails on an index whose size depends on the data")
+@translation("aten::take", overrides="torch's decomposition fails for an index whose size depends on data")
 def take(self: Any, index: Any) -> Any:
-    """The elements of the flattened ``self`` at ``index``, which may be negative; the result has index's shape.
+    """The elements of the flattened ``self`` at ``index``, which may be negative, in the shape of ``index``.
 
     take(Tensor self, Tensor index) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""Elements at places along a dimension, the sizes broadcast."""
+"""Selection of elements along a dimension, with broadcasting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def take_along_dim(
 
     take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor
 
-    torch broadcasts the sizes as numbers, and so freezes dimensions that are dynamic. Where none is, it does it all.
+    torch broadcasts the sizes as integers, which makes dynamic dimensions constant. Fixed sizes are left to torch.
     """
     is_fixed = have_fixed_sizes(input, indices)
     if is_fixed or dim is None or further or input.dim() != indices.dim() or indices.dtype != torch.int64:

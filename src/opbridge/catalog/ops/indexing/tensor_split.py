@@ -1,4 +1,4 @@
-"""Pieces of a tensor between places that a tensor names."""
+"""Splitting a tensor at positions given as a tensor."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from opbridge.catalog.declare.spec import rewrite
 def tensor_split(
     original: Callable[..., Any], input: Tensor, indices_or_sections: Any = None, dim: int = 0, **numbers: Any
 ) -> Any:
-    """The pieces along ``dim`` before, between and after the places in a vector, which may differ at each run.
+    """The parts along ``dim`` before, between and after the positions in a vector, which may differ in each run.
 
     tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections,
     int dim=0) -> Tensor(a)[]
 
-    Numbers stay with torch. A tensor of rank 0 says how many pieces there are: a graph has a fixed number of results,
-    so it has to be a constant of the model.
+    Python numbers are left to torch. A tensor of rank 0 is the number of parts; it must be a constant of the model,
+    because a graph has a fixed number of outputs.
     """
     if not isinstance(indices_or_sections, Tensor):
         return NotImplemented

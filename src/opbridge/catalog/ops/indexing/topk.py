@@ -10,9 +10,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::topk", overrides="torch's mapping has none for a tensor of rank 0")
+@decomposition("aten::topk", overrides="torch's mapping does not support a tensor of rank 0")
 def topk(self: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """The element of a tensor of rank 0 and its index 0; every other tensor is left to torch's mapping.
+    """The element of a tensor of rank 0 and the index 0; other tensors are left to torch's mapping.
 
     topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)
     """

@@ -14,7 +14,7 @@ from opbridge.catalog.declare.spec import translation
 def unique_consecutive(
     self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Every run of equal elements (or slices along ``dim``) once; the run of each element; the runs' lengths.
+    """One element (or slice along ``dim``) of each run, the run of each element, and the lengths of the runs.
 
     unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False,
     int? dim=None) -> (Tensor, Tensor, Tensor)
@@ -30,7 +30,7 @@ def unique_consecutive(
     others = [place for place in range(rank) if place != axis]
     if others:
         differs = op.ReduceMax(differs, op.Constant(value_ints=others), keepdims=0)
-    # The first element begins a run, if there is one.
+    # The first element, if there is one, begins a run.
     start = op.Expand(op.Constant(value_int=1), op.Min(length, one))
     begins = op.Concat(start, op.Min(differs, op.Constant(value_int=1)), axis=0)
     kept = op.Compress(x, op.Cast(begins, to=BOOL.dtype), axis=axis)

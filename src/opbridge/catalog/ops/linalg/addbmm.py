@@ -1,4 +1,4 @@
-"""Scaled sums of a batch's products."""
+"""``addbmm`` and ``baddbmm``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.ops.linalg.addmv import scaled_sum
 
-_WHY = "torch's mapping keeps alpha and beta in float32, and reads self where beta is 0: NaN stays"
+_WHY = "torch's mapping stores alpha and beta in float32, and propagates NaN of self if beta is 0"
 
 
 @decomposition("aten::addbmm", overrides=_WHY)
 def addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """The sum beta x + alpha times the sum of all products of a batch.
+    """The sum of beta * self and alpha times all products of a batch.
 
     addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
@@ -22,7 +22,7 @@ def addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alp
 
 @decomposition("aten::baddbmm", overrides=_WHY)
 def baddbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """The sum beta x + alpha times each product of a batch.
+    """The sum of beta * self and alpha times each product of a batch.
 
     baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""Scaled sums of products."""
+"""``addmv`` and ``addmm``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = "torch's mapping keeps alpha and beta in float32, and multiplies by a beta of 0"
+_WHY = "torch's mapping stores alpha and beta in float32, and propagates NaN of self if beta is 0"
 
 
 def scaled_sum(self: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """Without ``self`` where beta is 0, whatever it holds. PyTorch takes both factors in the tensors' type."""
+    """The scaled sum; ``self`` is ignored if beta is 0. As in PyTorch, both factors have the tensors' dtype."""
     if not product.is_floating_point() and not product.is_complex():
         beta, alpha = int(beta), int(alpha)
     scaled = product if alpha == 1 else product * alpha
@@ -29,7 +29,7 @@ def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: flo
     return scaled_sum(self, torch.mv(mat, vec), beta, alpha)
 
 
-@decomposition("aten::addmm", overrides="engines ignore Gemm's beta where the products have no terms; see addmv too")
+@decomposition("aten::addmm", overrides="engines ignore Gemm's beta if the inner dimension is 0; see also addmv")
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """The sum beta x + alpha (mat1 mat2), where ONNX's Gemm does not serve: in float64, and for no terms.
 

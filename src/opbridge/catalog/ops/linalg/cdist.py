@@ -12,7 +12,7 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition, rewrite
 
 _WIDE = 32
-"""From this many columns on, all differences at once take more memory than they are worth where a product will do."""
+"""The number of columns from which on a matrix product is preferred, because all differences take too much memory."""
 
 
 def _is_static(size: Any) -> bool:
@@ -20,7 +20,7 @@ def _is_static(size: Any) -> bool:
 
 
 def _by_product(x1: Tensor, x2: Tensor) -> Tensor:
-    """Euclidean distances by (a - b)² = a² - 2ab + b², which loses digits where a and b are close."""
+    """Euclidean distances by (a - b)² = a² - 2ab + b², which loses digits if a and b are close."""
     squares1 = x1.square().sum(-1, keepdim=True)
     squares2 = x2.square().sum(-1, keepdim=True)
     left = torch.cat([-2 * x1, squares1, torch.ones_like(squares1)], -1)
@@ -41,8 +41,8 @@ def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) ->
 
     _cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor
 
-    The differences themselves are taken, so that close rows lose no digits. Only where torch multiplies matrices
-    (``compute_mode``, or more than 25 rows) and the rows are wide does this, too: the differences would need
+    The differences are computed explicitly, so that close rows do not lose digits. A matrix product is used only if
+    torch uses one too (by ``compute_mode``, or for more than 25 rows) and the rows are wide: the differences would need
     P x R x M numbers.
     """
     if _takes_product(x1, x2, p, compute_mode):
@@ -55,14 +55,14 @@ def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) ->
     if p == 2:
         return difference.square().sum(-1).sqrt()
     if math.isinf(p):
-        # torch passes over NaN here, and engines differ in what their maximum does with it.
+        # torch ignores NaN here, and engines differ in their maximum of NaN.
         return torch.where(difference.isnan(), 0, difference).amax(-1)
     return difference.pow(p).sum(-1).pow(1 / p)
 
 
-@decomposition("aten::_euclidean_dist", overrides="torch's loses all digits between close rows, narrow ones too")
+@decomposition("aten::_euclidean_dist", overrides="torch's mapping loses all digits between close rows")
 def euclidean_dist(x1: Tensor, x2: Tensor) -> Tensor:
-    """What torch makes of ``aten::cdist`` in its product mode: by the differences where rows are narrow.
+    """The operator that ``aten::cdist`` becomes in its matrix product mode; narrow rows use the differences.
 
     _euclidean_dist(Tensor x1, Tensor x2) -> Tensor
     """
@@ -77,7 +77,7 @@ def cdist(
     p: float = 2.0,
     compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
 ) -> Tensor:
-    """Keep a dynamic number of rows dynamic: torch's default mode asks whether it is above 25, and freezes the answer.
+    """Keep a dynamic number of rows dynamic: torch's default mode branches on whether it is above 25.
 
     cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""The Cholesky factorization: a node of our own, with a kernel and a body."""
+"""The Cholesky factorization: a custom node with a kernel and a function body."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ kernel_for("opbridge::Cholesky", "cholesky.h")
 
 @translation("aten::linalg_cholesky_ex")
 def linalg_cholesky_ex(self: Any, upper: bool = False, check_errors: bool = False) -> Any:
-    """The triangular factor of each positive definite matrix (.., n, n), and the order of the first minor that is not.
+    """The triangular factor of each matrix (.., n, n), and the order of its first minor that is not positive definite.
 
     linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)
 
-    From that minor on the factor is NaN. An engine can't raise what ``check_errors`` asks for.
+    From that minor on the factor is NaN. An engine cannot raise the error that ``check_errors`` requests.
     """
     return custom_node("opbridge::Cholesky", self, num_outputs=2, upper=upper)
 

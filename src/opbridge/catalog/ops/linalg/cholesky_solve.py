@@ -1,4 +1,4 @@
-"""Systems of equations and inverses, by a Cholesky factorization."""
+"""Linear systems and inverses by a Cholesky factorization."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cholesky(self: Tensor, upper: bool = False) -> Tensor:
 
 @decomposition("aten::cholesky_solve")
 def cholesky_solve(self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
-    """The X of A X = B, ``self`` being B, from the Cholesky factor of A.
+    """The solution X of A X = B, where ``self`` is B, from the Cholesky factor of A.
 
     cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor
     """

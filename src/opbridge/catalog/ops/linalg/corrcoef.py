@@ -18,7 +18,7 @@ def corrcoef(original: Callable[..., Tensor], input: Tensor) -> Tensor:
 
     corrcoef(Tensor self) -> Tensor
     """
-    # Inside a rewrite torch's own functions are not replaced.
+    # Rewrites do not apply inside a rewrite.
     covariances = cov(torch.cov, input)
     if covariances.dim() == 0:
         return covariances / covariances

@@ -20,11 +20,11 @@ def cov(
     fweights: Tensor | None = None,
     aweights: Tensor | None = None,
 ) -> Tensor:
-    """The covariances of the variables in the rows, whose observations are the columns.
+    """The covariances of the variables in the rows; the columns are observations.
 
     cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor
 
-    PyTorch's own code looks at the weights' contents, to refuse negative ones; a graph can't.
+    PyTorch reads the weights to reject negative ones, which a graph cannot do.
     """
     values = input.reshape(1, -1) if input.dim() < 2 else input
     weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights

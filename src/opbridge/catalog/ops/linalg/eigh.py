@@ -24,7 +24,7 @@ def _linalg_eigh(self: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
 
     _linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)
 
-    Only one triangle is read. Signs, and the vectors of equal values, may be others than PyTorch's.
+    Only one triangle is read. Signs, and the vectors of equal eigenvalues, may differ from PyTorch's.
     """
     upper = UPLO.upper() == "U"
     if compute_v:
@@ -34,7 +34,7 @@ def _linalg_eigh(self: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
 
 @decomposition("aten::linalg_eigvalsh")
 def linalg_eigvalsh(self: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues in ascending order, without the vectors that PyTorch's own decomposition asks for.
+    """The eigenvalues in ascending order, without the eigenvectors that PyTorch's decomposition computes.
 
     linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor
     """
@@ -43,7 +43,7 @@ def linalg_eigvalsh(self: Tensor, UPLO: str = "L") -> Tensor:
 
 @body_for("opbridge::Eigh")
 def eigh(a: Tensor, upper: int) -> tuple[Tensor, Tensor]:
-    """Jacobi's rotations (:func:`diagonalized`), and a sort."""
+    """Jacobi rotations (:func:`diagonalized`), followed by a sort."""
     if is_empty(a):
         return a.new_zeros(a.shape[:-1]), a.clone()
     symmetric = a.triu() + a.triu(1).mT if upper else a.tril() + a.tril(-1).mT
@@ -57,5 +57,5 @@ def eigh(a: Tensor, upper: int) -> tuple[Tensor, Tensor]:
 
 @body_for("opbridge::Eigvalsh")
 def eigvalsh(a: Tensor, upper: int) -> Tensor:
-    """The eigenvalues alone."""
+    """Only the eigenvalues."""
     return eigh(a, upper)[0]

@@ -1,4 +1,4 @@
-"""Sums of products of integers by Einstein's convention."""
+"""``einsum`` of integers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::einsum", overrides="torch's mapping sums integers in their own type, PyTorch in int64")
+@decomposition("aten::einsum", overrides="torch's mapping sums integers in their own dtype, PyTorch in int64")
 def einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Tensor:
-    """The sum over some labels of one tensor of integers, in int64; where nothing is summed, torch's mapping is right.
+    """The sum over some labels of one integer tensor, in int64; without a sum, torch's mapping is correct.
 
     einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor
     """

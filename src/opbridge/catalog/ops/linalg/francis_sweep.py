@@ -1,4 +1,4 @@
-"""A sweep of Francis's QR steps as two ONNX Scans, which take a row and a column at a time."""
+"""A sweep of Francis's QR steps as two ONNX Scans, over the rows and over the columns."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _by_rows(
     tiny: Real,  # type: ignore[valid-type]
     infinity: Real,  # type: ignore[valid-type]
 ) -> tuple[Real, Real, Real, Real]:  # type: ignore[valid-type]
-    """Reflect the rows k to k + 2, and of these and the next one the columns k to k + 2.
+    """Reflect the rows k to k + 2, and the columns k to k + 2 in these rows and the next one.
 
     Returns:
-        The last three rows, those before them, and of each reflection I - g uᵀ the rows uᵀ and the columns g.
+        The last three rows, the rows before them, and for each reflection I - g uᵀ the row uᵀ and the column g.
     """
     zero = head - head
     half = op.CastLike(0.5, head)
@@ -65,10 +65,10 @@ def _by_columns(
     places: INT64[...],
     heights: INT64[...],
 ) -> tuple[Real, Real]:  # type: ignore[valid-type]
-    """Reflect the columns k to k + 2 in the rows that lie above row k.
+    """Reflect the columns k to k + 2 in the rows above row k.
 
     Returns:
-        The last two columns, and those before them.
+        The last two columns, and the columns before them.
     """
     zero = op.CastLike(0.0, window)
 
@@ -84,7 +84,7 @@ def _by_columns(
 
 
 def _samples() -> Sequence[Sample]:
-    """A block in all rows, two blocks, and rows that stay; and a single row."""
+    """A block in all rows, two blocks, and rows that do not change; and a single row."""
     generator = torch.Generator().manual_seed(0)
     first, is_active = torch.zeros(3, 7, 3), torch.zeros(3, 7, dtype=torch.bool)
     h = torch.randn(3, 7, 7, generator=generator).triu(-1)
@@ -101,13 +101,13 @@ def _samples() -> Sequence[Sample]:
 
 @translation("opbridge::francis_sweep", samples=_samples)
 def francis_sweep(h: Any, q: Any, first: Any, is_active: Any) -> Any:
-    """H and Q after a reflection of each three rows, with O(n) operations for each.
+    """H and Q after the reflections of all groups of three rows, with O(n) operations each.
 
     francis_sweep(Tensor h, Tensor q, Tensor first, Tensor is_active) -> (Tensor, Tensor)
 
-    A Scan over the rows finds the reflections: what the next one is made of lies in the four rows that it holds. Rows
-    above these get theirs by a Scan over the columns of H and Q. Rows before the first reflection of all matrices and
-    after the last are in neither.
+    A Scan over the rows computes the reflections; its state of four rows determines the next one. The rows above are
+    updated by a Scan over the columns of H and Q. Rows before the first reflection of all matrices and after the last
+    one are in neither Scan.
     """
     size, zero, one, two, three = op.Shape(h, start=2), *map(_ints, (0, 1, 2, 3))
     numbers = op.Range(op.Squeeze(zero), op.Squeeze(size), op.Squeeze(one))
@@ -139,7 +139,7 @@ def francis_sweep(h: Any, q: Any, first: Any, is_active: Any) -> Any:
 
 
 def _swept(is_active: Any, numbers: Any, size: Any) -> tuple[Any, Any]:
-    """Between which rows any matrix has reflections; one row where none has: a Scan takes no empty sequence."""
+    """The range of rows with reflections in any matrix; at least one row, because a Scan needs a nonempty sequence."""
     is_swept = op.Cast(op.ReduceMax(op.Cast(is_active, to=INT64.dtype), _ints(0), keepdims=0), to=BOOL.dtype)
     end = op.ReduceMax(op.Where(is_swept, op.Add(numbers, _ints(1)), _ints(1)))
     begin = op.ReduceMin(op.Where(is_swept, numbers, op.Sub(end, _ints(1))))
@@ -147,7 +147,7 @@ def _swept(is_active: Any, numbers: Any, size: Any) -> tuple[Any, Any]:
 
 
 def _columns(a: Any) -> Any:
-    """The columns of matrices, one after the other, and three of zeros: (columns, batch, 1, rows)."""
+    """The columns of the matrices, followed by three columns of zeros: (columns, batch, 1, rows)."""
     return op.Unsqueeze(op.Transpose(op.Pad(a, _ints(0, 0, 0, 0, 0, 3)), perm=[2, 0, 1]), _ints(2))
 
 

@@ -1,4 +1,4 @@
-"""The QR decomposition as reflections, in the form of LAPACK."""
+"""The QR decomposition as Householder reflections, in the form of LAPACK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ kernel_for("opbridge::Geqrf", "geqrf.h")
 
 @translation("aten::geqrf")
 def geqrf(self: Any) -> Any:
-    """R, below it the vectors of Householder's reflections, and their tau.
+    """R with the vectors of the Householder reflections below it, and their factors tau.
 
     geqrf(Tensor self) -> (Tensor a, Tensor tau)
     """
@@ -26,11 +26,11 @@ def geqrf(self: Any) -> Any:
 
 @fake_for("aten::geqrf")
 def geqrf_shape(self: Tensor) -> tuple[Tensor, Tensor]:
-    """Torch has none, so that symbolic sizes would end the capture."""
+    """The shape function; torch has none, so the capture would fail with symbolic sizes."""
     return torch.empty_like(self), self.new_empty(*self.shape[:-2], torch.sym_min(self.shape[-2], self.shape[-1]))
 
 
 @body_for("opbridge::Geqrf")
 def geqrf_body(a: Tensor) -> tuple[Tensor, Tensor]:
-    """One Loop over the columns: O(n) nodes run, each on whole matrices."""
+    """One Loop over the columns, which runs O(n) nodes on whole matrices."""
     return factored(a)

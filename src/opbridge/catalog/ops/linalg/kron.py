@@ -1,4 +1,4 @@
-"""Kronecker products of dynamic sizes."""
+"""Kronecker products with dynamic sizes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 @rewrite("torch.kron")
 @rewrite("torch.Tensor.kron")
 def kron(original: Callable[..., Any], input: Tensor, other: Tensor) -> Any:
-    """Every element of ``input`` times the whole of ``other``, one block beside the next.
+    """The blocks of ``other`` multiplied by each element of ``input``.
 
     kron(Tensor self, Tensor other) -> Tensor
 
-    torch's own reads the sizes as plain numbers, which freezes them.
+    torch's function reads the sizes as integers, which makes them constant.
     """
     if have_fixed_sizes(input, other):
         return NotImplemented

@@ -1,4 +1,4 @@
-"""The factorization L D L^T of symmetric matrices, definite or not: a node of our own, with a kernel and a body."""
+"""The factorization L D L^T of symmetric indefinite matrices: a custom node with a kernel and a function body."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from opbridge.kernels.declared import kernel_for
 kernel_for("opbridge::LdlFactor", "ldl_factor.h")
 
 _GROWTH = (1 + math.sqrt(17)) / 8
-"""Bunch and Kaufman's bound for a pivot: it balances the growth of the elements over steps of one and two columns."""
+"""Bunch and Kaufman's pivot threshold, which balances the element growth of steps of one and two columns."""
 
 
 @translation("aten::linalg_ldl_factor_ex")
 def linalg_ldl_factor_ex(self: Any, hermitian: bool = False, check_errors: bool = False) -> Any:
-    """L and D of each matrix (.., n, n) in one, the rows that were interchanged, and the first pivot that is zero.
+    """L and D of each matrix (.., n, n) in one matrix, the interchanged rows, and the index of the first zero pivot.
 
     linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False)
     -> (Tensor LD, Tensor pivots, Tensor info)
 
-    The form is LAPACK's ``sytrf`` for the lower triangle: D has blocks of one and two rows, and where it is a block of
-    two, both rows have the same negative pivot. An engine can't raise what ``check_errors`` asks for.
+    The form is that of LAPACK's ``sytrf`` for the lower triangle: D has blocks of one and two rows, and the two rows of
+    a block have the same negative pivot. An engine cannot raise the error that ``check_errors`` requests.
     """
     return custom_node("opbridge::LdlFactor", self, num_outputs=3)
 
@@ -36,14 +36,14 @@ def linalg_ldl_factor_ex(self: Any, hermitian: bool = False, check_errors: bool 
 def ldl_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Diagonal pivoting (Bunch and Kaufman, "Some stable methods ...", Math. Comp. 31, 1977; LAPACK's ``sytf2``).
 
-    One step does one or two columns, of each matrix in a batch as it needs; the rest of a matrix is kept in full.
+    Each step eliminates one or two columns, individually for each matrix of a batch.
     """
     size = a.shape[-1]
     rows, columns = torch.arange(size).unsqueeze(-1), torch.arange(size)
     last = torch.full((), size - 1, dtype=torch.int64)
 
     def eliminate(number: Tensor, rest: Tensor, done: Tensor, pivots: Tensor, info: Tensor, place: Tensor) -> Any:
-        # What a loop carries does not broadcast, so this has its sizes of 1 only here.
+        # Loop-carried values do not broadcast, so the axes of size 1 are added here.
         at = place.unsqueeze(-1).unsqueeze(-1)
         here = torch.minimum(at, last)
         chosen, is_pair, is_zero = _pivot(rest, rows, here)
@@ -79,7 +79,7 @@ def ldl_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _pivot(rest: Tensor, rows: Tensor, here: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The row to be interchanged, whether two columns are eliminated, and whether there is nothing to eliminate."""
+    """The row to interchange, whether two columns are eliminated, and whether there is nothing to eliminate."""
     column = taken_along(rest, here, -1).abs()
     diagonal = taken_along(column, here, -2)
     below = torch.where(rows > here, column, -1.0)
@@ -88,7 +88,7 @@ def _pivot(rest: Tensor, rows: Tensor, here: Tensor) -> tuple[Tensor, Tensor, Te
     other = taken_along(rest, largest, -1).abs()
     row_size = torch.where((rows >= here) & (rows != largest), other, 0.0).amax(-2, keepdim=True)
     is_zero = (torch.maximum(diagonal, column_size) == 0) | diagonal.isnan()
-    # In this order nothing overflows or underflows; where the ratio is 0 / 0, the first condition holds.
+    # This order prevents overflow and underflow; for a ratio of 0 / 0 the first condition holds.
     ratio = column_size / row_size
     stays = (diagonal >= _GROWTH * column_size) | (diagonal >= _GROWTH * column_size * ratio)
     stays = stays | is_zero
@@ -99,7 +99,7 @@ def _pivot(rest: Tensor, rows: Tensor, here: Tensor) -> tuple[Tensor, Tensor, Te
 def _multipliers(
     rest: Tensor, rows: Tensor, here: Tensor, after: Tensor, is_pair: Tensor, is_zero: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The columns of L below the block of D, and what is subtracted from the rest of the matrix."""
+    """The columns of L below the block of D, and the update that is subtracted from the rest of the matrix."""
     open_rows = rows > here + is_pair
     left = torch.where(open_rows, taken_along(rest, here, -1), 0.0)
     right = torch.where(open_rows, taken_along(rest, after, -1), 0.0)

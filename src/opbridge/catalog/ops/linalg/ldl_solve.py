@@ -1,4 +1,4 @@
-"""Systems of equations, solved by a factorization L D L^T: a node of our own, with a kernel and a body."""
+"""Linear systems by a factorization L D L^T: a custom node with a kernel and a function body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ kernel_for("opbridge::LdlSolve", "ldl_solve.h")
 
 @translation("aten::linalg_ldl_solve")
 def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool = False) -> Any:
-    """The X of A X = B, from what ``ldl_factor`` makes of A (.., n, n); B is (.., n, k).
+    """The solution X of A X = B, from the result of ``ldl_factor`` for A (.., n, n); B is (.., n, k).
 
     linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor
     """
@@ -26,14 +26,14 @@ def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool = False) -> A
 
 @body_for("opbridge::LdlSolve")
 def ldl_solve(factor: Tensor, pivots: Tensor, b: Tensor) -> Tensor:
-    """Substitution with L, the blocks of D, and L^T, a row per step (LAPACK's ``sytrs``)."""
+    """Substitution with L, the blocks of D, and L^T, one row per step (LAPACK's ``sytrs``)."""
     size = factor.shape[-1]
     x = b + b.new_zeros((*factor.shape[:-2], 1, 1))
     if is_empty(x):
         return x
     rows, last = torch.arange(size).unsqueeze(-1), torch.full((), size - 1, dtype=torch.int64)
     is_pair = (pivots < 0).unsqueeze(-1)
-    # The rows of blocks come two by two.
+    # Blocks of two have two rows.
     is_first = is_pair & (is_pair.long().cumsum(-2) % 2 == 1)
     is_second = is_pair & ~is_first
     moved = rows + is_first
@@ -63,7 +63,7 @@ def ldl_solve(factor: Tensor, pivots: Tensor, b: Tensor) -> Tensor:
 
 
 def _by_blocks(factor: Tensor, x: Tensor, rows: Tensor, last: Tensor, is_first: Tensor, is_second: Tensor) -> Tensor:
-    """D^-1 x, all rows at once; the 2 x 2 blocks as in LAPACK, scaled by their element off the diagonal."""
+    """D^-1 x for all rows at once; as in LAPACK, 2 x 2 blocks are scaled by their off-diagonal element."""
     numbers = rows.squeeze(-1)
     following, preceding = torch.minimum(numbers + 1, last), (numbers - 1).clamp(min=0)
 

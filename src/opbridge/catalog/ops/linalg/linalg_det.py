@@ -10,14 +10,14 @@ from opbridge.catalog.formulas.element_types import only_for
 from opbridge.catalog.formulas.repeat import is_empty
 
 
-@decomposition("aten::_linalg_det", overrides="engines have Det in float32 only")
+@decomposition("aten::_linalg_det", overrides="engines support Det only in float32")
 @only_for(torch.float64)
 def linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The product of the pivots of each matrix, for float64, and the factors that they are of.
+    """The determinant of each matrix as the product of the pivots, for float64, and the LU factorization.
 
     _linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)
 
-    Each exchange of two rows changes the sign (Golub & Van Loan, "Matrix Computations", 3.2).
+    Each interchange of two rows changes the sign (Golub & Van Loan, "Matrix Computations", 3.2).
     """
     factors, pivots = torch.linalg.lu_factor(A)
     if is_empty(A):

@@ -1,4 +1,4 @@
-"""The eigenvalues and eigenvectors of real matrices without symmetry."""
+"""The eigenvalues and eigenvectors of real nonsymmetric matrices."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def linalg_eig(self: Any) -> Any:
 
     linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)
 
-    Their order, and the phases of the vectors, may be others than PyTorch's.
+    Their order, and the phases of the vectors, may differ from PyTorch's.
     """
     return custom_node("opbridge::Eig", self, num_outputs=2)
 
 
 @body_for("opbridge::Eig")
 def eig(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The real Schur form, so that a real eigenvalue has no imaginary part; a Loop of about 2 n sweeps."""
+    """The real Schur form, in which real eigenvalues have no imaginary part; a Loop of about 2 n sweeps."""
     if is_empty(a):
         return a.new_zeros(*a.shape[:-1], 2), a.new_zeros(*a.shape, 2)
     largest = a.abs().amax(-2, keepdim=True).amax(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The first columns of a product of Householder's reflections."""
+"""The first columns of a product of Householder reflections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::linalg_householder_product")
 def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
-    """As many columns of Q as ``input`` has: Q applied to the identity.
+    """The first columns of Q, as many as ``input`` has: Q applied to the identity.
 
     linalg_householder_product(Tensor input, Tensor tau) -> Tensor
     """

@@ -16,14 +16,14 @@ from opbridge.catalog.ops.linalg.linalg_pinv import limit_of
 def linalg_lstsq(
     original: Callable[..., Any], input: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> Any:
-    """The X of least norm that minimises the norm of ``input`` X - B, with residuals, rank and singular values.
+    """The X of minimum norm that minimizes the norm of ``input`` X - B, with residuals, rank and singular values.
 
     linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution,
     Tensor residuals, Tensor rank, Tensor singular_values)
 
-    By the singular value decomposition, whatever the driver (Golub & Van Loan, "Matrix Computations", 5.5.1); ``gels``
-    takes the matrix to have full rank. Residuals are there wherever PyTorch gives them for a matrix of full rank: it
-    leaves them out where one has less, which is not known before the model runs. Torch has no shape function for it.
+    Every driver uses the singular value decomposition (Golub & Van Loan, "Matrix Computations", 5.5.1); ``gels``
+    assumes full rank. Residuals are returned whenever PyTorch returns them for full rank; PyTorch omits them for a lower rank,
+    which is known only at run time. Torch has no shape function for the operator.
     """
     rows, columns = input.shape[-2:]
     chosen = driver or "gelsy"
@@ -41,7 +41,7 @@ def linalg_lstsq(
         rtol = None if rcond is None else torch.full((), rcond, dtype=values.dtype)
         is_kept = values > limit_of(values, torch.sym_max(rows, columns), None, rtol)
     if input.is_complex():
-        # There is a rule for singular vectors of real matrices only.
+        # Only singular vectors of real matrices have a rule.
         solution = torch.linalg.pinv(input, rtol=0.0 if chosen == "gels" else rcond) @ right
     else:
         inverses = torch.where(is_kept, 1 / torch.where(is_kept, values, 1), 0)

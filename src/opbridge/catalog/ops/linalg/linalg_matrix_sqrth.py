@@ -10,11 +10,11 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::linalg_matrix_sqrth")
 def linalg_matrix_sqrth(self: Tensor) -> Tensor:
-    """The positive definite matrix whose square is the given one, of which the lower triangle is read.
+    """The positive definite square root of a matrix, of which the lower triangle is read.
 
     linalg_matrix_sqrth(Tensor self) -> Tensor
 
-    V sqrt(w) Vᴴ of the eigenvalues w and the eigenvectors V (Higham, "Functions of Matrices", 6.2).
+    The result is V sqrt(w) Vᴴ for the eigenvalues w and the eigenvectors V (Higham, "Functions of Matrices", 6.2).
     """
     values, vectors = torch.linalg.eigh(self)
     return (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mH

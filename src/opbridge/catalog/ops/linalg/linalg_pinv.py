@@ -14,7 +14,7 @@ from opbridge.catalog.declare.spec import decomposition
 def linalg_pinv(
     self: Tensor, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False
 ) -> Tensor:
-    """The inverse of the part of a matrix whose singular values are above max(atol, rtol times the largest one).
+    """The pseudoinverse from the singular values above max(atol, rtol times the largest one).
 
     linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor
 
@@ -35,9 +35,9 @@ def linalg_pinv(
 
 
 def limit_of(values: Tensor, size: Any, atol: Tensor | None, rtol: Tensor | None) -> Tensor:
-    """Below which singular values count as zero, of shape (..., 1); by default the rounding of sums of ``size``."""
+    """The threshold (..., 1) below which singular values count as zero; by default the rounding of ``size`` terms."""
     largest = values.amax(-1, keepdim=True)
-    # By a division: the rounding itself is a number that onnxscript's optimizer takes for 0.
+    # A division is used because onnxscript's optimizer would replace the small constant by 0.
     rounding = largest * size / (1 / torch.finfo(values.dtype).eps)
     if rtol is not None:
         relative = largest * rtol.to(values.dtype).unsqueeze(-1)

@@ -10,11 +10,11 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::linalg_polar")
 def linalg_polar(A: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest matrix with orthonormal columns, and the positive semidefinite matrix that it is to be multiplied by.
+    """The nearest matrix with orthonormal columns, and the positive semidefinite factor.
 
     linalg_polar(Tensor A) -> (Tensor U, Tensor H)
 
-    Of A = W S Vᴴ they are W Vᴴ and V S Vᴴ (Higham, "Functions of Matrices", 8.1).
+    For A = W S Vᴴ the factors are W Vᴴ and V S Vᴴ (Higham, "Functions of Matrices", 8.1).
     """
     left, values, right = torch.linalg.svd(A, full_matrices=False)
     return left @ right, (right.mH * values.unsqueeze(-2)) @ right

@@ -14,7 +14,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
     linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)
 
-    Householder's reflections, as in PyTorch (LAPACK's ``geqrf`` and ``orgqr``), so that signs agree too.
+    Householder reflections are used as in PyTorch (LAPACK's ``geqrf`` and ``orgqr``), so that signs agree too.
     """
     factors, taus = torch.geqrf(A)
     rows, steps = A.shape[-2], taus.shape[-1]

@@ -1,4 +1,4 @@
-"""Products of matrices that have no terms."""
+"""Matrix products with an inner dimension of 0."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition
 
 
-@decomposition("aten::linear", overrides="engines refuse a product with no terms beside a sum")
+@decomposition("aten::linear", overrides="engines do not support an inner dimension of 0 together with a bias")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    """What is left of ``input`` @ ``weight``.T + ``bias`` for rows of no elements: the bias.
+    """The bias, which is ``input`` @ ``weight``.T + ``bias`` for an inner dimension of 0.
 
     linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
     """
@@ -23,13 +23,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     return product if bias is None else product + bias
 
 
-_WHY = "ONNX Runtime leaves memory as it was where the products of a batch have no terms"
+_WHY = "ONNX Runtime returns uninitialized memory for batched products with an inner dimension of 0"
 
 
 @decomposition("aten::matmul", overrides=_WHY)
 @decomposition("aten::bmm", overrides=_WHY)
 def matmul(self: Tensor, other: Tensor) -> Any:
-    """Zeros, where the rows of the first and the columns of the second have no elements.
+    """Zeros if the inner dimension is 0.
 
     matmul(Tensor self, Tensor other) -> Tensor
     bmm(Tensor self, Tensor mat2) -> Tensor

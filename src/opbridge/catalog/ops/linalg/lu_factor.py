@@ -1,4 +1,4 @@
-"""The LU factorization with row interchanges: a node of our own, with a kernel and a body."""
+"""The LU factorization with row interchanges: a custom node with a kernel and a function body."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ kernel_for("opbridge::LuFactor", "lu_factor.h")
 
 @translation("aten::linalg_lu_factor_ex")
 def linalg_lu_factor_ex(A: Any, pivot: bool = True, check_errors: bool = False) -> Any:
-    """L and U of each matrix (.., m, n) in one, the row that each was swapped with, and the first pivot that is zero.
+    """L and U of each matrix (.., m, n) in one matrix, the row interchanges, and the index of the first zero pivot.
 
     linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False)
     -> (Tensor LU, Tensor pivots, Tensor info)
 
-    Rows and the zero pivot are counted from one, as in LAPACK. An engine can't raise what ``check_errors`` asks for.
+    Rows and the zero pivot count from 1, as in LAPACK. An engine cannot raise the error that ``check_errors`` requests.
     """
     if not pivot:
         raise TranslationError(
@@ -36,7 +36,7 @@ def linalg_lu_factor_ex(A: Any, pivot: bool = True, check_errors: bool = False) 
 
 @body_for("opbridge::LuFactor")
 def lu_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gaussian elimination with partial pivoting, a column per step.
+    """Gaussian elimination with partial pivoting, one column per step.
 
     Golub & Van Loan, "Matrix Computations", 3.4.1.
     """
@@ -52,7 +52,7 @@ def lu_factor(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lu = lu.gather(-2, source.expand(lu.shape))
         column, row = lu.index_select(-1, index), lu.index_select(-2, index)
         pivot = row.index_select(-1, index)
-        # A pivot of zero has nothing but zeros below it.
+        # All elements below a zero pivot are zero.
         factor = torch.where(rows > step, torch.where(pivot == 0, column, column / pivot), 0.0)
         eliminated = lu - factor * torch.where(columns > step, row, 0.0)
         fails = (info == 0) & (pivot == 0)[..., 0, 0]

@@ -1,4 +1,4 @@
-"""The LU factorization of complex matrices as pairs of real numbers: a node of our own, with a body."""
+"""The LU factorization of complex matrices as pairs of real numbers: a custom node with a function body."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _samples() -> Sequence[Sample]:
 
 @translation("opbridge::lu_factor_pairs", samples=_samples)
 def lu_factor_pairs(a: Any) -> Any:
-    """L and U of each complex matrix in one, the row that each was swapped with, and the first pivot that is zero.
+    """L and U of each complex matrix in one matrix, the row interchanges, and the index of the first zero pivot.
 
     lu_factor_pairs(Tensor a) -> (Tensor, Tensor, Tensor)
     """
@@ -34,7 +34,7 @@ def lu_factor_pairs(a: Any) -> Any:
 
 @body_for("opbridge::LuFactorPairs")
 def factored_pairs(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gaussian elimination with partial pivoting, a column per step; a pivot's size is |a| + |b|, as in LAPACK.
+    """Gaussian elimination with partial pivoting, one column per step; a pivot's size is |a| + |b|, as in LAPACK.
 
     Golub & Van Loan, "Matrix Computations", 3.4.1.
     """
@@ -52,7 +52,7 @@ def factored_pairs(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         row = [part.index_select(-2, index) for part in lu]
         pivot = [part.index_select(-1, index) for part in row]
         is_zero = (pivot[0] == 0) & (pivot[1] == 0)
-        # A pivot of zero has nothing but zeros below it.
+        # All elements below a zero pivot are zero.
         below = [
             torch.where(rows > step, torch.where(is_zero, whole, part), 0.0)
             for whole, part in zip(column, _divided(column, pivot, is_zero), strict=True)
@@ -77,7 +77,7 @@ def factored_pairs(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _divided(a: Sequence[Tensor], b: Sequence[Tensor], is_zero: Tensor) -> tuple[Tensor, Tensor]:
-    """The quotient of complex numbers, scaled so that no square overflows."""
+    """The quotient of complex numbers, scaled so that squares do not overflow."""
     scale = torch.where(is_zero, 1, torch.maximum(b[0].abs(), b[1].abs()))
     c, d = b[0] / scale, b[1] / scale
     square = torch.where(is_zero, 1, c * c + d * d)

@@ -1,4 +1,4 @@
-"""Systems of equations, solved by an LU factorization."""
+"""Linear systems by an LU factorization."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from opbridge.catalog.formulas.repeat import is_empty
 
 
 def _permuted(matrix: Tensor, permutation: Tensor, inverse: bool) -> Tensor:
-    """The rows of ``matrix`` as ``permutation`` (.., n, n), or its inverse, orders them.
+    """The rows of ``matrix`` in the order of ``permutation`` (.., n, n) or its inverse.
 
-    They are gathered: the product of the two would make NaN of an infinite element. So are their numbers summed, for
-    ONNX Runtime's product of a transposed matrix refuses a batch of none.
+    The rows are gathered, because a matrix product would convert infinity to NaN. The row numbers are computed by a
+    sum, because ONNX Runtime's product with a transposed matrix does not support an empty batch.
     """
     permutation = permutation.real if permutation.is_complex() else permutation
     numbers = torch.arange(permutation.shape[-1], dtype=permutation.dtype)
@@ -25,14 +25,14 @@ def _permuted(matrix: Tensor, permutation: Tensor, inverse: bool) -> Tensor:
 
 @decomposition("aten::linalg_lu_solve")
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
-    """The X of A X = B, or of X A = B, or with the adjoint of A, from the LU factorization of A (.., n, n).
+    """The solution X of A X = B or X A = B, or with the adjoint of A, from the LU factorization of A (.., n, n).
 
     linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor
     """
     if is_empty(LU) or is_empty(B):
         return B.new_zeros((*torch.broadcast_shapes(LU.shape[:-2], B.shape[:-2]), *B.shape[-2:]))
     if not left:
-        # X A = B is A^H X^H = B^H.
+        # X A = B is equivalent to A^H X^H = B^H.
         return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     permutation = torch.lu_unpack(LU, pivots, unpack_data=False)[0]
     if not adjoint:
@@ -48,7 +48,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 def linalg_solve_ex(
     A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The X of A X = B, or of X A = B, with the factorization of A and the first of its pivots that is zero.
+    """The solution X of A X = B or X A = B, the factorization of A, and the index of its first zero pivot.
 
     _linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)
     -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)
@@ -62,7 +62,7 @@ def linalg_solve_ex(
 
 @decomposition("aten::linalg_inv_ex")
 def linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """The inverse of each matrix, and the first of its pivots that is zero.
+    """The inverse of each matrix, and the index of its first zero pivot.
 
     linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)
     """

@@ -1,4 +1,4 @@
-"""The parts of an LU factorization; the permutation is a node of our own, with a kernel and a body."""
+"""The parts of an LU factorization; the permutation is a custom node with a kernel and a function body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ kernel_for("opbridge::LuUnpack", "lu_unpack.h")
 
 @translation("aten::lu_unpack")
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    """P, L and U of what ``lu_factor`` returns; what is not asked for is an empty tensor.
+    """P, L and U from the result of ``lu_factor``; parts that are not requested are empty tensors.
 
     lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True)
     -> (Tensor P, Tensor L, Tensor U)
@@ -34,7 +34,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
 
 @body_for("opbridge::LuUnpack")
 def unpack(lu: Tensor, swaps: Tensor, unpack_data: int, unpack_pivots: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The interchanges are done in order, one per step, to the numbers of the rows."""
+    """Apply the interchanges to the row numbers in order, one per step."""
     m, n = lu.shape[-2:]
     k = smaller(m, n)
     permutation, lower, upper = lu.new_zeros(0), lu.new_zeros(0), lu.new_zeros(0)
@@ -50,12 +50,12 @@ def unpack(lu: Tensor, swaps: Tensor, unpack_data: int, unpack_pivots: int) -> t
 
 
 def smaller(m: Any, n: Any) -> Any:
-    """The smaller of two sizes. Those of a square matrix stay dynamic, where ``torch.sym_min`` would fix them."""
+    """The smaller of two sizes; the sizes of a square matrix stay dynamic, unlike with ``torch.sym_min``."""
     return m if m == n else torch.sym_min(m, n)
 
 
 def permutation_of(swaps: Tensor, size: int) -> Tensor:
-    """Which row of a matrix of ``size`` rows comes to stand in each place: (.., size), from (.., k) interchanges."""
+    """The row at each position (.., size) after (.., k) interchanges of the rows of a matrix."""
     places = torch.arange(size)
 
     def interchange(step: Tensor, order: Tensor) -> tuple[Tensor]:

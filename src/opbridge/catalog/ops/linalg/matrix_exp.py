@@ -1,4 +1,4 @@
-"""The exponential of a matrix: a node of our own, with a body."""
+"""The matrix exponential: a custom node with a function body."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def linalg_matrix_exp(self: Any) -> Any:
 
 @body_for("opbridge::MatrixExp")
 def matrix_exp(a: Tensor) -> Tensor:
-    """Scaling and squaring, each matrix of a batch as often as its 1-norm asks for.
+    """Scaling and squaring, for each matrix of a batch as often as its 1-norm requires.
 
     The Taylor polynomial of degree 16 is exact to rounding up to a norm of 0.64 in float64 and 2.2 in float32 (Al-Mohy
     and Higham, "Computing the action of the matrix exponential", SIAM J. Sci. Comput. 33, 2011, table 3.1).
@@ -37,7 +37,7 @@ def matrix_exp(a: Tensor) -> Tensor:
     reach = 0.5 if a.dtype == torch.float64 else 2.0
     norm = a.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
     doublings = torch.log2(norm / reach).ceil().clamp(min=0)
-    # Nothing helps an infinite element, nor NaN.
+    # Infinite elements and NaN are not scaled.
     doublings = torch.where(norm < torch.inf, doublings, 0.0)
 
     def square(number: Tensor, power: Tensor) -> tuple[Tensor]:

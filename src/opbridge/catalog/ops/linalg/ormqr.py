@@ -1,4 +1,4 @@
-"""A product with the Q of a QR decomposition, without forming Q."""
+"""Products with the Q of a QR decomposition, without computing Q."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ kernel_for("opbridge::Ormqr", "ormqr.h")
 
 @translation("aten::ormqr")
 def ormqr(self: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> Any:
-    """Q times ``input3`` or the other way round, where ``self`` and ``input2`` are results of ``geqrf``.
+    """Q times ``input3`` or ``input3`` times Q, where ``self`` and ``input2`` are results of ``geqrf``.
 
     ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor
     """
@@ -25,7 +25,7 @@ def ormqr(self: Any, input2: Any, input3: Any, left: bool = True, transpose: boo
 
 @body_for("opbridge::Ormqr")
 def ormqr_body(vectors: Tensor, taus: Tensor, others: Tensor, left: int, transpose: int) -> Tensor:
-    """One Loop over the reflections; from the right, C Q is the transpose of Qᵀ Cᵀ."""
+    """One Loop over the reflections; C Q is computed as the transpose of Qᵀ Cᵀ."""
     if left:
         return reflected(vectors, taus, others, bool(transpose))
     return reflected(vectors, taus, others.mT, not transpose).mT.clone()

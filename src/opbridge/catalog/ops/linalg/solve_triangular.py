@@ -1,4 +1,4 @@
-"""Systems of equations with a triangular matrix: a node of our own, with a kernel and a body."""
+"""Triangular linear systems: a custom node with a kernel and a function body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ kernel_for("opbridge::SolveTriangular", "solve_triangular.h")
 
 @translation("aten::linalg_solve_triangular")
 def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    """The X of A X = B, or of X A = B: A (.., n, n) is triangular, and B (.., n, k) or (.., k, n).
+    """The solution X of A X = B or X A = B with a triangular A (.., n, n) and B (.., n, k) or (.., k, n).
 
     linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor
     """
@@ -28,7 +28,7 @@ def linalg_solve_triangular(self: Any, B: Any, upper: bool, left: bool = True, u
 def solve_triangular(a: Tensor, b: Tensor, upper: int, left: int, unitriangular: int) -> Tensor:
     """Substitution, one row of X per step (Golub & Van Loan, "Matrix Computations", 3.1.3).
 
-    The other triangle of ``a`` may hold anything, and so may its diagonal if ``unitriangular`` is set.
+    The other triangle of ``a`` is not read, nor is its diagonal if ``unitriangular`` is set.
     """
     if not left:
         return solve_triangular(a.mT, b.mT, not upper, 1, unitriangular).mT
@@ -54,7 +54,7 @@ def solve_triangular(a: Tensor, b: Tensor, upper: int, left: int, unitriangular:
 def triangular_solve(
     self: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The X of A X = B, ``self`` being B, and A again, with the batch sizes of both.
+    """The solution X of A X = B, where ``self`` is B, and A, both broadcast to a common batch size.
 
     triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False)
     -> (Tensor solution, Tensor cloned_coefficient)

@@ -26,7 +26,7 @@ def _linalg_svd(self: Any, full_matrices: bool = False, compute_uv: bool = True,
     _linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S,
     Tensor Vh)
 
-    Signs, and the vectors of equal values, may be others than PyTorch's. ``driver`` is for GPUs.
+    Signs, and the vectors of equal singular values, may differ from PyTorch's. ``driver`` applies only to GPUs.
     """
     if not compute_uv:
         empty = op.Cast(op.Constant(value_floats=[]), to=self.dtype)
@@ -36,7 +36,7 @@ def _linalg_svd(self: Any, full_matrices: bool = False, compute_uv: bool = True,
 
 @decomposition("aten::linalg_svdvals")
 def linalg_svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
-    """The singular values in descending order, without the vectors that PyTorch's own decomposition asks for.
+    """The singular values in descending order, without the vectors that PyTorch's decomposition computes.
 
     linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor
     """
@@ -51,10 +51,10 @@ def _is_wide(matrices: Any) -> bool:
 
 @body_for("opbridge::Svd")
 def svd(a: Tensor, full_matrices: int, is_wide: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Jacobi's one-sided rotations (:func:`orthogonalized`), faster on the shorter side.
+    """One-sided Jacobi rotations (:func:`orthogonalized`), which are faster on the shorter side.
 
-    The rotated columns are U S. Their QR decomposition gives U: also those columns whose values are zero, and the rest
-    of a full matrix.
+    The rotated columns are U S. Their QR decomposition yields U, including the columns of zero singular values and the
+    remaining columns of a full matrix.
     """
     if is_wide:
         left, values, right = svd(a.mT, full_matrices, is_wide=0)
@@ -78,7 +78,7 @@ def svd(a: Tensor, full_matrices: int, is_wide: int) -> tuple[Tensor, Tensor, Te
 
 @body_for("opbridge::Svdvals")
 def svdvals(a: Tensor, is_wide: int) -> Tensor:
-    """The singular values alone: the lengths of the rotated columns."""
+    """Only the singular values, which are the norms of the rotated columns."""
     if is_empty(a):
         return _empty(a, False)[1]
     rows = a if is_wide else a.mT
@@ -89,7 +89,7 @@ def svdvals(a: Tensor, is_wide: int) -> Tensor:
 
 
 def _empty(a: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Of matrices without elements, or of no matrices: identities."""
+    """Identity matrices, for matrices without elements or an empty batch."""
     *batch, rows, columns = a.shape
     count = min(rows, columns)
     left = torch.eye(rows, rows if full_matrices else count, dtype=a.dtype)
@@ -102,6 +102,6 @@ def _empty(a: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _scale(a: Tensor) -> Tensor:
-    """The largest element of each matrix, so that squares neither overflow nor underflow; 1 for zeros."""
+    """The largest magnitude of each matrix, as a scale against overflow and underflow; 1 for zeros."""
     largest = a.abs().amax(-2, keepdim=True).amax(-1, keepdim=True)
     return torch.where(largest > 0, largest, 1)

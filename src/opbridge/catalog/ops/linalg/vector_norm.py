@@ -1,4 +1,4 @@
-"""The norms of vectors: those of infinity, and those over all axes."""
+"""The infinity norms of vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition(
     "aten::linalg_vector_norm",
-    overrides="torch's mapping loses NaN in the norms of infinity and minus infinity, and drops the axes that are kept",
+    overrides="torch's mapping loses NaN for ord=inf and ord=-inf, and ignores keepdim over all axes",
 )
 def vector_norm(
     self: Tensor,
@@ -23,7 +23,7 @@ def vector_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The largest magnitude for ``ord=inf``, the smallest for ``-inf``; the other norms stay as they are.
+    """The largest magnitude for ``ord=inf``, the smallest for ``ord=-inf``; other norms are left to torch.
 
     linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None)
     -> Tensor

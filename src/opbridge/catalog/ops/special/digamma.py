@@ -40,9 +40,9 @@ def digamma(self: Tensor) -> Tensor:
 
     digamma(Tensor self) -> Tensor
 
-    Over [1, 3) its zero is divided out, so that results near it keep their digits. From 3 on it is the asymptotic
-    expansion (DLMF 5.11.2) with a fitted rest. Below 1 digamma(x) = digamma(x + 1) - 1 / x, below 0 the reflection
-    formula (DLMF 5.5.4).
+    On [1, 3) the zero of digamma is factored out, so that results near it are accurate. From 3 on the asymptotic
+    expansion (DLMF 5.11.2) is used with a fitted remainder. Below 1 digamma(x) = digamma(x + 1) - 1 / x, and below 0
+    the reflection formula (DLMF 5.5.4) is used.
     """
     is_negative = self < 0
     z = torch.where(is_negative, 1 - self, torch.where(self < 1, self + 1, self))
@@ -51,7 +51,7 @@ def digamma(self: Tensor) -> Tensor:
     far = torch.log(z) - 0.5 * inverse + inverse * inverse * chebyshev(6 * inverse - 1, _FAR)
     core = torch.where(z < 3, near, far)
     offset = self - torch.round(self)
-    # By sine alone: ONNX Runtime has no tangent of float64.
+    # Only the sine is used, because ONNX Runtime does not support Tan in float64.
     cotangent = torch.sin(math.pi * (0.5 - offset.abs())) / torch.sin(math.pi * offset)
     reflected = torch.where(offset == 0, math.nan, core - math.pi * cotangent)
     return torch.where(is_negative, reflected, torch.where(self < 1, core - 1 / self, core))

@@ -9,15 +9,15 @@ from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.series import at_least, in_working_precision
 
 
-@decomposition("aten::erfc", overrides="torch's mapping is 1 - erf, which is 0 where the tail begins")
+@decomposition("aten::erfc", overrides="torch's mapping is 1 - erf, which is 0 in the tail")
 @in_working_precision
 def erfc(self: Tensor) -> Tensor:
-    """1 - erf(x), with all digits where that is small.
+    """1 - erf(x), accurate also for small results.
 
     erfc(Tensor self) -> Tensor
 
-    From 0.5 on it is erfcx(x) exp(-x²). The square is split, as x² = h² + (x - h) (x + h) with an h of few digits,
-    since exp makes much of its rounding error (W. J. Cody, "Rational Chebyshev approximations for the error
+    From 0.5 on the result is erfcx(x) exp(-x²). The square is split as x² = h² + (x - h) (x + h) with an h of few
+    digits, because exp amplifies its rounding error (W. J. Cody, "Rational Chebyshev approximations for the error
     function", 1969).
     """
     size = torch.where(self > 32, 32.0, at_least(self, 0.5))

@@ -13,7 +13,7 @@ from opbridge.catalog.formulas.series import in_working_precision
 @decomposition("aten::erfinv")
 @in_working_precision
 def erfinv(self: Tensor) -> Tensor:
-    """The number whose error function is the element; infinite at -1 and 1, NaN beyond.
+    """The inverse error function; infinite at -1 and 1, NaN outside.
 
     erfinv(Tensor self) -> Tensor
     """

@@ -15,7 +15,7 @@ from opbridge.catalog.formulas.series import in_working_precision
 @decomposition("aten::i0")
 @in_working_precision
 def i0(self: Tensor) -> Tensor:
-    """I0 of each element (DLMF 10.25); infinite from where it overflows, NaN at infinity, as PyTorch has it.
+    """I0 of each element (DLMF 10.25); infinite on overflow, and NaN at infinity as in PyTorch.
 
     i0(Tensor self) -> Tensor
     """

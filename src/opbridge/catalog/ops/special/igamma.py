@@ -12,7 +12,7 @@ from opbridge.catalog.formulas.series import in_working_precision
 @decomposition("aten::igamma")
 @in_working_precision
 def igamma(self: Tensor, other: Tensor) -> Tensor:
-    """P(a, x), the integral of t**(a - 1) exp(-t) from 0 to x over the gamma function of a.
+    """P(a, x), the integral of t**(a - 1) exp(-t) from 0 to x, divided by the gamma function of a.
 
     igamma(Tensor self, Tensor other) -> Tensor
     """

@@ -12,7 +12,7 @@ from opbridge.catalog.formulas.series import in_working_precision
 @decomposition("aten::igammac")
 @in_working_precision
 def igammac(self: Tensor, other: Tensor) -> Tensor:
-    """Q(a, x), the integral of t**(a - 1) exp(-t) from x on over the gamma function of a.
+    """Q(a, x), the integral of t**(a - 1) exp(-t) from x to infinity, divided by the gamma function of a.
 
     igammac(Tensor self, Tensor other) -> Tensor
     """

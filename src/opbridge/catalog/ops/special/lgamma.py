@@ -21,13 +21,13 @@ def lgamma(self: Tensor) -> Tensor:
 
     lgamma(Tensor self) -> Tensor
 
-    Over [1, 3) the two zeros are divided out, so that results near them keep their digits. From 3 on it is Stirling's
-    formula (DLMF 5.11.1) with a fitted rest. Below 1 lgamma(x) = lgamma(x + 1) - log x, below 0 the reflection
-    formula (DLMF 5.5.3), with sin taken of the distance to the nearest integer. A number as large as -inf is an
-    integer, that is a pole.
+    On [1, 3) the two zeros are factored out, so that results near them are accurate. From 3 on Stirling's formula (DLMF
+    5.11.1) is used with a fitted remainder. Below 1 lgamma(x) = lgamma(x + 1) - log x, and below 0 the reflection
+    formula (DLMF 5.5.3) is used, with the sine of the distance to the nearest integer. Large negative numbers and -inf
+    are integers, and therefore poles.
     """
     is_negative = self < 0
-    # z - 2, where adding to self first would round.
+    # This is z - 2 without the rounding of an addition to self.
     offset = torch.where(is_negative, -1 - self, torch.where(self < 1, self - 1, self - 2))
     near = offset * (offset + 1) * without_zeros(offset.clamp(-1, 1))
     z = offset.clamp_min(1) + 2

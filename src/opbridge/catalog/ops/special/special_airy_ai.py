@@ -54,11 +54,11 @@ _ZETA_2, _ZETA_4 = (2 / 3 * x**1.5 for x in (2, 4))
 @decomposition("aten::special_airy_ai")
 @in_working_precision
 def special_airy_ai(x: Tensor) -> Tensor:
-    """Ai of each element; NaN at both infinities, as PyTorch has it.
+    """Ai of each element; NaN at both infinities as in PyTorch.
 
     special_airy_ai(Tensor x) -> Tensor
 
-    A polynomial between -4 and 2; beyond, what its asymptotic expansions leave is fitted (DLMF 9.7.5 and 9.7.9).
+    A polynomial is used between -4 and 2, and fitted factors of the asymptotic expansions outside (DLMF 9.7.5, 9.7.9).
     """
     near = chebyshev(((x + 1) / 3).clamp(-1, 1), _NEAR)
     large = x.clamp_min(2)
@@ -69,11 +69,11 @@ def special_airy_ai(x: Tensor) -> Tensor:
 
 
 def _waves(size: Tensor) -> Tensor:
-    """Ai(-size), for a size from 4 on."""
+    """Ai(-size) for sizes of 4 or more."""
     zeta = 2 / 3 * size * torch.sqrt(size)
     t = 2 * (_ZETA_4 / zeta) ** 2 - 1
     cosine, sine = torch.cos(zeta) * math.sqrt(0.5), torch.sin(zeta) * math.sqrt(0.5)
-    # The phase zeta - pi/4 by addition theorems.
+    # The addition theorems are used for the phase zeta - pi/4.
     in_phase = chebyshev(t, _P) * (cosine + sine)
     quadrature = chebyshev(t, _Q) / zeta * (sine - cosine)
     return (in_phase + quadrature) / (math.sqrt(math.pi) * size**0.25)

@@ -13,7 +13,7 @@ from opbridge.catalog.formulas.series import at_least, in_working_precision
 @decomposition("aten::special_bessel_j0")
 @in_working_precision
 def special_bessel_j0(self: Tensor) -> Tensor:
-    """J0 of each element, even in it (DLMF 10.2).
+    """J0 of each element (DLMF 10.2), an even function.
 
     special_bessel_j0(Tensor self) -> Tensor
     """

@@ -13,7 +13,7 @@ from opbridge.catalog.formulas.series import at_least, in_working_precision
 @decomposition("aten::special_bessel_j1")
 @in_working_precision
 def special_bessel_j1(self: Tensor) -> Tensor:
-    """J1 of each element, odd in it (DLMF 10.2).
+    """J1 of each element (DLMF 10.2), an odd function.
 
     special_bessel_j1(Tensor self) -> Tensor
     """

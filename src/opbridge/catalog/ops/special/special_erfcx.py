@@ -23,7 +23,7 @@ _SCALED = (
 )
 
 
-@decomposition("aten::special_erfcx", overrides="torch's overflows, and loses the tail of erfc")
+@decomposition("aten::special_erfcx", overrides="torch's mapping overflows, and loses the tail of erfc")
 @in_working_precision
 def special_erfcx(self: Tensor) -> Tensor:
     """exp(x²) erfc(x) of each element.
@@ -31,7 +31,7 @@ def special_erfcx(self: Tensor) -> Tensor:
     special_erfcx(Tensor self) -> Tensor
 
     The variable is that of Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x", 1981.
-    Below 0 it is 2 exp(x²) - erfcx(-x).
+    Below 0 the result is 2 exp(x²) - erfcx(-x).
     """
     size = self.abs()
     ratio = torch.where(size == math.inf, 1, (size - 2) / (size + 2))

@@ -15,7 +15,7 @@ from opbridge.catalog.formulas.series import in_working_precision
 @decomposition("aten::special_i1")
 @in_working_precision
 def special_i1(self: Tensor) -> Tensor:
-    """I1 of each element, odd in it (DLMF 10.25); NaN at infinity, as PyTorch has it.
+    """I1 of each element (DLMF 10.25), an odd function; NaN at infinity as in PyTorch.
 
     special_i1(Tensor self) -> Tensor
     """

@@ -1,4 +1,4 @@
-"""The modified Bessel function I0, by its other name."""
+"""The modified Bessel function I0 under its second name."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Float = TypeVar("Float", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript
 
 @script()
 def _leading_terms(s: Float, q: Float, nine: Float) -> tuple[Float, Float, Float]:  # type: ignore[valid-type]
-    """The sum of (q + k)**-s until k is 9 and q + k above 9: as long as the slowest element takes."""
+    """The sum of (q + k)**-s until k is 9 and q + k exceeds 9 for all elements."""
     one = op.CastLike(op.Constant(value_float=1.0), q)
     place = q
     total = op.Pow(q, op.Neg(s))
@@ -32,7 +32,7 @@ def _leading_terms(s: Float, q: Float, nine: Float) -> tuple[Float, Float, Float
     count = op.CastLike(op.Constant(value_float=0.0), nine)
     unfinished = op.Less(count, nine)
     while unfinished:
-        # Adding 1 to a number far below 0 may not change it; it will never get above 9.
+        # Adding 1 may not change a large negative number, which would never exceed 9.
         is_moving = op.Not(op.Equal(place + one, place))
         goes_on = op.And(op.Or(op.Less(count, nine), op.LessOrEqual(place, nine)), is_moving)
         place = op.Where(goes_on, place + one, place)
@@ -51,8 +51,8 @@ def special_zeta(self: Any, other: Any) -> Any:
 
     special_zeta(Tensor self, Tensor other) -> Tensor
 
-    Some terms are added one by one, the rest is the Euler-Maclaurin formula (DLMF 25.11.5). A negative q is defined
-    for whole s only.
+    The first terms are added one by one, and the Euler-Maclaurin formula (DLMF 25.11.5) yields the rest. For a negative
+    q the function is defined only for integer s.
     """
     working = DOUBLE.dtype if DOUBLE.dtype in (self.dtype, other.dtype) else FLOAT.dtype
     s, q = op.Cast(self, to=working), op.Cast(other, to=working)
@@ -71,7 +71,7 @@ def special_zeta(self: Any, other: Any) -> Any:
         total = op.Add(total, op.Mul(factor, number(bernoulli / math.factorial(2 * k))))
         step = op.Mul(op.Add(s, number(2.0 * k - 1)), op.Add(s, number(2.0 * k)))
         factor = op.Div(op.Mul(factor, step), op.Mul(place, place))
-    # Above a large s the first term is all there is, and the factors overflow.
+    # For a large s only the first term matters, and the factors would overflow.
     total = op.Where(op.Greater(s, number(120.0)), op.Pow(q, op.Neg(s)), total)
     is_whole = op.Equal(op.Floor(q), q)
     undefined = op.And(op.Less(q, zero), op.Not(op.Equal(op.Floor(s), s)))
