@@ -143,7 +143,7 @@ def test_a_broken_ops_file(text: str, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(InputError, match=r"broken.py' fails when it is imported") as caught:
             Catalog.load([file])
-        assert "try it with python alone" in caught.value.fix
+        assert "run it with python to see the error" in caught.value.fix
 
 
 def test_a_file_given_twice_is_imported_once(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def linalg_lstsq(
     Tensor residuals, Tensor rank, Tensor singular_values)
 
     Every driver uses the singular value decomposition (Golub & Van Loan, "Matrix Computations", 5.5.1); ``gels``
-    assumes full rank. Residuals are returned whenever PyTorch returns them for full rank; PyTorch omits them for a lower rank,
-    which is known only at run time. Torch has no shape function for the operator.
+    assumes full rank. Residuals are returned whenever PyTorch returns them for full rank; PyTorch omits them for a
+    lower rank, which is known only at run time. Torch has no shape function for the operator.
     """
     rows, columns = input.shape[-2:]
     chosen = driver or "gelsy"
