@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from opbridge.proof.verify.verification import Verification
+from opbridge.records import StoredRecord
 
 __all__ = ["ModelComparison"]
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelComparison:
+class ModelComparison(StoredRecord):
     """Whether two models compute the same.
 
     Attributes:
@@ -29,24 +28,9 @@ class ModelComparison:
     verification: Verification
     notes: tuple[str, ...] = ()
 
+    json_keys = ("equal", "first", "second", "reference", "notes", "verification")
+
     @property
     def equal(self) -> bool:
         """Whether every output of every case matches within the tolerance."""
         return self.verification.passed
-
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON data."""
-        return {
-            "equal": self.equal,
-            "first": self.first,
-            "second": self.second,
-            "reference": self.reference,
-            "notes": list(self.notes),
-            "verification": self.verification.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ModelComparison:
-        """The comparison that :meth:`to_dict` wrote."""
-        verification = Verification.from_dict(data["verification"])
-        return cls(data["first"], data["second"], data["reference"], verification, tuple(data["notes"]))
