@@ -26,7 +26,7 @@ def probe(model: Model, engine: Engine, kernels: Iterable[str] = ()) -> tuple[Re
     Args:
         model: A model; types that it does not state are inferred. It is not changed.
         engine: The engine, which answers each distinct question once.
-        kernels: ``"domain::Op"`` of the nodes for which kernels are loaded beside it; it is not asked about these.
+        kernels: ``"domain::Op"`` of the nodes for which kernels are loaded; the engine is not asked about these.
     """
     model = with_types(model)
     return tuple(_Probe(model, engine, frozenset(kernels)).refusals(model.graph.all_nodes(), model.opset_imports))

@@ -60,7 +60,7 @@ def include_folders(sources: Sequence[Path]) -> tuple[Path, ...]:
             if name not in _DEPENDENCIES:
                 raise BuildError(
                     f"{source.name} requires {name!r}, which opbridge does not know how to find.",
-                    fix=f"use one of: {', '.join(_DEPENDENCIES)}; or put the headers beside {source.name}.",
+                    fix=f"use one of: {', '.join(_DEPENDENCIES)}; or put the headers next to {source.name}.",
                 )
             folders[_find(source, name)] = None
     return tuple(folders)

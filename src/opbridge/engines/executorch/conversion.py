@@ -36,7 +36,7 @@ def write_program(program: TorchProgram, folder: Path, version: str) -> str:
         The name of the program file.
 
     Raises:
-        EngineError: ExecuTorch can't compile it, or its runtime lacks kernels that the compiled program calls.
+        EngineError: ExecuTorch can't compile it, or the runtime does not have kernels that the program calls.
     """
     targets = [operator.target for operator in program.kernels]
     define_out_variants(targets)
