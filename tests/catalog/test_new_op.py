@@ -85,8 +85,8 @@ def test_names_that_mean_something_in_cpp(name: str, tmp_path: Path) -> None:
         ("mylib::model", "can't be named 'model'", "mylib::model_op"),
         ("mylib::x", "can't be named 'x'", "mylib::x_op"),
         ("mylib::torch", "can't be named 'torch'", "mylib::torch_op"),
-        ("mylib::calendar", "would hide the module 'calendar'", "mylib::calendar_op"),
-        ("mylib::numpy", "would hide the module 'numpy'", "mylib::numpy_op"),
+        ("mylib::calendar", "would hide the installed module 'calendar'", "mylib::calendar_op"),
+        ("mylib::numpy", "would hide the installed module 'numpy'", "mylib::numpy_op"),
     ],
 )
 def test_names_that_are_refused(name: str, message: str, fix: str, tmp_path: Path) -> None:
