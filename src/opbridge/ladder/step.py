@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import ClassVar
+
+from opbridge.records import Record
 
 __all__ = ["Step"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class Step(Record):
     """The rung one operator takes.
 
     Attributes:
         target: The torch operator, "aten::cummax"; of an ONNX model the node's, "ai.onnx::Conv".
         rung: "native", "opset", "rewrite", "decompose", "translate", "function" or "kernel"; "missing" if no rung
             serves it.
-        count: How often it occurs in the model.
+        count: The number of uses in the model.
         sources: ``file:line`` in the user's model, the first few places; of an ONNX model names of nodes.
-        provider: Whose mapping it is: "torch", "catalog" or "user"; "onnx" for what the standard or the model defines.
+        provider: The source of the mapping: "torch", "catalog", "user", or "onnx" for the standard or the model itself.
         detail: A one-line explanation.
         overrides: Why torch's own mapping is replaced; empty if it is not.
     """
+
+    # The source lines depend on the machine, and are written into a separate file.
+    json_keys: ClassVar[tuple[str, ...]] = ("target", "rung", "count", "provider", "detail")
 
     target: str
     rung: str
@@ -30,13 +35,3 @@ class Step:
     provider: str
     detail: str = ""
     overrides: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The step as JSON data, without the source lines (they depend on the machine)."""
-        return {
-            "target": self.target,
-            "rung": self.rung,
-            "count": self.count,
-            "provider": self.provider,
-            "detail": self.detail,
-        }
