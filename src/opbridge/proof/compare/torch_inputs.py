@@ -32,7 +32,7 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
     stated = [(expressions[name], size) for name, size in fixed.items()]
     sizes = {**specs.sizes.base, **specs.sizes.solve(stated)}
     reference = CapturedGraph(captured.program)
-    problem: Exception | None = None
+    problem: Exception | str = ""
     for scale in range(BOLD, SHUFFLED + 1):
         flat = specs.fresh(sizes, DEFAULT_SEED if seed is None else seed, scale)
         try:

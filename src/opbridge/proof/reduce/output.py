@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opbridge.atomic import replace_folder, reported, sync_tree, temporary_sibling
+from opbridge.engines.roles import InEnvironments
 from opbridge.onnx_model.write import save_model
 from opbridge.proof.compare.sides import ModelSide
 from opbridge.proof.reduce.engine_script import MODEL, engine_script, large_arrays, script_arrays, write_arrays
@@ -60,7 +61,8 @@ def written(
             shutil.copyfile(library, folder / library.name)
 
     files = write_folder(path, fill)
-    python = side.engine.python or Path(sys.executable)
+    engine = side.engine
+    python = (engine.python if isinstance(engine, InEnvironments) else None) or Path(sys.executable)
     return Reduction(
         folder=path,
         kind=tried.failure.kind if not told else "mapping",
