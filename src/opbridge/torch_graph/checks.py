@@ -1,4 +1,4 @@
-"""The checks in a captured graph, which an engine does not make: asserts, and what was computed only for them."""
+"""Removal of the checks in a captured graph, which an engine does not run: asserts and the computations for them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CHECKS = {
     "aten::sym_constrain_range.default",
     "aten::sym_constrain_range_for_size.default",
 }
-"""Operators that compute nothing."""
+"""Operators without results."""
 
 
 def remove_checks(program: torch.export.ExportedProgram) -> None:
-    """Drop the checks of a decomposed program, with the tokens that keep their order."""
+    """Remove the checks of a decomposed program, and the tokens that order them."""
     for module in graph_modules(program):
         for node in reversed(module.graph.nodes):
             if node.op == "call_function" and target_key(node.target) in CHECKS and not node.users:
@@ -36,7 +36,7 @@ def remove_checks(program: torch.export.ExportedProgram) -> None:
 
 
 def _bypass_ordered_checks(graph: torch.fx.Graph) -> None:
-    """A check with a side effect takes a token and gives a new one: hand on the old one."""
+    """Bypass a check with a side effect: it takes a token and returns a new one."""
     for node in list(graph.nodes):
         if getattr(node.target, "__name__", "") != "with_effects" or target_key(node.args[1]) not in CHECKS:
             continue

@@ -1,4 +1,4 @@
-"""Dynamic dimensions as the user declares them: their names and limits, beside what torch made of them."""
+"""Dynamic dimensions: the user's names and limits, and the corresponding symbols of torch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch.export.graph_signature import InputKind
 __all__ = ["arguments_by_name", "bounded_inputs", "declared_sizes", "dimension_names", "size_at", "without_names"]
 
 _NO_LIMIT = 2**31
-"""Torch writes the absence of a limit as infinity or as its largest integer."""
+"""Torch represents an absent limit by infinity or by its largest integer."""
 
 
 def without_names(dynamic_shapes: Any) -> Any:
-    """``dynamic_shapes`` with the strings that name a dimension replaced by what torch.export takes."""
+    """``dynamic_shapes`` with the names of dimensions replaced by objects that torch.export accepts."""
     if isinstance(dynamic_shapes, str):
         return torch.export.Dim.DYNAMIC
     if isinstance(dynamic_shapes, Mapping):
@@ -29,7 +29,7 @@ def without_names(dynamic_shapes: Any) -> Any:
 
 
 def size_at(size: Any, number: int) -> int:
-    """What a size is where every dynamic dimension that it is computed from is ``number``."""
+    """The value of a size if every dynamic dimension in it is ``number``."""
     if isinstance(size, int):
         return size
     symbols = set(re.findall(r"\b[su]\d+\b", str(size)))
@@ -38,7 +38,7 @@ def size_at(size: Any, number: int) -> int:
 
 
 def arguments_by_name(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The example inputs by the names of ``forward``'s parameters, in the order in which torch flattens them."""
+    """The example inputs by the names of the parameters of ``forward``, in the order in which torch flattens them."""
     return {**inspect.signature(module.forward).bind_partial(*args).arguments, **kwargs}
 
 
@@ -47,7 +47,7 @@ def dimension_names(
 ) -> dict[str, str]:
     """The user's name of each dynamic dimension, by torch's symbol.
 
-    Two dimensions of one name that torch found no reason to equate keep it with a number behind the second.
+    If two dimensions have one name but torch does not equate them, a number is appended to the second name.
     """
     names: dict[str, str] = {}
     for _, size, declared in declared_sizes(program, dynamic_shapes, arguments):
@@ -62,7 +62,7 @@ def dimension_names(
 def bounded_inputs(
     program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: Mapping[str, Any]
 ) -> frozenset[str]:
-    """The placeholders with a dimension for which the user himself declared a largest size."""
+    """The placeholders with a dimension for which the user declared a maximum."""
     return frozenset(
         name
         for name, _, declared in declared_sizes(program, dynamic_shapes, arguments)

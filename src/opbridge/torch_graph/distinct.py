@@ -1,7 +1,7 @@
-"""A program's distinct operators, side by side: what ``diagnose`` works on instead of the whole model.
+"""A program that contains each distinct operator of a model once, which ``diagnose`` uses in place of the model.
 
-A ResNet-50 calls 175 operators, but only a dozen that differ in overload, element types, ranks or constants. Whether
-each of them is mapped and has a kernel can be asked without the other 160.
+A ResNet-50 calls 175 operators, but only a dozen of them differ in overload, element types, ranks or constants. Only
+these have to be checked for mappings and kernels.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["distinct_operators"]
 
 
 def distinct_operators(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """A program with each distinct operator of ``program`` once, on inputs of its own.
+    """A program with each distinct operator of ``program`` once, each with separate inputs.
 
-    Two calls are the same if overload, element types, ranks and all arguments that are no tensors agree. Control flow
-    keeps its branches. Every node keeps its place in the user's source.
+    Two calls are the same if their overloads, element types, ranks and non-tensor arguments are equal. Control flow
+    keeps its branches. Every node keeps its source line.
     """
     builder = _Builder(program)
     for node in program.graph.nodes:
@@ -69,7 +69,7 @@ class _Builder:
             self._outputs.append(copied)
 
     def _cloned(self, value: Any) -> Any:
-        """A copy for an operator that writes into its arguments: the inputs of the program are not to be changed."""
+        """A copy for an operator that writes into its arguments, so that the inputs of the program do not change."""
         if not isinstance(value, torch.fx.Node) or not isinstance(value.meta["val"], torch.Tensor):
             return value
         with self._graph.inserting_after(value):
@@ -141,7 +141,7 @@ def _argument(node: torch.fx.Node) -> Any:
 
 
 def _signature(node: torch.fx.Node) -> Any:
-    """What makes two calls the same operator; None for a check, which no engine makes."""
+    """The key by which two calls are the same; None for a check, which engines do not run."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return node
     if target_key(node.target) in CHECKS:

@@ -1,8 +1,8 @@
-"""Freezing: the model as inference sees it, and the user's model back exactly as it was.
+"""Freezing: the model is put into the state of inference, and restored exactly afterwards.
 
-Attention chooses another memory layout while its bias requires a gradient, and the export of T5, Swin, BEiT and a dozen
-more then fails on a ``view``. ``torch.no_grad`` does not help, because the choice looks at ``requires_grad`` itself. So
-parameters, buffers and example inputs are captured without it, in evaluation mode.
+Attention uses another memory layout if its bias requires a gradient, and the export of T5, Swin, BEiT and a dozen
+others then fails on a ``view``. ``torch.no_grad`` does not help, because the choice depends on ``requires_grad``
+itself. Parameters, buffers and example inputs are therefore captured without it, in evaluation mode.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["freeze_program", "frozen", "frozen_copy", "without_gradients"]
 
 @contextlib.contextmanager
 def frozen(module: torch.nn.Module) -> Iterator[bool]:
-    """Put ``module`` in evaluation mode, with no parameter or buffer requiring a gradient; undo it on leaving.
+    """Put ``module`` into evaluation mode without ``requires_grad``, and restore its state on exit.
 
     Yields:
         Whether any part of it was in training mode.

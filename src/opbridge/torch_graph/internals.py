@@ -102,7 +102,7 @@ def _key_of_name(name: str) -> Any:
 
 
 def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
-    """Torch's decompositions, without those of the operators to keep.
+    """Torch's decompositions except those of the operators to keep.
 
     Args:
         keep: :func:`target_key` of the operators that stay as they are.
@@ -117,7 +117,7 @@ def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
 
 
 def has_way(overload: torch._ops.OpOverload) -> bool:
-    """Whether torch brings an operator to ONNX by itself, rightly or not: by a mapping or by a decomposition."""
+    """Whether torch maps an operator to ONNX, correctly or not, by a mapping or by a decomposition."""
     return (
         target_key(overload) in mapped_targets()
         or overload in torch._decomp.decomposition_table
@@ -127,7 +127,7 @@ def has_way(overload: torch._ops.OpOverload) -> bool:
 
 @contextlib.contextmanager
 def capturing(dynamic_shapes: Any) -> Iterator[None]:
-    """The settings under which torch.onnx captures a model.
+    """Apply the settings with which torch.onnx captures a model.
 
     A dynamic dimension whose example size is 0 or 1 stays dynamic, and recurrent layers with a dynamic length become
     loops instead of being unrolled.
@@ -139,7 +139,7 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
-    """The settings under which torch.onnx decomposes ``program``."""
+    """Apply the settings with which torch.onnx decomposes ``program``."""
     # Before torch 2.15, the recurrent layers' decompositions were chosen at capture only.
     with _settings(
         program.range_constraints if hasattr(_strategies(), "patch_dynamic_shape_rnn_decompositions") else ()
@@ -240,7 +240,7 @@ def takes(module: torch.nn.Module, args: tuple[Any, ...]) -> bool:
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is sizes only, as those of a model that is being captured."""
+    """Whether a tensor has no data, like the tensors of a model during its capture."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(tensor, FakeTensor)
@@ -282,7 +282,7 @@ def symbols_of(values: Sequence[Any]) -> set[Any]:
 
 
 def example_of(value: Any) -> Any:
-    """The value that a dynamic number has in the example, 2 for a size that depends on data; any other as it is."""
+    """The example value of a dynamic number, or 2 if it depends on data; any other value unchanged."""
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value
     return value.node.hint if value.node.has_hint() else value.node.pytype(2)
@@ -290,10 +290,10 @@ def example_of(value: Any) -> Any:
 
 @contextlib.contextmanager
 def noting_fixed_sizes(fixed: list[FixedSize]) -> Iterator[None]:
-    """Note the lines at which torch takes a dynamic size for a number.
+    """Record the lines at which torch specializes a dynamic size.
 
     Args:
-        fixed: Receives them.
+        fixed: A list to which the recorded sizes are appended.
     """
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -315,10 +315,10 @@ def noting_fixed_sizes(fixed: list[FixedSize]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def noting_mutations(inputs: Sequence[Any]) -> Iterator[set[int]]:
-    """Note which of the inputs an operator writes into, itself or through a view of it.
+    """Record which inputs an operator writes into, directly or through views.
 
     Yields:
-        Receives the positions of these inputs.
+        A collection to which the positions of these inputs are added.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -343,7 +343,7 @@ def noting_mutations(inputs: Sequence[Any]) -> Iterator[set[int]]:
 
 @contextlib.contextmanager
 def exporting_to_onnx() -> Iterator[None]:
-    """Let ``torch.onnx.is_in_onnx_export()`` be true, as it is while torch.onnx captures a model."""
+    """Make ``torch.onnx.is_in_onnx_export()`` true, as during a capture by torch.onnx."""
     from torch.onnx._internal.exporter import _flags
 
     before = _flags._is_onnx_exporting
@@ -355,7 +355,7 @@ def exporting_to_onnx() -> Iterator[None]:
 
 
 def default_opset() -> int:
-    """The opset that ``torch.onnx.export`` takes where none is asked for."""
+    """The default opset of ``torch.onnx.export``."""
     from torch.onnx import _constants
 
     return int(_constants.ONNX_DEFAULT_OPSET)
@@ -363,7 +363,7 @@ def default_opset() -> int:
 
 @functools.cache
 def old_exporter(name: str) -> Any:
-    """A module of torch's TorchScript exporter by name, ``"symbolic_helper"``; None where this torch has none of it."""
+    """A module of torch's TorchScript exporter by name, such as ``"symbolic_helper"``; None if it does not exist."""
     try:
         return importlib.import_module(f"torch.onnx._internal.torchscript_exporter.{name}")
     except ImportError:

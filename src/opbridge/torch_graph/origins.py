@@ -1,7 +1,7 @@
-"""Which node of the captured graph the values of a decomposed graph, and of its ONNX model, are the values of.
+"""The correspondence of the values of a decomposed graph and of its ONNX model to nodes of the captured graph.
 
-torch notes on every node of a decomposed graph the nodes that it was made from. The node that an operator was
-decomposed into last is its value; the others have no counterpart in the captured graph.
+torch records on every node of a decomposed graph the nodes from which it was made. The last node of a decomposition has
+the value of the operator; the others have no counterpart in the captured graph.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ class Origin:
 
     Attributes:
         node: The node's name.
-        index: Which of the node's results; None for one that has a single result.
+        index: The index of the result; None if the node has a single result.
     """
 
     node: str
     index: int | None = None
 
     def to_json(self) -> list[Any]:
-        """As JSON data."""
+        """The origin as JSON data."""
         return [self.node, self.index]
 
 
 def origins_of_values(
     model: ir.Model, captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram
 ) -> dict[ir.Value, Origin]:
-    """The values of an ONNX model that the captured graph has too.
+    """The values that an ONNX model and the captured graph have in common.
 
     Args:
-        model: As torch.onnx made it of ``decomposed``: its values are named after the nodes of that graph, and its
-            nodes have torch's notes.
-        captured: The program as captured.
-        decomposed: What was made of it.
+        model: The model made by torch.onnx from ``decomposed``. Its values have the names of the nodes of that graph,
+            and its nodes have torch's metadata.
+        captured: The captured program.
+        decomposed: The decomposed program.
     """
     by_name = dict(_origins_of_nodes(captured, decomposed))
     made_for = _captured_names(captured, decomposed)
@@ -74,8 +74,8 @@ def origins_of_values(
             origin = _origin_of_name(str(value.name), by_name)
             if origin is None and last[noted] is node:
                 origin = _origin_of_result(node, position, noted, by_name)
-            # A translation may name a value inside it as torch names a node. A rewritten node may have another's note,
-            # or none.
+            # A value inside a translation may have the name of a torch node. A rewritten node may have the metadata of
+            # another node, or none.
             rewritten = not noted or _REWRITTEN in node.metadata_props
             if origin is not None and (rewritten or made_for.get(noted) == origin.node):
                 found[value] = origin
@@ -85,12 +85,12 @@ def origins_of_values(
 def captured_nodes(
     model: ir.Model, captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram
 ) -> dict[str, str]:
-    """The node of the captured graph that each node of an ONNX model was made for, both by name.
+    """The name of the captured node for which each node of an ONNX model was made, by the name of the latter.
 
     Args:
-        model: Its nodes still have torch's notes; those in subgraphs and functions are left out.
-        captured: The program as captured.
-        decomposed: What was made of it.
+        model: The model, whose nodes still have torch's metadata; nodes in subgraphs and functions are omitted.
+        captured: The captured program.
+        decomposed: The decomposed program.
     """
     made_for = _captured_names(captured, decomposed)
     found = {}
@@ -104,19 +104,19 @@ def captured_nodes(
 def _captured_names(
     captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram
 ) -> dict[str, str | None]:
-    """The captured node that each decomposed node was made from."""
+    """The captured node from which each decomposed node was made."""
     graph = id(captured.graph)
     return {node.name: _captured_name(node, graph) for node in decomposed.graph.nodes if node.op == "call_function"}
 
 
 def _noted(node: ir.Node) -> str:
-    """The decomposed node that torch noted on an ONNX node; empty if none."""
+    """The name of the decomposed node in the metadata of an ONNX node, or an empty string."""
     noted = _FX_NODE.match(node.metadata_props.get("pkg.torch.onnx.fx_node", ""))
     return noted[1] if noted else ""
 
 
 def _origin_of_name(name: str, by_name: Mapping[tuple[str, int | None], Origin]) -> Origin | None:
-    """By the name: torch names a value after its node, and one result of several after the node and its number."""
+    """Match by name: torch names a value after its node, and one of several results after the node and its index."""
     origin = by_name.get((name, None))
     numbered = _NUMBERED.match(name)
     if origin is None and numbered:
@@ -127,7 +127,7 @@ def _origin_of_name(name: str, by_name: Mapping[tuple[str, int | None], Origin])
 def _origin_of_result(
     node: ir.Node, position: int, noted: str, by_name: Mapping[tuple[str, int | None], Origin]
 ) -> Origin | None:
-    """By the place: the last node of an operator, where both have equally many results."""
+    """Match by position: the last node of an operator, if both have the same number of results."""
     results = len(node.outputs)
     alike = results > 1 and (noted, results - 1) in by_name and (noted, results) not in by_name
     return by_name.get((noted, position)) if alike else None
@@ -136,7 +136,7 @@ def _origin_of_result(
 def _origins_of_nodes(
     captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram
 ) -> Iterator[tuple[tuple[str, int | None], Origin]]:
-    """Pairs of (a decomposed node's name, which of its results) and the captured value that it is."""
+    """The captured value of each decomposed value, which is a pair of a node's name and the index of a result."""
     originals = {node.name: node for node in captured.graph.nodes if node.op == "call_function"}
     graph = id(captured.graph)
     made: dict[torch.fx.Node, list[torch.fx.Node]] = {}
@@ -151,7 +151,7 @@ def _origins_of_nodes(
 
 
 def _captured_name(node: torch.fx.Node, graph: int) -> str | None:
-    """The name of the captured node that ``node`` was made from; None where it was made from no single one."""
+    """The name of the captured node from which ``node`` was made; None if there is not exactly one."""
     made_from = node.meta.get("from_node")
     while made_from:
         if made_from[-1].graph_id == graph:
@@ -163,11 +163,11 @@ def _captured_name(node: torch.fx.Node, graph: int) -> str | None:
 def _results(
     original: torch.fx.Node, nodes: list[torch.fx.Node]
 ) -> Iterator[tuple[tuple[torch.fx.Node, int | None], int | None]]:
-    """The nodes of a decomposition that are its results, and which results of the original they are."""
+    """The result nodes of a decomposition, and the indices of the corresponding original results."""
     wanted = original.meta.get("val")
     mine = set(nodes)
     if isinstance(wanted, tuple | list):
-        # One operator of several results that stayed one: torch takes them apart with getitem.
+        # A single operator with several results, which torch unpacks with getitem.
         whole = [n for n in nodes if isinstance(n.meta.get("val"), tuple | list) and n.target == original.target]
         for node in whole if len(whole) == 1 else ():
             for index, value in enumerate(node.meta["val"]):
@@ -184,7 +184,7 @@ def _results(
 
 
 def _same_numbers(node: torch.fx.Node, among: Collection[torch.fx.Node]) -> Iterator[torch.fx.Node]:
-    """The node, and those before it that have the same value: an optimizer takes out what changes nothing."""
+    """The node and earlier nodes with the same value: an optimizer removes nodes that have no effect."""
     yield node
     while _name_of(node.target) in _SAME_NUMBERS:
         before = node.args[0]
@@ -203,7 +203,7 @@ def _name_of(target: Any) -> str:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two values of different graphs may be the same: in type, rank, and the sizes that are known."""
+    """Whether two values of different graphs may be the same, by type, rank and known sizes."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return isinstance(one, int | float | bool | torch.SymInt) and isinstance(other, type(one))
     sizes = zip(one.shape, other.shape, strict=False)
@@ -212,7 +212,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _identical(one: Any, other: Any) -> bool:
-    """Whether two values of one graph have the same type and, symbol by symbol, the same shape."""
+    """Whether two values of one graph have the same type and the same symbolic shape."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     return one.dtype == other.dtype and list(map(str, one.shape)) == list(map(str, other.shape))

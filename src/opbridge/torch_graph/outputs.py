@@ -1,4 +1,4 @@
-"""What a model returns, as torch can look into it: the tensors in objects of any class, caches for one, are outputs."""
+"""Conversion of output objects of any class, such as caches, to containers of tensors that torch supports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["opened", "opening_outputs"]
 
 @contextlib.contextmanager
 def opening_outputs(module: torch.nn.Module) -> Iterator[None]:
-    """Let ``module`` return its outputs :func:`opened`, inside the block only."""
+    """Make ``module`` return its outputs :func:`opened` inside the block."""
     hook = module.register_forward_hook(lambda module, args, output: opened(output))
     try:
         yield
@@ -23,15 +23,15 @@ def opening_outputs(module: torch.nn.Module) -> Iterator[None]:
 
 
 def opened(value: Any) -> Any:
-    """``value`` with a dict in place of each object that torch can't look into: its tensors, by attribute.
+    """``value`` with each object of an unregistered class replaced by a dict of its tensors, by attribute.
 
-    An object without tensors stays as it is; so do sets and generators, whose order is nowhere written.
+    Objects without tensors are not changed; neither are sets and generators, which have no defined order.
     """
     return tree_map(lambda leaf: _opened_object(leaf, ()), value)
 
 
 def _opened_object(leaf: Any, outer: tuple[Any, ...]) -> Any:
-    """An object's tensors in nested dicts; the object itself if it has none. ``outer``: the objects that hold it."""
+    """An object's tensors in nested dicts, or the object itself if it has none; ``outer`` are the enclosing objects."""
     if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)) or any(leaf is known for known in outer):
         return leaf
     attributes = getattr(leaf, "__dict__", None) or {}

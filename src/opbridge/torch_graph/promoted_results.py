@@ -1,4 +1,4 @@
-"""Results in 16-bit floating point that torch.onnx computes in float32: the cast back must come before the output."""
+"""A workaround for 16-bit floating-point outputs that torch.onnx computes in float32 without casting them back."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def shield_results(program: torch.export.ExportedProgram) -> None:
-    """Put an alias between each 16-bit floating-point output of a program and the operator that computes it.
+    """Insert an alias between each 16-bit floating-point output of a program and the operator that computes it.
 
-    torch.onnx promotes the inputs of an operator, adds a cast after it, and then takes the operator's own result, not
-    the cast's, for an output of the program: it finds outputs by the name of their node.
+    torch.onnx promotes the inputs of an operator and adds a cast after it. It finds outputs by the name of their node,
+    and therefore returns the operator's result instead of the cast's.
 
     Args:
-        program: Decomposed, and changed in place.
+        program: The decomposed program, which is changed in place.
     """
     graph, signature = program.graph, program.graph_signature
     output = graph.output_node()

@@ -1,8 +1,8 @@
-"""Python's ``len``, ``min`` and ``max`` while a model is captured: what they say of a dynamic size stays dynamic.
+"""Replacements of Python's ``len``, ``min`` and ``max`` during a capture, which keep dynamic sizes dynamic.
 
-``len(x)`` has to be an integer, and ``min(k, n)`` has to know which is smaller: each freezes a dynamic dimension on the
-example's size, or fails where the size depends on data. Both have a form that a graph can hold (``x.shape[0]``,
-``torch.sym_min``), and models of every library call them, so they are replaced by name.
+``len(x)`` must return an integer, and ``min(k, n)`` must compare its arguments. Both therefore specialize a dynamic
+dimension to the size in the example, or fail for a size that depends on data. They have equivalents that a graph can
+contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["dynamic_builtins"]
 
 @contextlib.contextmanager
 def dynamic_builtins() -> Iterator[None]:
-    """Inside the block, ``len``, ``min`` and ``max`` of dynamic sizes are sizes that a graph can hold.
+    """Make ``len``, ``min`` and ``max`` of dynamic sizes return dynamic sizes inside the block.
 
-    Torch's own code gets what it always gets, and so does every call without a dynamic size.
+    Calls from torch's own code, and calls without a dynamic size, are not affected.
     """
     originals = {"len": len, "min": min, "max": max}
     replaced = {

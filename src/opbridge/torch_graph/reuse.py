@@ -1,12 +1,12 @@
-"""What torch works out anew at every export, worked out once: internals of torch, each with the reason and a guard.
+"""Caches for computations that torch repeats in every export: internals of torch, each with a reason and a guard.
 
 ``tests/torch_graph/test_torch_internals.py`` names both.
 
-* ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib``: reads the source of 540 mappings at every
-  export, 0.4 s; it is read once instead.
-* ``torch._export.utils._materialize_cpp_cia_ops``: torch asks for the list of its composite operators, and makes sure
-  that each is in ``torch.ops``, a hundred times per export (three times for every namespace of operators): a third of
-  the time that a small model takes. Once will do.
+* ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib`` reads the source of 540 mappings in every
+  export, which takes 0.4 s; the source is read only once.
+* ``torch._export.utils._materialize_cpp_cia_ops`` lists torch's composite operators and adds each to ``torch.ops``, a
+  hundred times per export (three times for every namespace of operators), which takes a third of the time of a small
+  model; once is enough.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["reusing_operator_list", "reusing_registry"]
 
 @functools.cache
 def _from_torchlib() -> Any:
-    """torch.onnx's own reader of its mappings, a classmethod; None where this torch has none of that name."""
+    """The classmethod with which torch.onnx reads its mappings; None if this version of torch does not have it."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     return vars(ONNXRegistry).get("from_torchlib")
@@ -43,9 +43,9 @@ _LIBRARIES = ("torchvision", "torch.ao.quantization.fx._decomposed")
 
 @contextlib.contextmanager
 def reusing_registry() -> Iterator[None]:
-    """Let torch.onnx read its mappings once per opset instead of at every export.
+    """Let torch.onnx read its mappings once per opset instead of in every export.
 
-    Each export gets a table of its own, since it adds the custom translations to it.
+    Each export gets a separate copy of the table, because it adds the custom translations.
     """
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -71,9 +71,9 @@ def reusing_registry() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reusing_operator_list() -> Iterator[None]:
-    """Let torch bring its composite operators into ``torch.ops`` once, until the end of the context.
+    """Let torch add its composite operators to ``torch.ops`` only once within the context.
 
-    What is registered from Python meanwhile is there by itself.
+    Operators registered from Python in the meantime are added by their registration.
     """
     from torch._export import utils
 
@@ -81,7 +81,7 @@ def reusing_operator_list() -> Iterator[None]:
     if own is None:
         yield
         return
-    # A context within another one asks no more.
+    # A nested context does nothing.
     utils._materialize_cpp_cia_ops = own if isinstance(own, _Once) else _Once(own)  # type: ignore[assignment]
     try:
         yield

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a captured program that become those of the ONNX model."""
+"""The inputs and outputs of a captured program that become inputs and outputs of the ONNX model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def user_inputs(program: torch.export.ExportedProgram) -> list[str]:
 
 
 def user_outputs(program: torch.export.ExportedProgram) -> list[int]:
-    """Positions, among the user's flattened outputs, of those that become outputs of the ONNX model."""
+    """The positions, among the user's flattened outputs, of those that become outputs of the ONNX model."""
     specs = [spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     return [i for i, spec in enumerate(specs) if isinstance(spec.arg, (TensorArgument, SymIntArgument))]

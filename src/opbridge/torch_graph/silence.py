@@ -1,4 +1,4 @@
-"""Keeps what torch and onnxscript say beside their results off the user's screen; opbridge says it as findings."""
+"""Suppresses the messages of torch and onnxscript, which opbridge reports as findings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LOGGERS = ("torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscri
 
 @contextlib.contextmanager
 def silenced() -> Iterator[io.StringIO]:
-    """Hold back warnings, log lines below ERROR, and what is printed to ``sys.stderr``.
+    """Suppress warnings, log messages below ERROR, and output to ``sys.stderr``.
 
     Yields:
-        What was printed to ``sys.stderr``: torch prints thousands of lines of graph before it raises.
+        The output to ``sys.stderr``: torch prints thousands of lines of graphs before it raises an error.
     """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]

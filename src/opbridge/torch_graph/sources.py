@@ -1,9 +1,9 @@
-"""Where a problem lies in the user's own source.
+"""The place of a problem in the user's source.
 
 A traceback through torch has some fifty frames, of which one or two are the user's. :func:`source_of_error` and
-:func:`source_of_node` pick his: the innermost frame that is neither torch's, nor another installed library's, nor the
-standard library's, nor opbridge's. Where the model itself comes from a library (torchvision's SSD), it is that
-library's innermost frame.
+:func:`source_of_node` select the innermost frame that does not belong to torch, another installed library, the standard
+library or opbridge. If the model itself comes from a library (torchvision's SSD), they select the innermost frame of
+that library.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class SourceLine:
     """One line of Python source.
 
     Attributes:
-        file: Its absolute path, or the interpreter's name for it (``<stdin>``).
-        line: Counted from 1.
-        function: The function it stands in; with its class where that is known, as in ``Detector.forward``.
-        text: The line itself, stripped; empty where the file can't be read.
+        file: The absolute path of the file, or the interpreter's name for it (``<stdin>``).
+        line: The line number, from 1.
+        function: The enclosing function, with its class if known, as in ``Detector.forward``.
+        text: The stripped text of the line; empty if the file cannot be read.
     """
 
     file: str
@@ -60,7 +60,7 @@ class SourceLine:
     text: str = ""
 
     def __str__(self) -> str:
-        """``file:line``: below the current directory or an installed library, relative to that."""
+        """``file:line``, relative to the current directory or to the folder of installed libraries."""
         parts = Path(self.file).parts
         installed = [index for index, part in enumerate(parts) if part in _INSTALLED]
         if installed:
@@ -70,7 +70,7 @@ class SourceLine:
 
     @property
     def is_installed(self) -> bool:
-        """Whether it lies in an installed library, where the user should not edit it."""
+        """Whether the line is in an installed library, which the user should not edit."""
         return not self.file.startswith(_INTERACTIVE) and _is_installed(self.file)
 
     def to_dict(self) -> dict[str, object]:
@@ -80,12 +80,12 @@ class SourceLine:
 
 @dataclasses.dataclass(frozen=True)
 class FixedSize:
-    """A dynamic size that a line of the model needs to be a number.
+    """A dynamic size that a line of the model specializes to a number.
 
     Attributes:
-        dimensions: Those of this size, as torch names them: ``L['x'].size()[0]``.
+        dimensions: The dimensions of this size in torch's notation: ``L['x'].size()[0]``.
         size: The number.
-        frames: The lines that were being run, outermost first.
+        frames: The stack of executing lines, outermost first.
     """
 
     dimensions: tuple[str, ...]
@@ -95,13 +95,13 @@ class FixedSize:
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """What a statement decides on.
+    """The condition of a statement.
 
     Attributes:
         keyword: ``"if"``, ``"while"``, ``"assert"`` or ``"for"``.
-        text: The source of the condition, or of what a ``for`` iterates over.
-        holds: The source of a bool that is true where the condition holds (``n != 0`` for ``if n``).
-        opposite: The source of a bool that is true where it does not hold.
+        text: The source of the condition, or of the iterable of a ``for``.
+        holds: The source of a bool expression that is true if the condition holds (``n != 0`` for ``if n``).
+        opposite: The source of a bool expression that is true if the condition does not hold.
     """
 
     keyword: str
@@ -145,7 +145,7 @@ def _is_installed(file: str) -> bool:
 
 
 def _is_internal(file: str) -> bool:
-    """Whether a line of ``file`` can never be what the user wants to see."""
+    """Whether lines of ``file`` are never shown to the user."""
     if file.startswith("<"):
         return not file.startswith(_INTERACTIVE)
     installed = any(part in _INSTALLED for part in Path(file).parts)
@@ -157,11 +157,11 @@ def _is_internal(file: str) -> bool:
 
 
 def innermost(frames: Iterable[SourceLine], *, libraries: bool = False) -> SourceLine | None:
-    """The innermost of ``frames`` (outermost first) that is the user's, else a library's other than torch, else None.
+    """The innermost of ``frames`` (outermost first) in the user's code, otherwise in a library except torch, or None.
 
     Args:
         frames: The lines of a traceback.
-        libraries: Take the innermost frame outside torch, be it the user's or a library's.
+        libraries: Whether to return the innermost frame outside torch, in the user's code or a library.
     """
     candidates = [frame for frame in frames if not _is_internal(frame.file)]
     if not libraries:
@@ -186,7 +186,7 @@ def _line_of(frame: FrameType, line: int) -> SourceLine:
 
 
 def _below_the_export(frames: list[SourceLine]) -> list[SourceLine]:
-    """Without the frames that called torch.export: they are the user's script, and not his model."""
+    """The frames inside the call of torch.export; the frames before belong to the user's script, not to the model."""
     for index, frame in enumerate(frames):
         if _is_torch(frame.file):
             return frames[index:] if "/torch/export/" in Path(frame.file).as_posix() else frames
@@ -194,10 +194,10 @@ def _below_the_export(frames: list[SourceLine]) -> list[SourceLine]:
 
 
 def frames_of_error(error: BaseException) -> tuple[SourceLine, ...]:
-    """Every line that the exception passed, outermost first, from the call of torch.export on if there was one.
+    """The lines of the exception's traceback, outermost first, from the call of torch.export on if there is one.
 
-    Where torch's tracer of branches and loops (``torch.cond``) ran the user's code without Python frames, the line that
-    the tracer noted comes last.
+    If torch's tracer of branches and loops (``torch.cond``) ran the user's code without Python frames, the line that
+    the tracer recorded comes last.
     """
     frames = _below_the_export(list(_frames_of_traceback(error.__traceback__)))
     noted = getattr(error, "innermost_user_frame_summary", None)
@@ -207,7 +207,7 @@ def frames_of_error(error: BaseException) -> tuple[SourceLine, ...]:
 
 
 def frames_of_stack() -> tuple[SourceLine, ...]:
-    """The lines that are being run, outermost first, from the call of torch.export on if there was one."""
+    """The executing lines, outermost first, from the call of torch.export on if there is one."""
     frames: list[SourceLine] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -217,7 +217,7 @@ def frames_of_stack() -> tuple[SourceLine, ...]:
 
 
 def source_of_error(error: BaseException) -> SourceLine | None:
-    """The user's line in which ``error``, or the error that caused it, was raised; None if it passed none of his."""
+    """The user's line in which ``error`` or its cause was raised; None if there is none in the traceback."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -252,7 +252,7 @@ def source_of_node(node: Any) -> SourceLine | None:
 
 
 def source_of_function(function: Any) -> SourceLine | None:
-    """The line on which a Python function or method is defined; None for one written in C."""
+    """The line on which a Python function or method is defined; None for a function written in C."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:
         return None
@@ -261,7 +261,7 @@ def source_of_function(function: Any) -> SourceLine | None:
 
 
 def module_path(source: SourceLine) -> str | None:
-    """The import path of the function that ``source`` stands in: ``"torchvision.ops.boxes.batched_nms"``, or None."""
+    """The import path of the function that contains ``source``: ``"torchvision.ops.boxes.batched_nms"``, or None."""
     if "<" in source.function or not source.function:
         return None
     for name, module in list(sys.modules.items()):
@@ -334,7 +334,7 @@ _TENSOR_METHODS = {"numpy", "cpu", "detach", "data_ptr", "contiguous", "float", 
 
 
 def called_name(source: SourceLine | None) -> str | None:
-    """The function outside torch that this line calls, as written: ``"np.sort"``; None where it can't be told."""
+    """The function outside torch that this line calls, as written: ``"np.sort"``; None if it is ambiguous."""
     tree = _parsed(source.file) if source else None
     if tree is None or source is None:
         return None

@@ -1,7 +1,7 @@
-"""The state of a model beside its parameters, kept over a run or a capture.
+"""Preservation of a model's state, apart from its parameters, during a run or a capture.
 
-A forward pass may cache a table, make a buffer on first use, or count its calls. A later capture would then be another
-graph, with other constants, than the one that was exported; and a capture that fills a cache leaves tensors without
+A forward pass may cache a table, create a buffer on first use, or count its calls. A later capture would then result in
+another graph with other constants than the exported one, and a capture that fills a cache would leave tensors without
 data in it.
 """
 
@@ -23,14 +23,14 @@ _SEQUENCES = (list, deque)
 
 @contextlib.contextmanager
 def keeping_state(module: torch.nn.Module, *, contents_of_buffers: bool = True) -> Iterator[None]:
-    """Put back, on leaving, what the block changes in a module: attributes, containers, contents of tensors.
+    """Restore on exit what the block changes in a module: attributes, containers, and contents of tensors.
 
-    Reaches modules, and Python's own containers in their attributes. Parameters keep their place and their element
-    type, not their contents: no inference changes them, and a copy would cost their memory.
+    This covers modules and Python's built-in containers in their attributes. Parameters keep their place and element
+    type; their contents are not copied, because inference does not change them and copies would need memory.
 
     Args:
         module: The module.
-        contents_of_buffers: Whether the block may change these. A capture sees stand-ins of them.
+        contents_of_buffers: Whether the block may change buffers. A capture uses fake tensors in their place.
     """
     held = _Held(module, contents_of_buffers)
     try:
@@ -40,7 +40,7 @@ def keeping_state(module: torch.nn.Module, *, contents_of_buffers: bool = True) 
 
 
 class _Held:
-    """What there is of a module, by reference, with copies of what may change."""
+    """A snapshot of a module: references to its contents, and copies of contents that may change."""
 
     def __init__(self, module: torch.nn.Module, contents_of_buffers: bool) -> None:
         self._containers: dict[int, tuple[Any, Any]] = {}
@@ -52,7 +52,7 @@ class _Held:
             pending += self._hold(pending.pop())
 
     def _hold(self, value: Any) -> Iterable[Any]:
-        """Note one value; returns what is in it."""
+        """Record one value, and return the values inside it."""
         if isinstance(value, torch.Tensor):
             untouched = isinstance(value, torch.nn.Parameter) or id(value) in self._untouched
             if not untouched and id(value) not in self._tensors:
@@ -68,7 +68,7 @@ class _Held:
         return value.values() if isinstance(value, dict) else value
 
     def put_back(self) -> None:
-        """Undo what has changed since."""
+        """Undo all changes since the snapshot."""
         for container, before in self._containers.values():
             if not _same(container, before):
                 container.clear()
@@ -85,7 +85,7 @@ class _Held:
 
 
 def _same(container: Any, before: Any) -> bool:
-    """Whether a container still holds the same objects in the same order."""
+    """Whether a container still has the same objects in the same order."""
     if len(container) != len(before):
         return False
     if isinstance(container, set):

@@ -11,7 +11,7 @@ __all__ = ["calls_in", "display_name", "functional_target", "graph_modules", "ov
 
 
 def target_key(target: Any) -> Any:
-    """What identifies an FX node's target: ``"aten::add.Tensor"`` for an overload, else the callable itself."""
+    """The key of an FX node's target: ``"aten::add.Tensor"`` for an overload, otherwise the callable itself."""
     if isinstance(target, torch._ops.OpOverload):
         name = target.name()
         return name if "." in name.split("::")[-1] else f"{name}.{target._overloadname}"
@@ -28,19 +28,19 @@ def functional_target(target: Any) -> Any:
 
 
 def display_name(key: Any) -> str:
-    """A target key as users read it: "aten::cummax", "aten::add.Tensor", "torch::cond"."""
+    """A target key as shown to users: "aten::cummax", "aten::add.Tensor", "torch::cond"."""
     return key.removesuffix(".default") if isinstance(key, str) else f"torch::{getattr(key, '__name__', key)}"
 
 
 def graph_modules(program: torch.export.ExportedProgram) -> Iterator[torch.fx.GraphModule]:
-    """The program's graph and those of its branches and loop bodies."""
+    """The graphs of the program and of its branches and loop bodies."""
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             yield module
 
 
 def calls_in(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
-    """Every ``call_function`` node of a program, those of branches and loop bodies included."""
+    """Every ``call_function`` node of a program, including those of branches and loop bodies."""
     for module in graph_modules(program):
         for node in module.graph.nodes:
             if node.op == "call_function":
