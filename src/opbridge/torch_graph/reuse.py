@@ -55,7 +55,7 @@ def reusing_registry() -> Iterator[None]:
         return
 
     def copied(opset_version: int = LOWEST_OPSET) -> Any:
-        # The operators of these have mappings from the moment on that they are imported.
+        # The operators of these packages have mappings as soon as the packages are imported.
         libraries = tuple(name for name in _LIBRARIES if name in sys.modules)
         registry = copy.copy(_registry(opset_version, libraries))
         registry.functions = {target: list(metas) for target, metas in registry.functions.items()}
@@ -65,7 +65,7 @@ def reusing_registry() -> Iterator[None]:
     try:
         yield
     finally:
-        # Whichever of two threads ends first, it is torch's own that comes back.
+        # Torch's own function is restored, whichever of two threads ends first.
         ONNXRegistry.from_torchlib = own  # type: ignore[method-assign]
 
 

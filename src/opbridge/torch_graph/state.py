@@ -74,12 +74,12 @@ class _Held:
                 container.clear()
                 (container.extend if type(container) in _SEQUENCES else container.update)(before)
         for parameter, contents in self._parameters:
-            # A module that converts itself (``self.to(...)``) exchanges what its parameters hold.
+            # A module that converts itself (``self.to(...)``) replaces the data of its parameters.
             if parameter.dtype != contents.dtype:
                 parameter.data = contents
         with torch.no_grad():
             for tensor, before in self._tensors.values():
-                # Not written without need: that would invalidate what autograd has saved of it.
+                # An unnecessary write would invalidate tensors saved by autograd.
                 if tensor.is_meta or tensor.layout is not torch.strided or not torch.equal(tensor, before):
                     tensor.copy_(before)
 

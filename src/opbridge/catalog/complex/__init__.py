@@ -1,1 +1,1 @@
-"""Complex tensors as pairs of real ones: what each torch operator becomes. One family, one file."""
+"""The rules that compute torch operators on complex tensors as pairs of real tensors, one file per family."""

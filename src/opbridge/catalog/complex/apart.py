@@ -1,4 +1,4 @@
-"""Operators that treat both parts alike: what moves, chooses or adds elements."""
+"""Operators that apply to both parts separately: those that move, select or add elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opbridge.catalog.complex.pairs import joined, parts, real_type
 from opbridge.catalog.complex.rules import complex_rule
 
 _ELEMENTS = {"self", "src", "source", "value", "values", "other", "input", "tensors", "fill_value"}
-"""The arguments that hold elements; all others say which and where."""
+"""The arguments with elements; other arguments select elements and positions."""
 
 _MOVING = (
     *("alias", "clone", "expand", "permute", "transpose.int", "t", "view", "_unsafe_view", "unsqueeze", "unfold"),
@@ -35,7 +35,7 @@ _ADDING = (
 
 @complex_rule(*(f"aten::{name}" for name in (*_MOVING, *_ADDING)), takes_overload=True)
 def apart(overload: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
-    """The operator of the real parts, and of the imaginary ones."""
+    """Apply the operator to the real parts and to the imaginary parts."""
     names = [argument.name for argument in overload._schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
     results = [overload(**{name: _part(number, name, value) for name, value in given.items()}) for number in (0, 1)]
@@ -55,7 +55,7 @@ def _part(number: int, name: str, value: Any) -> Any:
 
 @complex_rule("aten::index_fill.int_Tensor", "aten::index_fill.int_Scalar")
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | complex) -> Tensor:
-    """One number at the places of an axis that the index names."""
+    """Write one number at the indexed positions of an axis."""
     value = value if isinstance(value, Tensor) else torch.full((), value, dtype=self.dtype)
     if self.dim() == 0:
         return value.to(self.dtype).expand(self.shape)
@@ -68,7 +68,7 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | complex) -
 def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Sums and means at the places that an index names; products have no rule."""
+    """Sums and means at indexed positions; products have no rule."""
     if reduce not in ("sum", "mean"):
         return NotImplemented
     both = zip(parts(self), parts(src), strict=True)

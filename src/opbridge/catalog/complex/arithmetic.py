@@ -14,12 +14,12 @@ from opbridge.catalog.complex.rules import complex_rule
 
 
 def product(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The product of a and b, of parts."""
+    """The product of a and b, given as parts."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
 def quotient(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
-    """The quotient of a and b, of parts; both are scaled (Smith 1962), so that no square overflows."""
+    """The quotient of a and b, given as parts; both are scaled (Smith 1962) to prevent overflow of squares."""
     real, imaginary = (value if isinstance(value, Tensor) else torch.as_tensor(value) for value in b)
     scale = torch.maximum(real.abs(), imaginary.abs())
     scale = torch.where((scale == 0) | scale.isinf(), 1.0, scale).to(scale.dtype)
@@ -31,21 +31,21 @@ def quotient(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
 
 @complex_rule("aten::add.Tensor", "aten::add.Scalar")
 def add(self: Any, other: Any, alpha: Any = 1) -> Tensor:
-    """The sum, of alpha times ``other``."""
+    """The sum ``self + alpha * other``."""
     (a, b), (c, d) = parts(self), parts(other) if alpha == 1 else product(parts(other), parts(alpha))
     return joined(a + c, b + d)
 
 
 @complex_rule("aten::sub.Tensor", "aten::sub.Scalar", "aten::subtract.Tensor", "aten::subtract.Scalar")
 def sub(self: Any, other: Any, alpha: Any = 1) -> Tensor:
-    """The difference, of alpha times ``other``."""
+    """The difference ``self - alpha * other``."""
     (a, b), (c, d) = parts(self), parts(other) if alpha == 1 else product(parts(other), parts(alpha))
     return joined(a - c, b - d)
 
 
 @complex_rule("aten::rsub.Tensor", "aten::rsub.Scalar")
 def rsub(self: Any, other: Any, alpha: Any = 1) -> Tensor:
-    """The difference from ``other``, of alpha times ``self``."""
+    """The difference ``other - alpha * self``."""
     (a, b), (c, d) = parts(self) if alpha == 1 else product(parts(self), parts(alpha)), parts(other)
     return joined(c - a, d - b)
 
@@ -92,7 +92,7 @@ def angle(self: Tensor) -> Tensor:
 
 @complex_rule("aten::sgn")
 def sgn(self: Tensor) -> Tensor:
-    """The number of size 1 in the direction of z; 0 for 0."""
+    """The sign z / |z|; 0 for 0."""
     real, imaginary = parts(self)
     size = torch.hypot(real, imaginary)
     is_zero = size == 0
@@ -101,13 +101,13 @@ def sgn(self: Tensor) -> Tensor:
 
 @complex_rule("aten::square")
 def square(self: Tensor) -> Tensor:
-    """The product with itself."""
+    """The square."""
     return joined(*product(parts(self), parts(self)))
 
 
 @complex_rule("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar")
 def power(self: Any, exponent: Any) -> Tensor:
-    """The exponential of exponent log(self); 1 where the exponent is 0; 0, NaN or infinite where only the base is 0."""
+    """exp(exponent log(self)); 1 for an exponent of 0; 0, NaN or infinite if only the base is 0."""
     if isinstance(exponent, int | float) and exponent in (0, 1, 2, 3, -1, -2, 0.5, -0.5):
         return _plain_power(self, exponent)
     base, times = _as_tensors(parts(self)), _as_tensors(parts(exponent))

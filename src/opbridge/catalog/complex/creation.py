@@ -15,7 +15,7 @@ from opbridge.catalog.complex.rules import complex_rule
 
 @complex_rule("aten::_to_copy", "prims::convert_element_type", "aten::to.dtype")
 def converted(self: Tensor, dtype: torch.dtype | None = None, **unused: Any) -> Tensor:
-    """The tensor in another type: to a real one without its imaginary part, to bool whether it is not zero."""
+    """Conversion to another dtype: real dtypes drop the imaginary part, bool tests for nonzero numbers."""
     wanted = dtype or self.dtype
     if wanted == torch.bool:
         return truth(self)
@@ -27,7 +27,7 @@ def converted(self: Tensor, dtype: torch.dtype | None = None, **unused: Any) -> 
 
 @complex_rule("aten::copy")
 def copied(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """``src`` in the shape and type of ``self``."""
+    """``src`` with the shape and dtype of ``self``."""
     return src.to(self.dtype).expand(self.shape)
 
 
@@ -39,14 +39,14 @@ def _type_of(dtype: torch.dtype | None, like: Any) -> torch.dtype:
 
 @complex_rule("aten::full")
 def full(size: Any, fill_value: Any, *, dtype: torch.dtype | None = None, **unused: Any) -> Tensor:
-    """A tensor of one number."""
+    """A tensor filled with one number."""
     kind = real_type(_type_of(dtype, None))
     return joined(*(torch.full(size, part, dtype=kind) for part in parts(fill_value)))
 
 
 @complex_rule("aten::full_like")
 def full_like(self: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None, **unused: Any) -> Tensor:
-    """A tensor of one number in the shape of another."""
+    """A tensor filled with one number, with the shape of another tensor."""
     kind = _type_of(dtype, self)
     if not kind.is_complex:
         return torch.full(self.shape, parts(fill_value)[0], dtype=kind)
@@ -57,7 +57,7 @@ def full_like(self: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None
 def constant(
     overload: torch._ops.OpOverload, size: Any, stride: Any = (), *, dtype: torch.dtype | None = None, **unused: Any
 ) -> Tensor:
-    """Zeros or ones; memory whose contents are nobody's to ask for is zeros."""
+    """Zeros or ones; uninitialized tensors are zeros."""
     return torch.full(size, int("ones" in overload.name()), dtype=_type_of(dtype, None))
 
 
@@ -65,7 +65,7 @@ def constant(
 def new_empty_strided(
     self: Tensor, size: Any, stride: Any, *, dtype: torch.dtype | None = None, **unused: Any
 ) -> Tensor:
-    """Zeros in the type of another tensor."""
+    """Zeros with the dtype of another tensor."""
     return torch.full(size, 0, dtype=_type_of(dtype, self))
 
 
@@ -73,13 +73,13 @@ def new_empty_strided(
 def constant_like(
     overload: torch._ops.OpOverload, self: Tensor, *, dtype: torch.dtype | None = None, **unused: Any
 ) -> Tensor:
-    """Zeros or ones in the shape of a tensor."""
+    """Zeros or ones with the shape of a tensor."""
     return torch.full(self.shape, int("ones" in overload.name()), dtype=_type_of(dtype, self))
 
 
 @complex_rule("aten::randn", "aten::randn_like", "aten::rand", "aten::rand_like", takes_overload=True)
 def drawn(overload: torch._ops.OpOverload, shape: Any, *, dtype: torch.dtype | None = None, **unused: Any) -> Tensor:
-    """Independent parts; normal ones share the variance of 1."""
+    """Random numbers with independent parts; normal numbers have a total variance of 1."""
     kind = real_type(_type_of(dtype, shape))
     size = shape.shape if isinstance(shape, Tensor) else shape
     draw, scale = (torch.randn, math.sqrt(0.5)) if "randn" in overload.name() else (torch.rand, 1.0)
@@ -88,7 +88,7 @@ def drawn(overload: torch._ops.OpOverload, shape: Any, *, dtype: torch.dtype | N
 
 @complex_rule("aten::complex", of_real=True)
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
-    """From both parts. Of halves, torch's own decomposition writes into the parts of a new tensor."""
+    """A complex tensor from its parts; for float16, torch's decomposition writes into the parts of a new tensor."""
     if real.dtype != torch.float16:
         return NotImplemented
     return joined(*torch.broadcast_tensors(real, imag))
@@ -96,19 +96,19 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
 
 @complex_rule("aten::polar", of_real=True)
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """From polar coordinates. torch's own decomposition writes into the parts of a new tensor."""
+    """A complex tensor from polar coordinates; torch's decomposition writes into the parts of a new tensor."""
     return joined(abs * torch.cos(angle), abs * torch.sin(angle))
 
 
 @complex_rule("aten::normal_functional")
 def normal(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: None = None) -> Tensor:
-    """Both parts around ``mean``, with half the variance each (aten/native/DistributionTemplates.h)."""
+    """Normal samples around ``mean``, with half the variance per part (aten/native/DistributionTemplates.h)."""
     kind = real_type(self.dtype)
     return joined(*(torch.randn(self.shape, dtype=kind) * (std * math.sqrt(0.5)) + mean for _ in range(2)))
 
 
 @complex_rule("aten::uniform")
 def uniform(self: Tensor, low: float = 0.0, high: float = 1.0, *, generator: None = None) -> Tensor:
-    """Both parts drawn evenly from [low, high)."""
+    """Both parts drawn from the uniform distribution on [low, high)."""
     kind = real_type(self.dtype)
     return joined(*(torch.rand(self.shape, dtype=kind) * (high - low) + low for _ in range(2)))

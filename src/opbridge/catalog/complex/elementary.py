@@ -14,18 +14,18 @@ Parts = tuple[Tensor, Tensor]
 
 
 def exponential(a: Tensor, b: Tensor) -> Parts:
-    """exp(a + i b) = e^a (cos b + i sin b); real where b is 0, also if e^a is infinite."""
+    """exp(a + i b) = e^a (cos b + i sin b); real if b is 0, also if e^a is infinite."""
     size = torch.exp(a)
     return torch.where(b == 0, size, size * torch.cos(b)), torch.where(b == 0, b, size * torch.sin(b))
 
 
 def log_of_size(a: Tensor, b: Tensor) -> Tensor:
-    """The logarithm of |a + i b|; near 1 from its distance to 1, so that the result keeps its digits."""
+    """The logarithm of |a + i b|; near 1 it is computed from the distance to 1 for accuracy."""
     x, y = torch.maximum(a.abs(), b.abs()), torch.minimum(a.abs(), b.abs())
     ratio = torch.where(x == 0, 0.0, y / torch.where((x == 0) | x.isinf(), 1.0, x))
     far = torch.log(x) + 0.5 * torch.log1p(ratio * ratio)
     is_near = (x > 0.7) & (x < 1.5)
-    # Both squares are of numbers below 1.5 here; elsewhere they could overflow.
+    # The squared numbers are below 1.5 here; elsewhere the squares could overflow.
     p, q = torch.where(is_near, x, 1.0), torch.where(is_near, y, 0.0)
     return torch.where(is_near, 0.5 * torch.log1p((p - 1) * (p + 1) + q * q), far)
 
@@ -38,8 +38,8 @@ def logarithm(a: Tensor, b: Tensor) -> Parts:
 def square_root(a: Tensor, b: Tensor) -> Parts:
     """The root with a real part of 0 or more, its imaginary part with the sign of b.
 
-    The part that is a sum of numbers of one sign comes first, the other from b = 2 x y (Numerical Recipes, 5.4). All
-    is scaled by a power of 4, so that nothing overflows.
+    The part that is a sum of numbers of equal sign is computed first, the other part from b = 2 x y (Numerical Recipes,
+    5.4). All numbers are scaled by a power of 4 to prevent overflow.
     """
     size = torch.maximum(a.abs(), b.abs())
     is_huge, is_tiny = size > 1e18, size < 1e-18
@@ -92,7 +92,7 @@ def log10(self: Tensor) -> Tensor:
 
 @complex_rule("aten::log1p")
 def log1p(self: Tensor) -> Tensor:
-    """log(1 + z); |1 + z|² - 1 = a (2 + a) + b² keeps the digits of a small z."""
+    """log(1 + z); |1 + z|² - 1 = a (2 + a) + b² is accurate for small z."""
     a, b = parts(self)
     is_near = (a.abs() < 0.5) & (b.abs() < 0.5)
     p, q = torch.where(is_near, a, 0.0), torch.where(is_near, b, 0.0)
@@ -120,7 +120,7 @@ def sigmoid(self: Tensor) -> Tensor:
 
 @complex_rule("aten::silu")
 def silu(self: Tensor) -> Tensor:
-    """The number by 1 + e^-z."""
+    """SiLU: z / (1 + e^-z)."""
     return self / (torch.exp(-self) + 1)
 
 

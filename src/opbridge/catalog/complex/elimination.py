@@ -1,4 +1,4 @@
-"""The LU factorization of complex matrices, and determinants; systems of equations and inverses are made of it."""
+"""The LU factorization of complex matrices, on which linear systems and inverses are based, and determinants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opbridge.catalog.formulas.lu_pairs import lu_factor_pairs
 
 @complex_rule("aten::linalg_lu_factor_ex")
 def lu_factor(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """L and U in one, the interchanged rows, and the first pivot that is zero."""
+    """L and U in one matrix, the row interchanges, and the index of the first zero pivot."""
     if not pivot:
         return NotImplemented
     pairs, swaps, info = lu_factor_pairs(torch.stack(parts(A), -1))
@@ -23,7 +23,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> t
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """P, L and U; what is not asked for is an empty tensor."""
+    """P, L and U; parts that are not requested are empty tensors."""
     real, imaginary = parts(LU_data)
     permutation, lower, upper = torch.lu_unpack(real, LU_pivots, unpack_data, unpack_pivots)
     permutation = joined(permutation, torch.zeros_like(permutation))
@@ -44,7 +44,7 @@ def det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @complex_rule("aten::_linalg_slogdet")
 def slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The determinant's direction, and the logarithm of its size."""
+    """The determinant divided by its absolute value, and the logarithm of the absolute value."""
     factors, swaps, _ = torch.linalg.lu_factor_ex(A)
     diagonal = torch.diagonal(factors, dim1=-2, dim2=-1)
     return (torch.sgn(diagonal) * _signs(swaps, A)).prod(-1), diagonal.abs().log().sum(-1), factors, swaps

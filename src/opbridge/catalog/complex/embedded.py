@@ -1,9 +1,10 @@
-"""Linear algebra of complex matrices, by real ones of twice the size.
+"""Linear algebra of complex matrices by real matrices of twice the size.
 
-Each number a + i b becomes the block ((a, -b), (b, a)), which adds and multiplies as the number does. So the inverse,
-the exponential, the pseudoinverse, the polar factors and the square root of the real matrix are made of such blocks
-too, and its Cholesky factor is, for that of the complex matrix has a real diagonal and both are unique. Eigenvalues of
-Hermitian matrices and singular values come twice. Vectors that are not unique can't be had in this way.
+Each number a + i b becomes the block ((a, -b), (b, a)), which adds and multiplies like the number. The inverse, the
+exponential, the pseudoinverse, the polar factors and the square root of the real matrix therefore consist of such
+blocks too. The same holds for its Cholesky factor, because the factor of the complex matrix has a real diagonal and
+both are unique. Eigenvalues of Hermitian matrices and singular values occur twice. Vectors that are not unique cannot
+be computed in this way.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def blocks_of(a: Tensor) -> Tensor:
 
 
 def from_blocks(a: Tensor) -> Tensor:
-    """The complex matrices (.., m, n) of real ones (.., 2 m, 2 n) that are made of such blocks."""
+    """The complex matrices (.., m, n) of real ones (.., 2 m, 2 n) that consist of such blocks."""
     return joined(a[..., ::2, ::2], a[..., 1::2, ::2])
 
 
@@ -50,7 +51,7 @@ def cholesky(self: Tensor, upper: bool = False, check_errors: bool = False) -> t
 
 @complex_rule("aten::linalg_solve_triangular")
 def solve_triangular(self: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """The X of A X = B, or of X A = B, with rows divided by the diagonal: the blocks of 1 are triangular too."""
+    """The solution X of A X = B or X A = B, with rows divided by the diagonal to make the blocks triangular too."""
     if not left:
         return solve_triangular(self.mT, B.mT, upper=not upper, unitriangular=unitriangular).mT
     places = torch.arange(self.shape[-1])
@@ -108,7 +109,7 @@ def polar(A: Tensor) -> tuple[Tensor, Tensor]:
 
 @complex_rule("aten::_linalg_svd", "aten::_linalg_eigh", takes_overload=True)
 def values_alone(overload: torch._ops.OpOverload, A: Tensor, *settings: Any, **named: Any) -> Any:
-    """Singular values and eigenvalues, where no vectors are asked for."""
+    """Singular values and eigenvalues without vectors."""
     names = [argument.name for argument in overload._schema.arguments[1:]]
     given = dict(zip(names, settings, strict=False)) | named
     if given.get("compute_uv", True) and given.get("compute_v", True):

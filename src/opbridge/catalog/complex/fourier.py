@@ -18,7 +18,7 @@ def fft_c2c(
 ) -> Tensor:
     """The transform of complex numbers along some axes.
 
-    The inverse one of double precision is the conjugate of the transform of the conjugate numbers (Duhamel, Piron and
+    In double precision the inverse is the conjugate of the transform of the conjugate numbers (Duhamel, Piron and
     Etcheto, "On computing the inverse DFT", 1988): ONNX Runtime's own divides by the length as a float32 number.
     """
     if self.dtype == torch.complex128 and not forward:
@@ -32,7 +32,7 @@ def fft_c2c(
 def fft_c2r(
     overload: torch._ops.OpOverload, self: Tensor, dim: Sequence[int], normalization: int, last_dim_size: Any
 ) -> Tensor:
-    """The inverse transform to real numbers; in double precision through that of the whole spectrum."""
+    """The inverse transform to real numbers; in double precision it is computed from the full spectrum."""
     if self.dtype == torch.complex128:
         *others, last = dim
         spectrum = self if not others else torch.ops.aten._fft_c2c(self, others, normalization, False)

@@ -1,4 +1,4 @@
-"""Real and imaginary parts: taking a number apart, and joining it again."""
+"""Conversion between complex tensors and their real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.c
 
 
 def real_type(dtype: torch.dtype) -> torch.dtype:
-    """The type of the parts of a complex type; a real type itself."""
+    """The dtype of the parts of a complex dtype; a real dtype unchanged."""
     return _REAL.get(dtype, dtype)
 
 
 def parts(value: Any) -> tuple[Any, Any]:
-    """The real and the imaginary part of a tensor or a number; of a real one, itself and zero."""
+    """The real and the imaginary part of a tensor or a number; for a real one, itself and zero."""
     if isinstance(value, Tensor):
         if not value.is_complex():
             return value, torch.zeros_like(value)
@@ -30,5 +30,5 @@ def parts(value: Any) -> tuple[Any, Any]:
 
 
 def joined(real: Tensor, imaginary: Tensor) -> Tensor:
-    """The complex tensor of two parts of one type; their shapes are broadcast."""
+    """The complex tensor with two parts of the same dtype, which are broadcast."""
     return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imaginary), -1))

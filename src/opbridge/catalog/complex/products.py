@@ -38,20 +38,20 @@ def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, *settings: A
 def added_product(
     overload: torch._ops.OpOverload, self: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """The product times alpha, and ``self`` times beta; it is not read where beta is 0."""
+    """The sum of alpha times the product and beta times ``self``, which is not read if beta is 0."""
     result = (first @ second) * alpha
     return result.expand(torch.broadcast_shapes(self.shape, result.shape)) if beta == 0 else self * beta + result
 
 
 @complex_rule("aten::addbmm")
 def added_sum(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """The sum of a batch's products times alpha, and ``self`` times beta."""
+    """The sum of alpha times a batch of products and beta times ``self``."""
     result = (batch1 @ batch2).sum(0) * alpha
     return result if beta == 0 else self * beta + result
 
 
 @complex_rule("aten::addr")
 def added_outer(self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """The outer product times alpha, and ``self`` times beta."""
+    """The sum of alpha times the outer product and beta times ``self``."""
     result = vec1.unsqueeze(1) * vec2 * alpha
     return result if beta == 0 else self * beta + result

@@ -1,4 +1,4 @@
-"""What is true of complex numbers: comparisons, and truth itself."""
+"""Comparisons and truth values of complex numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.catalog.complex.rules import complex_rule
 
 
 def truth(value: Any) -> Any:
-    """Where a tensor is not zero."""
+    """Whether each element is nonzero."""
     if not isinstance(value, Tensor) or not value.is_complex():
         return value
     real, imaginary = parts(value)
@@ -29,14 +29,14 @@ def eq(self: Any, other: Any) -> Tensor:
 
 @complex_rule("aten::ne.Tensor", "aten::ne.Scalar")
 def ne(self: Any, other: Any) -> Tensor:
-    """Whether a part differs."""
+    """Whether either part differs."""
     (a, b), (c, d) = parts(self), parts(other)
     return (a != c) | (b != d)
 
 
 @complex_rule("aten::isnan", "aten::isinf", takes_overload=True)
 def either(overload: torch._ops.OpOverload, self: Tensor) -> Tensor:
-    """Whether it is true of a part."""
+    """Whether the test is true for either part."""
     real, imaginary = parts(self)
     return overload(real) | overload(imaginary)
 
@@ -55,6 +55,6 @@ def isfinite(self: Tensor) -> Tensor:
     takes_overload=True,
 )
 def of_truth(overload: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
-    """The operator of where its arguments are not zero."""
+    """Apply the operator to the truth values of its arguments."""
     compute: Callable[..., Any] = overload
     return compute(*map(truth, args), **kwargs)

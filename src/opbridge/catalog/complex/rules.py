@@ -1,8 +1,8 @@
-"""Finds the rules for complex tensors, and puts them into the table by which torch decomposes a program.
+"""Collects the rules for complex tensors, and adds them to the table with which torch decomposes a program.
 
-ONNX has no kernels for complex tensors. A rule computes with the real and the imaginary parts, in torch operators that
-are decomposed and mapped in turn; it takes effect only where a tensor or number of the call is complex. The catalog's
-and torch's own mappings of the operator serve all other calls.
+Engines have no kernels for complex tensors. A rule computes with the real and the imaginary parts, in torch operators
+that are decomposed and mapped in turn. It applies only to calls with a complex tensor or number; other calls use the
+catalog's and torch's mappings of the operator.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _ATTRIBUTE = "__opbridge_complex_targets__"
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What one operator computes of complex tensors, in terms of real ones.
+    """The rule that computes one operator on complex tensors by real tensors.
 
     Attributes:
         overload: The torch operator.
-        function: Takes the operator's own arguments.
-        of_real: The operator makes complex tensors of real ones, so the rule is asked at every call.
+        function: The rule, which takes the operator's arguments.
+        of_real: Whether the operator creates complex tensors from real ones, so that the rule applies to every call.
     """
 
     overload: torch._ops.OpOverload
@@ -48,10 +48,10 @@ def complex_rule(*targets: str, takes_overload: bool = False, of_real: bool = Fa
     """Declare a function as the rule of these operators for complex tensors.
 
     Args:
-        targets: ``"aten::mul.Tensor"``; an operator that this version of torch lacks has no rule.
-        takes_overload: The function serves several operators, and gets the one that is called as its first argument.
-        of_real: The operator makes complex tensors of real ones, so the rule is asked at every call. Any rule may
-            return ``NotImplemented`` for a call that it leaves as it is.
+        targets: The operators: ``"aten::mul.Tensor"``. Operators that this version of torch does not have are skipped.
+        takes_overload: Whether the function receives the called operator as its first argument.
+        of_real: Whether the operator creates complex tensors from real ones, so that the rule applies to every call.
+            Any rule may return ``NotImplemented`` for a call that it does not handle.
     """
 
     def decorate(function: F) -> F:
@@ -63,7 +63,7 @@ def complex_rule(*targets: str, takes_overload: bool = False, of_real: bool = Fa
 
 @functools.cache
 def rules() -> Mapping[str, Rule]:
-    """Every rule of the files in this folder, by the operator's target key."""
+    """All rules in this folder, by the operator's target key."""
     found: dict[str, Rule] = {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
@@ -95,13 +95,13 @@ def is_complex_call(args: Any, kwargs: Mapping[str, Any]) -> bool:
 
 
 def with_complex_rules(table: Table, kept: Collection[Any], replaced: Collection[str]) -> dict[Any, Callable[..., Any]]:
-    """A table of decompositions with the rules for complex tensors in it.
+    """A table of decompositions with the rules for complex tensors.
 
     Args:
-        table: By operator; it is not changed.
-        kept: Target keys of the operators that are not decomposed where they are real. Of complex tensors they are, if
-            torch can and has no mapping for those.
-        replaced: Target keys of the operators to leave alone: the user has a mapping of his own.
+        table: The decompositions by operator; the table is not changed.
+        kept: The target keys of operators that are not decomposed for real tensors. For complex tensors they are
+            decomposed if torch can do that and has no mapping for them.
+        replaced: The target keys of operators to skip, because the user maps them.
     """
     result = dict(table)
     left = {*replaced, *(torch_internals.mapped_targets(complex_inputs=True).keys() - _COMPOSITES)}
@@ -130,14 +130,14 @@ def _either(
     def chosen(*args: Any, **kwargs: Any) -> Any:
         if always or is_complex_call(args, kwargs):
             return of_complex(*args, **kwargs)
-        # Torch takes this as: there is no decomposition.
+        # For torch this means that there is no decomposition.
         return NotImplemented if of_real is None else of_real(*args, **kwargs)
 
     return chosen
 
 
 def _first(own: Callable[..., Any], of_torch: Callable[..., Any]) -> Callable[..., Any]:
-    """A mapping of the catalog, and torch's where that one is not for complex tensors."""
+    """A mapping of the catalog, or torch's if the catalog's does not support complex tensors."""
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
         result = own(*args, **kwargs)

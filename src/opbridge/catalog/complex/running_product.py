@@ -14,9 +14,9 @@ from opbridge.catalog.complex.rules import complex_rule
 
 
 def _multiplied(z: Tensor, multiply: Callable[[Tensor], Tensor], add: Callable[[Tensor], Tensor]) -> Tensor:
-    """The product of the sizes at the sum of the angles.
+    """The product of the absolute values at the sum of the angles.
 
-    In float64, and in full turns, of which only the fraction counts: so a long product loses no digits.
+    Angles are float64 in units of full turns, of which only the fraction matters, so that long products stay accurate.
     """
     real, imaginary = (part.to(torch.float64) for part in parts(z))
     size = multiply(torch.hypot(real, imaginary))
@@ -46,5 +46,5 @@ def prod_along(self: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dt
 
 @complex_rule("aten::cumprod")
 def cumprod(self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """The products of the elements so far."""
+    """The cumulative products."""
     return _multiplied(_wanted(self, dtype), lambda x: torch.cumprod(x, dim), lambda x: torch.cumsum(x, dim))

@@ -1,4 +1,4 @@
-"""The graph after the rules: parts that are joined and taken apart again are used as they are."""
+"""Simplification of the graph after the rules: pairs that are joined and then split again are removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _APART, _JOIN, _STACK, _SELECT = (
 
 
 def simplify(program: torch.export.ExportedProgram) -> None:
-    """Remove what joins parts only for them to be taken apart, in place.
+    """Remove nodes that join parts which are then split again, in place.
 
     Where a complex32 tensor is left, at the program's border, it is said to be the pairs of float16 that it is in ONNX:
     torch.onnx has no such type.
@@ -49,7 +49,7 @@ def simplify(program: torch.export.ExportedProgram) -> None:
 
 
 def _name_results(program: torch.export.ExportedProgram) -> None:
-    """A result of the program that was taken apart is another node now."""
+    """Update the results of the program whose nodes were replaced."""
     results = program.graph.output_node().args[0]
     for node, spec in zip(results, program.graph_signature.output_specs, strict=True):  # type: ignore[arg-type]
         if isinstance(node, torch.fx.Node) and isinstance(spec.arg, TensorArgument):
@@ -57,7 +57,7 @@ def _name_results(program: torch.export.ExportedProgram) -> None:
 
 
 def _size_pairs(graph: torch.fx.Graph) -> None:
-    """The sizes of complex tensors are those of their pairs."""
+    """Compute the sizes of complex tensors from those of their pairs."""
     for node in graph.find_nodes(op="call_function", target=_aten.sym_size.int):
         tensor, dim = node.args
         value = tensor.meta["val"]  # type: ignore[union-attr]
@@ -74,7 +74,7 @@ def _calls(value: Any, target: Any) -> bool:
 
 
 def _part(apart: torch.fx.Node, user: torch.fx.Node) -> torch.fx.Node | None:
-    """What ``user`` selects of a pair that was stacked; None if it is anything else."""
+    """The part that ``user`` selects from a stacked pair; None if it is any other operator."""
     joined = apart.args[0]
     if user.target is not _SELECT or not _calls(joined, _JOIN):
         return None
@@ -92,7 +92,7 @@ def _erase_unused(graph: torch.fx.Graph) -> None:
 
 
 def _free_views(graph: torch.fx.Graph) -> None:
-    """A part that was stacked could be viewed in any shape; as it is, it may lie in memory in another order."""
+    """Replace views of parts by reshapes: a stacked part is contiguous, but the part itself may not be."""
     for target in (_aten.view.default, _aten._unsafe_view.default):
         for node in graph.find_nodes(op="call_function", target=target):
             if not node.meta["val"].is_complex():

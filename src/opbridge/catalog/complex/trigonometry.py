@@ -12,7 +12,7 @@ from opbridge.catalog.complex.rules import complex_rule
 
 
 def _turned(both: Parts) -> Parts:
-    """The number times i."""
+    """The product i z."""
     return -both[1], both[0]
 
 

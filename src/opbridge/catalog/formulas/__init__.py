@@ -1,1 +1,1 @@
-"""What the formulas of several operators are made of: series, working precision, fitted tables."""
+"""Formulas that several operators share: series, working precision, fitted tables."""

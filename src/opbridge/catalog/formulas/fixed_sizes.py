@@ -1,4 +1,4 @@
-"""Whether sizes are numbers, for rules that only dynamic ones need."""
+"""A test for fixed sizes, for rules that only dynamic sizes need."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["have_fixed_sizes"]
 
 
 def have_fixed_sizes(*tensors: Tensor) -> bool:
-    """Whether every size of the tensors is a number while the graph is made; a dynamic one is a symbol."""
+    """Whether every size of the tensors is a number in the graph; a dynamic size is a symbol."""
     return all(isinstance(size, int) for tensor in tensors for size in tensor.shape)

@@ -1,4 +1,4 @@
-"""Which Fourier transforms an engine computes well in float32."""
+"""A test for Fourier transforms that engines compute accurately in float32."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Jacobi's rotations, on half as many pairs at a time as there are rows: singular values and symmetric eigenvalues.
+"""Jacobi rotations, applied to half as many pairs as rows at a time: singular values and symmetric eigenvalues.
 
 In every round each row has another partner, as in a tournament (Brent & Luk, "The solution of singular-value and
-symmetric eigenvalue problems on multiprocessor arrays", 1985), so that a round is a handful of operations on whole
-matrices. A sweep meets every pair once; 6 to 15 sweeps are usual.
+symmetric eigenvalue problems on multiprocessor arrays", 1985), so that a round needs only a few operations on whole
+matrices. A sweep covers every pair once; 6 to 15 sweeps are typical.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _identity(like: Tensor, size: int) -> Tensor:
 
 
 def _swept(round_of: Round, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Rounds until a whole sweep met nothing that counts."""
+    """Run rounds until a whole sweep has no significant rotations."""
     if is_empty(first):
         return first, second
     players = torch.full((), first.shape[-2], dtype=torch.int64)
@@ -107,7 +107,7 @@ def _swept(round_of: Round, first: Tensor, second: Tensor) -> tuple[Tensor, Tens
 
 
 def _partners(number: Tensor, rounds: Tensor, places: Tensor) -> Tensor:
-    """Whom each place meets: one place stands still, the others move on around it; an odd one out meets itself."""
+    """The partner of each row: one row is fixed, and the others rotate; an unpaired row is its own partner."""
     mirrored = torch.remainder(number - places, rounds)
     met = torch.where(mirrored == places, rounds, mirrored)
     # 2 i = number modulo the odd number of rounds.

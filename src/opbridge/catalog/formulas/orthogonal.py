@@ -20,9 +20,9 @@ Float = TypeVar("Float", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A family of polynomials, by its recurrence.
+    """A family of polynomials, defined by its recurrence.
 
-    It begins with p(0) = 1 and p(1) = a + b x, and from k = 1 on
+    The first polynomials are p(0) = 1 and p(1) = a + b x, and for k >= 1
 
     p(k+1) = ((constant + constant_rise k + (slope + slope_rise k) x) p(k) - (weight + weight_rise k) p(k-1))
     / (1 + divisor_rise k).
@@ -30,7 +30,7 @@ class Family:
     Attributes:
         first: a and b.
         is_shifted: Whether x stands for 2 x - 1.
-        limits: The degree above which PyTorch gives NaN, in float32 and in float64; None if there is none.
+        limits: The degrees above which PyTorch returns NaN, in float32 and in float64; None if there are no limits.
     """
 
     first: tuple[float, float]
@@ -94,7 +94,7 @@ def _climb(
 def evaluate(family: Family, x: Any, n: Any) -> Any:
     """The polynomials of degree ``n`` at ``x``, both ONNX values, broadcast; 0 for a degree below 0.
 
-    A degree that is no whole number counts as the next one towards 0. Float16 and bfloat16 are computed in float32.
+    A fractional degree is truncated towards 0. Float16 and bfloat16 are computed in float32.
     """
     given = next((value.dtype for value in (x, n) if value.dtype in FLOATS), FLOAT.dtype)
     working = DOUBLE.dtype if DOUBLE.dtype in (x.dtype, n.dtype) else FLOAT.dtype
@@ -127,6 +127,6 @@ def evaluate(family: Family, x: Any, n: Any) -> Any:
 
 
 def as_tensor(value: float, like: Tensor) -> Tensor:
-    """A number beside a tensor, in the type that both have together."""
+    """A number as a tensor with the result dtype of the number and the tensor."""
     dtype = like.dtype if like.is_floating_point() else torch.get_default_dtype()
     return torch.scalar_tensor(value, dtype=dtype)

@@ -1,4 +1,4 @@
-"""What pools are made of: the largest of a window, and how long an output is."""
+"""Parts of pooling: the maximum of a window, and the number of windows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["first_largest", "pooled_length"]
 
 
 def first_largest(windows: Tensor, axis: int = -1) -> tuple[Tensor, Tensor]:
-    """The largest element along ``axis`` and its position, the first of equal ones; NaN wins, the last NaN.
+    """The largest element along ``axis`` and its first index; NaN takes precedence, with the index of the last NaN.
 
-    That is what PyTorch's pools pick: they go on from an element to a larger one, and to any NaN. Engines differ in
-    what their ArgMax does with NaN, so it is looked for apart.
+    PyTorch's pools select the same element: they move on to a larger element and to any NaN. Engines differ in their
+    ArgMax of NaN, so NaN is handled separately.
 
     Returns:
-        Both with a length of 1 there.
+        Both tensors, with size 1 along ``axis``.
     """
     value = windows.amax(axis, keepdim=True)
     if not windows.dtype.is_floating_point:
@@ -30,7 +30,7 @@ def first_largest(windows: Tensor, axis: int = -1) -> tuple[Tensor, Tensor]:
 
 
 def pooled_length(length: int, kernel: int, stride: int, padding: int, ceil_mode: bool) -> int:
-    """How many windows a pool has along an axis; in ``ceil_mode`` a last one that begins inside the padded input."""
+    """The number of windows along an axis; with ``ceil_mode`` the last one must begin inside the left-padded input."""
     room = length + 2 * padding - kernel
     if not ceil_mode:
         return room // stride + 1

@@ -14,15 +14,15 @@ __all__ = ["is_empty", "repeat", "repeat_while", "taken_along"]
 def repeat(
     count: int | torch.SymInt | Tensor, step: Callable[..., Sequence[Tensor]], *start: Tensor
 ) -> tuple[Any, ...]:
-    """What ``step`` makes of the values in ``start`` when it is done ``count`` times, as one ONNX ``Loop``.
+    """The values after ``count`` calls of ``step``, starting from ``start``, as one ONNX ``Loop``.
 
     Args:
-        count: May be a symbolic size, or a tensor of rank 0.
-        step: Takes the number of the step, an int64 tensor of rank 0 that begins at zero, and the values; returns the
-            values of the same shapes and types. It may use other tensors of the function that it is written in, but
-            no sizes: torch.onnx does not hand these to the loop.
+        count: The number of steps: an int, a symbolic size, or a tensor of rank 0.
+        step: A function of the step's number, an int64 tensor of rank 0 that starts at 0, and of the values. It returns
+            values of the same shapes and dtypes. It may use other tensors of the enclosing function, but not sizes,
+            which torch.onnx does not pass to the loop.
         start: The values before the first step. Their sizes of 1 do not broadcast in ``step``, and ``squeeze`` does not
-            drop them: torch takes 1 for any.
+            remove them, because torch treats a size of 1 as any size.
     """
     if (isinstance(count, int) and count == 0) or all(is_empty(value) for value in start):
         return start
@@ -40,7 +40,7 @@ def repeat(
 
 
 def repeat_while(step: Callable[..., Sequence[Tensor]], *start: Tensor) -> tuple[Any, ...]:
-    """Like :func:`repeat`, where ``step`` returns whether to go on, a bool of rank 0, and then the values."""
+    """Like :func:`repeat`, with a ``step`` that returns a bool of rank 0, whether to continue, before the values."""
     if all(is_empty(value) for value in start):
         return start
 
@@ -57,7 +57,7 @@ def repeat_while(step: Callable[..., Sequence[Tensor]], *start: Tensor) -> tuple
 
 
 def is_empty(value: Tensor) -> bool:
-    """Whether a tensor has no elements, as far as that is known while the graph is made.
+    """Whether a tensor is known to have no elements when the graph is made.
 
     ONNX Runtime 1.31 reduces a tensor without elements to a wrong shape.
     """
@@ -65,10 +65,10 @@ def is_empty(value: Tensor) -> bool:
 
 
 def _laid_out(value: Tensor) -> Tensor:
-    # torch.while_loop wants new tensors each time, with the same strides.
+    # torch.while_loop requires new tensors in each step, with the same strides.
     return value.clone(memory_format=torch.contiguous_format)
 
 
 def taken_along(x: Tensor, index: Tensor, dim: int) -> Tensor:
-    """``torch.take_along_dim`` for a loop's step: torch's own takes sizes as numbers and so freezes them."""
+    """``torch.take_along_dim`` for a loop's step; torch's function makes dynamic sizes constant."""
     return x.gather(dim, index + torch.zeros_like(x.narrow(dim, 0, 1), dtype=torch.int64))

@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of real matrices without symmetry, by the real Schur form.
+"""Eigenvalues and eigenvectors of real nonsymmetric matrices by the real Schur form.
 
 Reduction to Hessenberg form, sweeps of Francis's double-shift QR steps, and back substitution (Golub & Van Loan,
 "Matrix Computations", 4th edition, 7.4 to 7.6), of all matrices of a batch at once.

@@ -1,4 +1,4 @@
-"""Polynomials and Chebyshev series, as long as the element type can tell."""
+"""Polynomials and Chebyshev series, truncated to the precision of the element type."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Arguments = ParamSpec("Arguments")
 
 
 def in_working_precision(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
-    """Let a function compute in float32 where it is given float16, bfloat16, integers or booleans.
+    """Make a function compute in float32 for float16, bfloat16, integers and booleans.
 
-    Integers give float32, as in PyTorch; float16 and bfloat16 come back in their own type.
+    The result is float32 for integers, as in PyTorch; float16 and bfloat16 are converted back.
     """
 
     @functools.wraps(function)
@@ -40,7 +40,7 @@ def in_working_precision(function: Callable[Arguments, Tensor]) -> Callable[Argu
 
 
 def at_least(x: Tensor, low: float) -> Tensor:
-    """The larger of both. Infinity stays, which ONNX Runtime's Clip without an upper end makes finite."""
+    """The larger number; infinity is kept, which ONNX Runtime's Clip without an upper limit would make finite."""
     return torch.where(x < low, low, x)
 
 
@@ -60,7 +60,7 @@ def chebyshev(t: Tensor, coefficients: Sequence[float]) -> Tensor:
 
     Args:
         t: float32 or float64.
-        coefficients: Enough of them for float64.
+        coefficients: The coefficients, enough for float64.
     """
     rest = np.cumsum(np.abs(coefficients)[::-1])[::-1]
     limit = torch.finfo(t.dtype).eps / 16 * abs(coefficients[0])

@@ -1,4 +1,4 @@
-"""The windows of an image as axes of their own, and their sums."""
+"""The windows of an image as separate axes, and their sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["window_sums", "windows"]
 
 
 def windows(x: Tensor, axis: int, size: int, count: Any, stride: int, dilation: int) -> Tensor:
-    """An axis as two: the ``count`` places of a window along it, and the ``size`` elements inside."""
+    """Split an axis in two: the ``count`` positions of a window, and the ``size`` elements inside."""
     starts = torch.arange(count, dtype=torch.int64) * stride
     places = starts[:, None] + torch.arange(size, dtype=torch.int64) * dilation
     taken = torch.index_select(x, axis, places.reshape(-1))
@@ -23,9 +23,9 @@ def window_sums(x: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tens
     """The sum of each window over the last axes, one axis after the other.
 
     Args:
-        x: Padded already; as many axes at its end as ``kernel`` has sizes.
-        kernel: The sizes of a window.
-        stride: The steps between two windows.
+        x: The padded tensor; the windows are over its last axes.
+        kernel: The sizes of a window, one per axis.
+        stride: The distances between windows, one per axis.
     """
     for place, (size, step) in enumerate(zip(kernel, stride, strict=True)):
         axis = x.dim() - len(kernel) + place
