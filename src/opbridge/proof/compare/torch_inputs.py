@@ -32,7 +32,7 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
     stated = [(expressions[name], size) for name, size in fixed.items()]
     sizes = {**specs.sizes.base, **specs.sizes.solve(stated)}
     reference = CapturedGraph(captured.program)
-    problem: Exception | str = ""
+    problem: Exception | None = None
     for scale in range(BOLD, SHUFFLED + 1):
         flat = specs.fresh(sizes, DEFAULT_SEED if seed is None else seed, scale)
         try:
@@ -42,7 +42,7 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
             problem = error
     text = ", ".join(f"{name}={size}" for name, size in sorted(fixed.items()))
     raise InputError(
-        f"The models have no sizes in common: one takes {text} only, and PyTorch refuses that: {first_line(problem)}",
+        f"The models have no sizes in common: one takes {text} only, and PyTorch refuses that: {first_line(problem or '')}",
         fix="compare models that take the same sizes.",
         details=str(problem),
     ) from problem
