@@ -41,8 +41,9 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
         except Exception as error:
             problem = error
     text = ", ".join(f"{name}={size}" for name, size in sorted(fixed.items()))
+    reason = first_line(problem or "")
     raise InputError(
-        f"The models have no sizes in common: one takes {text} only, and PyTorch refuses that: {first_line(problem or '')}",
+        f"The models have no sizes in common: one accepts only {text}, which PyTorch refuses: {reason}",
         fix="compare models that take the same sizes.",
         details=str(problem),
     ) from problem
