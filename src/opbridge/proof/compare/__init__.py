@@ -1,1 +1,1 @@
-"""Two models compared with each other."""
+"""Compares two models with each other."""

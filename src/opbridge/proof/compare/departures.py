@@ -1,4 +1,4 @@
-"""The first node at which one ONNX model departs from another, on a case on which their outputs differ."""
+"""Finds the first node at which two ONNX models diverge, for a case in which their outputs differ."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _FEWEST_BYTES = 1 << 25
 
 @dataclasses.dataclass(frozen=True)
 class _Beside(Candidate):
-    """The reference's own engine, with its kernels."""
+    """The engine of the reference model, with its kernels."""
 
     libraries: tuple[Path, ...] = ()
 
     def load(self, file: Path) -> Session:
-        """A part of the reference."""
+        """Load a part of the reference model."""
         return IsolatedSession(self.engine, file, libraries=self.libraries)
 
 
@@ -49,7 +49,7 @@ def with_departures(
     pairing: Pairing,
     tolerance: Tolerance | None,
 ) -> Verification:
-    """The verification of a model against another, with the node at which it departs on the first case that failed."""
+    """Add to a verification the node at which the models diverge in the first failing case."""
     failed = [
         (case.name, feeds) for case, feeds in zip(verified.cases, runs.seen, strict=False) if case.verdict == "failed"
     ]
@@ -67,7 +67,7 @@ def with_departures(
 
 @dataclasses.dataclass
 class _Search:
-    """Two models side by side."""
+    """Searches two models for the first divergence."""
 
     side: ModelSide
     own: ir.Model
@@ -84,7 +84,7 @@ class _Search:
         failing: Sequence[str],
         run: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]],
     ) -> Departure:
-        """Where the second model departs on one case."""
+        """The divergence of the second model in one case."""
         pairs = same_names(self.own, self.theirs)
         by_number: dict[str, str] = {}
         outputs = {str(value.name) for value in self.own.graph.outputs}
@@ -124,9 +124,9 @@ class _Search:
 def first_unmatched(
     found: Departure, model: EngineModel, pairs: Mapping[str, str], sources: Mapping[str, str]
 ) -> Departure:
-    """A departure between values that were matched by their numbers, named by its first node.
+    """The divergence with its first node, for values that were matched by their numbers.
 
-    What has other numbers has no counterpart then: of the nodes after the last value that has one, the first departs.
+    A value with different numbers is not matched, so the first node after the last matched value diverges first.
     """
     if found.verdict != "departs" or found.first is None:
         return found

@@ -1,7 +1,7 @@
-"""The values inside the two models of a comparison: which of one is which of the other, and where they part.
+"""Matches the intermediate values of two models.
 
-Values correspond by name where both models name them so. Exporters note on a node what it was made from, and that is
-believed where the operators agree. Where names say nothing, values that are equal on the same inputs are taken for one.
+Values are matched by name if both models use the same names. Exporters record on a node what it was made from; this is
+used if the operators agree. If names don't help, values that are equal on the same inputs are matched.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ T = TypeVar("T")
 _METADATA = "pkg.torch.onnx."
 _FX_NODE = re.compile(r"^%(\w+)\b.*?target=torch\.ops\.([\w.]+)")
 _CLOSE = 256.0
-"""Machine epsilons at the largest magnitude: what rounding adds up to, and faults exceed."""
+"""The limit in machine epsilons at the largest magnitude: rounding errors stay below it, and faults exceed it."""
 
 
 def renamed(model: ir.Model, pairing: Pairing) -> ir.Model:
-    """The model with the reference's names of its inputs and outputs."""
+    """The model with its inputs and outputs renamed to the reference's names."""
     model = model.clone()
     inputs = {str(value.name): value for value in model.graph.inputs}
     outputs = {str(value.name): value for value in model.graph.outputs}
@@ -58,12 +58,12 @@ def renamed(model: ir.Model, pairing: Pairing) -> ir.Model:
 
 
 def opened(side: ModelSide, model: ir.Model) -> EngineModel:
-    """A side's model, or one made of it, ready to be run in parts on the side's engine."""
+    """The side's model, or a model derived from it, ready to be run in parts on the side's engine."""
     return EngineModel(model, loader(side.engine, side.libraries))
 
 
 def fx_nodes(model: ir.Model) -> dict[str, tuple[str, str]]:
-    """The node of torch's graph that each value says it is: its name, and its target as ``"aten.add.Tensor"``."""
+    """The FX node recorded for each value: its name, and its target as ``"aten.add.Tensor"``."""
     found = {}
     for node in model.graph:
         noted = _FX_NODE.match(node.metadata_props.get(f"{_METADATA}fx_node", ""))
@@ -73,22 +73,22 @@ def fx_nodes(model: ir.Model) -> dict[str, tuple[str, str]]:
 
 
 def noted_source(node: ir.Node) -> str:
-    """The user's line that a node says it comes from; empty where it says nothing."""
+    """The user's source line recorded on a node; empty if there is none."""
     source = source_of_stack_trace(node.metadata_props.get(f"{_METADATA}stack_trace", ""))
     return "" if source is None else str(source)
 
 
 def sources_of(side: ModelSide, model: ir.Model) -> dict[str, str]:
-    """The user's line of each node, by the node's name, as far as the bundle or the model knows it."""
+    """The user's source line by node name, from the bundle or the model."""
     noted = {str(node.name): noted_source(node) for node in model.graph if node.name}
     return {**{name: source for name, source in noted.items() if source}, **side.sources}
 
 
 def same_names(reference: ir.Model, model: ir.Model) -> dict[str, str]:
-    """The values that two models have in common by name, and the reference's name of each.
+    """The values whose names both models share, mapped to the reference's names.
 
-    Two exporters may give one name to different things: then the operators that make them differ too, and few names
-    are common at all.
+    Two exporters may use one name for different values. Then the operators that produce them differ too, and few names
+    are shared.
     """
     own = {str(value.name): node for node in reference.graph for value in node.outputs if value.name}
     theirs = {str(value.name): node for node in model.graph for value in node.outputs if value.name}
@@ -99,12 +99,12 @@ def same_names(reference: ir.Model, model: ir.Model) -> dict[str, str]:
 
 
 class ModelValues:
-    """The values of a model, as what those of another are held against.
+    """The values of the reference model, by the names of the other model.
 
     Args:
-        values: The reference's.
-        pairs: The reference's name of each value, by the other model's name.
-        sources: The user's line of each of the other model's values.
+        values: The values of the reference model.
+        pairs: The reference's name for each value of the other model.
+        sources: The user's source line of each value of the other model.
     """
 
     def __init__(self, values: OriginalValues, pairs: Mapping[str, str], sources: Mapping[str, str]) -> None:
@@ -120,11 +120,11 @@ class ModelValues:
 
     @property
     def names(self) -> Collection[str]:
-        """The values of the other model that the reference has."""
+        """The names of the other model's values that were matched."""
         return self._pairs.keys()
 
     def visit(self, names: Collection[str], see: Callable[[str, Intermediate], None]) -> None:
-        """Run the reference in both types, and show the values of these names."""
+        """Run the reference in its own type and in float64, and pass the named values to ``see``."""
         theirs: dict[str, list[str]] = {}
         for name in names:
             theirs.setdefault(self._pairs[name], []).append(name)
@@ -136,19 +136,19 @@ class ModelValues:
         self._values.visit(theirs.keys(), see_all)
 
     def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
-        """The values of these names in the reference's own types."""
+        """The named values in the reference's own types."""
         return self._named(names, self._values.own(self._known(names)))
 
     def sizes(self, names: Collection[str]) -> dict[str, Size]:
-        """How large the values of these names are."""
+        """The sizes of the named values."""
         return self._named(names, self._values.sizes(self._known(names)))
 
     def nearby(self, name: str) -> list[np.ndarray]:
-        """The value on inputs that are a rounding error away."""
+        """The value on perturbed inputs, which differ by a rounding error."""
         return self._values.nearby(self._pairs[name])
 
     def describe(self, name: str) -> Described:
-        """The value's node in the reference, and the user's line of it in the other model, if that is known."""
+        """The value's node in the reference, with the source line from the other model if it is known."""
         described = self._values.describe(self._pairs[name]) if name in self._pairs else Described()
         return dataclasses.replace(described, source=self._sources.get(name) or described.source)
 
@@ -162,7 +162,7 @@ class ModelValues:
 def equal_values(
     reference: Mapping[str, np.ndarray], model: EngineModel, feeds: Mapping[str, np.ndarray]
 ) -> dict[str, str]:
-    """The reference's name of each value of a model that has its numbers on the same inputs.
+    """Match the values of a model with reference values that are equal on the same inputs.
 
     Args:
         reference: The reference's values by name.
@@ -186,7 +186,7 @@ def _all_values(model: EngineModel, feeds: Mapping[str, np.ndarray]) -> Iterator
 
 
 def _close(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two arrays are one value but for rounding. Constants are not: they would match too much."""
+    """Whether two arrays are equal except for rounding. False for constant arrays, which would match too much."""
     if one.dtype.kind != other.dtype.kind or one.size < 2:
         return False
     if one.dtype.kind not in "fV":

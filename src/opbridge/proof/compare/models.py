@@ -1,4 +1,4 @@
-"""An ONNX model on an engine against another on another: verified like what was made of it."""
+"""Verifies an ONNX model on an engine against another model, which may run on another engine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["verify_against", "with_sizes"]
 
 @dataclasses.dataclass(frozen=True)
 class _Loaded(Candidate):
-    """The reference on the engine that the user named, which is the only one that may run it."""
+    """The reference on the engine that the user named; no other engine may run it."""
 
     session: Session | None = None
 
     def load(self, file: Path) -> Session:
-        """The session that is open already."""
+        """Return the session that is already open."""
         assert self.session is not None
         return self.session
 
@@ -45,15 +45,15 @@ def verify_against(
     fixed: Mapping[str, int],
     options: VerifyOptions,
 ) -> Verification:
-    """Hold a model against another; the budget is set by the other in float64.
+    """Verify a model against a reference model, whose float64 run sets the tolerance.
 
     Args:
-        reference: The model that sets the budget.
-        own: The loaded model.
-        runs: The other model, in the reference's terms.
+        reference: The reference model.
+        own: The session of the reference model.
+        runs: The other model, with the reference's input and output names.
         label: The name of the other model in messages.
-        fixed: Sizes of dynamic dimensions of the reference that the other model fixes.
-        options: The options of a verification.
+        fixed: The sizes of the reference's dynamic dimensions that the other model fixes.
+        options: The options of the verification.
     """
     graph = with_sizes(reference.graph(), fixed)
     engine: Engine = reference.engine
@@ -64,7 +64,7 @@ def verify_against(
 
 
 def with_sizes(model: ir.Model, fixed: Mapping[str, int]) -> ir.Model:
-    """The model, with these of its inputs' dynamic dimensions fixed in place."""
+    """The model with the given dynamic dimensions of its inputs fixed, changed in place."""
     for value in model.graph.inputs:
         if value.shape is not None:
             names = [

@@ -1,4 +1,4 @@
-"""Which input and output of one model is which of another: by name, else by position."""
+"""Matches the inputs and outputs of two models by name, else by position."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Paired", "Pairing", "pair"]
 
 @dataclasses.dataclass(frozen=True)
 class Pairing:
-    """How a model is run in the terms of another, the reference.
+    """How the inputs and outputs of a model correspond to those of the reference model.
 
     Attributes:
-        inputs: The reference's input for each of the model's.
-        outputs: The model's output for each of the reference's that it has.
-        dtypes: The dtype of each of the model's inputs that is another than the reference's.
-        fixed: The size of each dimension, by the reference's name of it, that the model takes at that size only.
+        inputs: The reference's input for each input of the model.
+        outputs: The model's output for each output of the reference that has a counterpart.
+        dtypes: The dtype of each input of the model whose dtype differs from the reference's.
+        fixed: The sizes of the reference's dimensions, by name, that are fixed in the model.
         notes: Notes on pairs that were not matched by name.
     """
 
@@ -38,12 +38,12 @@ def pair(reference: Session, model: Session, *, names: tuple[str, str]) -> Pairi
     """Match the inputs and outputs of two loaded models.
 
     Args:
-        reference: The one that the other is held against.
-        model: The other.
+        reference: The reference model.
+        model: The other model.
         names: The names of the two models in messages.
 
     Raises:
-        InputError: They take other inputs: another number, other types, ranks or sizes.
+        InputError: The inputs of the models differ in number, type, rank or size.
     """
     inputs, notes = _inputs(reference.inputs, model.inputs, names)
     outputs, output_notes = _outputs(reference.outputs, model.outputs, names[1])
@@ -125,7 +125,7 @@ def _shape(spec: TensorSpec) -> str:
 
 
 class Paired:
-    """A loaded model run in the terms of the reference.
+    """A loaded model, run with the reference's input and output names.
 
     Args:
         session: The model.
@@ -143,7 +143,7 @@ class Paired:
         self.seen: list[Mapping[str, np.ndarray]] = []
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs by the reference's names, then those that it has not."""
+        """Run the model; the outputs have the reference's names, followed by outputs without a counterpart."""
         if not any(known is feeds for known in self.seen):
             self.seen.append(feeds)
         results = self._session.run(
@@ -166,4 +166,4 @@ class Paired:
         return array.astype(wanted)
 
     def close(self) -> None:
-        """Nothing: the session belongs to who opened it."""
+        """Do nothing: the session is closed by the code that opened it."""

@@ -1,4 +1,4 @@
-"""A side of a comparison that an engine runs: an ``.onnx`` file of any exporter, or a bundle."""
+"""One model of a comparison that an engine runs: an ``.onnx`` file of any exporter, or a bundle."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ModelSide:
         engine: The engine.
         file: The file that the engine loads.
         libraries: The kernel libraries of the model.
-        sources: The user's source line of each node, by the node's name, where a bundle knows it.
-        values: Which value of the captured graph a value is, by its name, likewise.
-        bundle: The bundle that it is in, if it is in one.
+        sources: The user's source line by node name, if the bundle records it.
+        values: The value of the captured graph by ONNX value name, if the bundle records it.
+        bundle: The bundle that contains the model; None for a file outside a bundle.
     """
 
     text: str
@@ -43,7 +43,7 @@ class ModelSide:
 
     @property
     def label(self) -> str:
-        """The side in words."""
+        """A description for messages."""
         return f"{self.text} on {self.engine.name} {self.engine.version}"
 
     @property
@@ -53,11 +53,11 @@ class ModelSide:
 
     @property
     def from_torch(self) -> bool:
-        """Whether it is in a bundle that was exported from a PyTorch model."""
+        """Whether the model is in a bundle that was exported from a PyTorch model."""
         return self.bundle is not None and "original" not in self.bundle.manifest
 
     def load(self) -> IsolatedSession:
-        """The model in its engine, in a child process. Raises EngineError where the engine refuses it."""
+        """Load the model in its engine, in a child process. Raises EngineError if the engine rejects it."""
         return IsolatedSession(self.engine.name, self.file, libraries=self.libraries)
 
     def graph(self) -> ir.Model:
@@ -68,16 +68,16 @@ class ModelSide:
 
 
 def model_side(model: str | Path | Bundle, engine_name: str | None, *, text: str | None = None) -> ModelSide:
-    """A file or bundle with its engine.
+    """The side for a file or bundle.
 
     Args:
-        model: The path of either, or a bundle.
-        engine_name: The engine; None takes the first that the bundle is for, and ONNX Runtime for a file.
+        model: The path of a file or bundle, or a bundle.
+        engine_name: The engine; None for the bundle's first engine, or ONNX Runtime for a file.
         text: The name to show instead of the path.
 
     Raises:
         InputError: The path does not exist, or the bundle has no model for the engine.
-        EngineError: The engine is not installed, or runs no model on this machine.
+        EngineError: The engine is not installed, or can't run models on this machine.
     """
     if isinstance(model, str | Path) and not Path(model).is_dir():
         return _file_side(Path(model), engine_name or "onnxruntime", text)
@@ -105,7 +105,7 @@ def _file_side(file: Path, engine_name: str, text: str | None) -> ModelSide:
 
 
 def _running(name: str) -> Engine:
-    """The engine, if it is installed and runs models here."""
+    """The engine. Raises EngineError if it is not installed or can't run models on this machine."""
     engine = engines.get(name)
     engine.version  # noqa: B018 - raises EngineNotInstalledError before any work is done
     if engine.not_run is not None:

@@ -1,4 +1,4 @@
-"""Fresh inputs of a captured program at sizes that another model fixes."""
+"""Creates fresh inputs of a captured program at the sizes that another model fixes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["inputs_at"]
 
 
 def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict[str, np.ndarray]:
-    """Inputs by name that PyTorch takes.
+    """Create inputs, by name, that PyTorch accepts.
 
     Args:
-        captured: The model.
-        fixed: The sizes of some dimensions, by torch's expression of them.
+        captured: The captured program.
+        fixed: The sizes of some dimensions, by torch's symbolic expression.
         seed: The seed of the fresh inputs.
 
     Raises:
-        InputError: PyTorch refuses inputs of these sizes.
+        InputError: PyTorch rejects inputs of these sizes.
     """
     specs = InputSpecs(captured)
     expressions = {str(size): size for item in specs.inputs for size in item.shape}

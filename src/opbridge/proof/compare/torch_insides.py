@@ -1,4 +1,4 @@
-"""The values inside an engine's model that a captured program has too."""
+"""Matches the intermediate values of an engine's model with those of a captured program."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["TorchInside", "inside_of"]
 
 @dataclasses.dataclass
 class TorchInside:
-    """An engine's model beside a captured program.
+    """An engine's model whose values are matched with a captured program.
 
     Attributes:
         inside: The data that verification needs to read intermediate values.
-        by_numbers: Whether its values were matched by their numbers alone, so that what has none is wrong.
-        outputs: The names of its outputs.
+        by_numbers: Whether values were matched only by their numbers, so that unmatched values are wrong.
+        outputs: The names of the model's outputs.
     """
 
     inside: Inside
@@ -43,13 +43,13 @@ class TorchInside:
     outputs: tuple[str, ...]
 
     def origins_of_outputs(self, captured: Captured) -> dict[str, Origin]:
-        """The nodes of the program that are the outputs."""
+        """The origin of each output in the captured program."""
         positions = output_positions(captured.program, len(captured.output_names))
         nodes = zip(captured.output_names, CapturedGraph(captured.program, positions).output_nodes, strict=True)
         return {name: Origin(node.name) for name, node in nodes if isinstance(node, torch.fx.Node)}
 
     def named(self, verified: Verification, sources: Mapping[str, str]) -> Verification:
-        """The verification, each departure named by its first node."""
+        """The verification, with the first node of each divergence."""
         if not self.by_numbers or not verified.departures:
             return verified
         pairs = dict.fromkeys((*self.inside.origins, *self.outputs), "")
@@ -60,13 +60,13 @@ class TorchInside:
 
 
 def inside_of(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: bool = True) -> TorchInside | None:
-    """What it takes to look inside a model that is held against a captured program; None where that can't be.
+    """Match the values of a model with those of a captured program; None if that is not possible.
 
     Args:
-        captured: The program.
+        captured: The captured program.
         model: The side of the comparison.
         pairing: The matching inputs and outputs of the model and the program.
-        by_numbers: Whether to run both, where names say nothing, to match values by their numbers.
+        by_numbers: Whether to run both and match values by their numbers if names don't help.
     """
     if not isinstance(model, ModelSide) or not model.has_graph or pairing.dtypes:
         return None
@@ -83,7 +83,7 @@ def inside_of(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: b
 
 
 def _noted(captured: Captured, graph: ir.Model) -> dict[str, Origin]:
-    """The values that say which node of torch's graph they are, where that node calls the same operator."""
+    """The values with a recorded FX node, if that node calls the same operator."""
     targets = {node.name: str(node.target) for node in captured.program.graph.nodes if node.op == "call_function"}
     return {
         value: Origin(name)
@@ -93,7 +93,7 @@ def _noted(captured: Captured, graph: ir.Model) -> dict[str, Origin]:
 
 
 def _by_numbers(captured: Captured, model: ModelSide, graph: ir.Model) -> dict[str, Origin]:
-    """The values that have the numbers of a node of torch's graph, on the example inputs."""
+    """The values that equal an FX node's value on the example inputs."""
     specs = InputSpecs(captured)
     feeds: Mapping[str, np.ndarray] = specs.feeds(specs.flat)
     own: dict[str, np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""A side of a comparison that PyTorch runs: the user's module, or its captured program."""
+"""One model of a comparison that PyTorch runs: the user's module, or its captured program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opbridge.proof.verify.verification import DEFAULT_SEED
 __all__ = ["EAGER", "PROGRAM", "TorchSession", "TorchSide", "captured_entry", "torch_side"]
 
 EAGER, PROGRAM = "eager", "program"
-"""Where PyTorch runs an entry: as the user's module, or as the program that torch.export captures."""
+"""How PyTorch runs an entry: as the user's module, or as the program that torch.export captures."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,17 +40,17 @@ class TorchSide:
 
     @property
     def label(self) -> str:
-        """The side in words."""
+        """A description for messages."""
         how = "the captured program" if self.captured.module is None else "eager"
         return f"{self.text} in PyTorch {torch.__version__}, {how}"
 
     def load(self) -> TorchSession:
-        """The model, ready to run in this process."""
+        """Prepare the model to run in this process."""
         return TorchSession(self.captured)
 
 
 def captured_entry(entry: Entry, catalog: Catalog) -> Captured:
-    """The graph of an entry. Raises CaptureError where torch.export can't capture it."""
+    """Capture an entry. Raises CaptureError if torch.export can't capture it."""
     return capture(
         entry.model,
         entry.args,
@@ -63,7 +63,7 @@ def captured_entry(entry: Entry, catalog: Catalog) -> Captured:
 
 
 def torch_side(text: str, captured: Captured, where: str) -> TorchSide:
-    """An entry that PyTorch runs.
+    """The side for an entry that PyTorch runs.
 
     Args:
         text: The entry as the user wrote it.
@@ -71,7 +71,7 @@ def torch_side(text: str, captured: Captured, where: str) -> TorchSide:
         where: :data:`EAGER` or :data:`PROGRAM`.
 
     Raises:
-        InputError: The entry is a saved program, which has no module.
+        InputError: ``where`` is :data:`EAGER` but the entry is a saved program, which has no module.
     """
     if where == EAGER and captured.module is None:
         raise InputError(
@@ -81,7 +81,7 @@ def torch_side(text: str, captured: Captured, where: str) -> TorchSide:
 
 
 class TorchSession(Session):
-    """A PyTorch model as engines' sessions are: arrays in, arrays out."""
+    """A PyTorch model with the interface of an engine's session."""
 
     def __init__(self, captured: Captured) -> None:
         self._names = list(captured.output_names)
@@ -115,7 +115,7 @@ class TorchSession(Session):
         return {name: to_numpy(value) for name, value in zip(self._names, results, strict=True)}
 
     def close(self) -> None:
-        """Nothing is to be ended."""
+        """Do nothing: there is no process to end."""
 
 
 def _shape(item: Any) -> tuple[int | str, ...]:
@@ -124,7 +124,7 @@ def _shape(item: Any) -> tuple[int | str, ...]:
 
 
 def _dtype(node: Any) -> str:
-    """The dtype of an output, as ONNX has it."""
+    """The dtype of an output, with ONNX's name."""
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
     if not isinstance(value, torch.Tensor):
         return "int64"

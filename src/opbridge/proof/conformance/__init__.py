@@ -1,1 +1,1 @@
-"""PyTorch's operator database through an exporter and an engine."""
+"""Tests an exporter and an engine with PyTorch's operator database."""

@@ -1,4 +1,4 @@
-"""The entries that no exporter can be asked for: a fixed list, so that results are always x of the same number."""
+"""The entries that no ONNX exporter can support. The list is fixed so that every result has the same denominator."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ NOT_APPLICABLE = {
     "torch.ops.aten._efficient_attention_forward": _OWN_CALLER,
     "torch.ops.aten._flash_attention_forward": _OWN_CALLER,
 }
-"""Why, by the entry's name. At most 15."""
+"""The reason by entry name; at most 15 entries."""

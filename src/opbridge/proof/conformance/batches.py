@@ -1,4 +1,4 @@
-"""Many samples through one export, and a verdict for each: exporting is what takes the time."""
+"""Exports many samples as one model, because exporting takes most of the time, and gives each sample its verdict."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Sample", "in_batches", "verdicts"]
 _MOST_TOGETHER = 32
 
 Sample = tuple[int, Call]
-"""A call with its number."""
+"""The number of a sample and its call."""
 
 
 def in_batches(samples: Sequence[Sample], alone: Collection[int] = ()) -> Iterator[Sequence[Sample]]:
-    """The samples in batches, those of these numbers by themselves."""
+    """Split the samples into batches; each sample whose number is in ``alone`` is a batch of its own."""
     together = [sample for sample in samples if sample[0] not in alone]
     yield from ([sample] for sample in samples if sample[0] in alone)
     yield from (together[start : start + _MOST_TOGETHER] for start in range(0, len(together), _MOST_TOGETHER))
@@ -26,14 +26,14 @@ def in_batches(samples: Sequence[Sample], alone: Collection[int] = ()) -> Iterat
 def verdicts(
     check: Callable[[Sequence[Sample]], Checked], batches: Iterable[Sequence[Sample]]
 ) -> Iterator[tuple[Sequence[Sample], Checked]]:
-    """What comes of the samples: those that pass together, and each that does not by itself.
+    """Check batches of samples; yield the samples that pass together, and each failing sample separately.
 
-    What fails before there are results is tried again by halves. Wrong results are blamed on their samples, which are
-    then judged alone.
+    A batch that fails before it has results is split in half and tried again. Samples with wrong results are checked
+    again on their own.
 
     Args:
-        check: Takes samples through one export.
-        batches: Samples that are tried together first.
+        check: Exports samples as one model and verifies it.
+        batches: The samples to try together first.
     """
     for batch in batches:
         checked = check(batch)

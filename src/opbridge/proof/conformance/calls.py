@@ -1,4 +1,4 @@
-"""Calls of torch functions as models: their tensors are the inputs, everything else is constant."""
+"""Represents calls of torch functions as models: their tensors are the inputs, all other arguments are constant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ABBREVIATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A tensor among the arguments that is no input of the model: the number of results depends on its value."""
+    """A tensor argument that is not an input of the model, because the number of results depends on its value."""
 
     tensor: torch.Tensor
 
@@ -34,7 +34,7 @@ class Call:
 
     Attributes:
         function: The torch function.
-        args: Positional arguments, tensors and lists of tensors among them.
+        args: Positional arguments; they may contain tensors and lists of tensors.
         kwargs: Keyword arguments.
     """
 
@@ -53,7 +53,7 @@ class Call:
         return any(tensor.numel() == 0 for tensor in self.tensors)
 
     def with_tensors(self, tensors: Sequence[torch.Tensor]) -> Call:
-        """The same call of other tensors."""
+        """The same call with other tensors."""
         leaves, structure = pytree.tree_flatten((self.args, self.kwargs))
         given = iter(tensors)
         args, kwargs = pytree.tree_unflatten(
@@ -62,7 +62,7 @@ class Call:
         return Call(self.function, args, kwargs)
 
     def __call__(self) -> list[torch.Tensor]:
-        """The results, flattened; a number among them (``item``, ``allclose``) is wrapped in a tensor."""
+        """The results, flattened; a number (from ``item``, ``allclose``) is wrapped in a tensor."""
         args, kwargs = pytree.tree_map_only(Constant, lambda constant: constant.tensor, (self.args, self.kwargs))
         leaves = pytree.tree_leaves(self.function(*args, **kwargs))
         return [_wrapped(leaf) for leaf in leaves if leaf is not None]
@@ -71,16 +71,16 @@ class Call:
         """Whether eager PyTorch accepts the call with dense tensors that do not share memory."""
         try:
             self.results_count()
-        except Exception:  # Whatever PyTorch raises for inputs that it does not take.
+        except Exception:  # PyTorch raises various types for inputs that it rejects.
             return False
         return True
 
     def results_count(self) -> int:
-        """How many results it has; its own tensors stay as they are."""
+        """The number of results. The call's own tensors are not changed."""
         return len(self.with_tensors([tensor.clone() for tensor in self.tensors])())
 
     def widened(self) -> Call:
-        """The same call in float64 or complex128, for a reference that is more exact than what it judges."""
+        """The same call in float64 or complex128, used as a more exact reference."""
         kwargs = {key: _wider(value) if isinstance(value, torch.dtype) else value for key, value in self.kwargs.items()}
         wide = [tensor.to(_wider(tensor.dtype)) for tensor in self.tensors]
         return Call(self.function, self.args, kwargs).with_tensors(wide)
@@ -110,7 +110,7 @@ def _wrapped(leaf: Any) -> torch.Tensor:
 
 
 def _described(value: Any) -> str:
-    """A tensor as its type and shape, ``f32[2, 3]``; anything else as Python prints it, shortened."""
+    """A tensor as its type and shape, ``f32[2, 3]``; any other value as its shortened ``repr``."""
     if isinstance(value, torch.Tensor):
         name = str(value.dtype).removeprefix("torch.")
         short = next((name.replace(long, brief) for long, brief in _ABBREVIATIONS.items() if long in name), name)
@@ -124,7 +124,7 @@ def _described(value: Any) -> str:
 
 
 class Batch(torch.nn.Module):
-    """Many calls as one model: exporting it once is many times faster than exporting each."""
+    """Many calls as one model, which is exported many times faster than each call on its own."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         super().__init__()

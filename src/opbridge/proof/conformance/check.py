@@ -1,4 +1,4 @@
-"""Takes samples of one entry through an exporter and an engine, by the same stages as the product's export."""
+"""Checks samples of one entry with an exporter and an engine, in the same stages as :func:`opbridge.export`."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ class Checker:
         return self._engine.load(exported.path, threads=1, libraries=libraries)
 
     def _wrong(self, entry: str, captured: Captured, session: _Positional, calls: Sequence[Call]) -> dict[int, str]:
-        """Why results are wrong, by the position of their call.
+        """The reason for each wrong result, by the position of its call.
 
         Raises:
-            Failure: The engine does not run, or the captured graph is not what PyTorch computes.
+            Failure: The engine fails to run, or the captured graph does not compute what PyTorch computes.
         """
         feeds = dict(zip(captured.input_names, (to_numpy(t) for call in calls for t in call.tensors), strict=True))
         name = definition_of(entry)
@@ -131,7 +131,7 @@ class Checker:
         if unlike_eager or (not failed and not found.passed):
             raise Failure("capture", "the captured graph does not compute what PyTorch computes")
         wrong: dict[int, str] = {}
-        # A result that is not unique may be within the noise of any other, and yet not be what defines it.
+        # A result that is not unique may be within the tolerance and still not satisfy its definition.
         has_reasons = bool(failed) or name is not None
         for position, (call, names) in enumerate(_with_outputs(calls, captured.output_names) if has_reasons else []):
             reasons = [failed[output] for output in names if output in failed]
@@ -147,7 +147,7 @@ def _with_outputs(calls: Sequence[Call], names: Sequence[str]) -> Iterator[tuple
     """Each call with the names of its outputs.
 
     Raises:
-        Failure: The model has not as many as the calls.
+        Failure: The model and the calls have different numbers of outputs.
     """
     remaining = list(names)
     for call in calls:
@@ -167,7 +167,7 @@ class _Run:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Run a stage; an exception is the failure of the stage."""
+        """Run a stage; an exception is raised as the failure of the stage."""
         self._begin(name)
         start = time.perf_counter()
         try:
@@ -183,7 +183,7 @@ class _Run:
 
 
 class _Positional:
-    """A session under the captured program's names: the plain exporter has names of its own.
+    """A session with the captured program's names, because the plain exporter uses other names.
 
     Attributes:
         last: The results of the last run, in order.
@@ -209,7 +209,7 @@ class _Positional:
 
 
 def _dynamic_shapes(calls: Sequence[Call], moves: Sequence[Sequence[frozenset[tuple[int, int]]]]) -> Any:
-    """For ``torch.export``: every dimension that moves may be dynamic, as far as the operator lets it."""
+    """The dynamic shapes for ``torch.export``: every dimension that can be enlarged, as far as the operator allows."""
     shapes = []
     for call, own in zip(calls, moves, strict=True):
         moving = frozenset().union(*own)
@@ -222,10 +222,10 @@ def _dynamic_shapes(calls: Sequence[Call], moves: Sequence[Sequence[frozenset[tu
 def _second_sizes(
     entry: str, calls: Sequence[Call], moves: Sequence[Any], session: _Positional, captured: Captured
 ) -> list[Call]:
-    """The calls at their second sizes, as far as their dimensions are symbolic in the model and hold at that size.
+    """The calls at their second sizes, for dimensions that are symbolic in the model and valid at that size.
 
     Raises:
-        Failure: No dimension of a call is.
+        Failure: A call has no such dimension.
     """
     specs = iter(session.session.inputs)
     larger: list[Call | None] = []
@@ -243,7 +243,7 @@ def _second_sizes(
 
 
 def _largest(entry: str, call: Call, moves: Sequence[Any], holds: Callable[[Call], bool]) -> Call:
-    """The call with as many of the moves, one after the other, as go together."""
+    """The call with as many of the moves applied, one after the other, as are valid together."""
     taken: list[Any] = []
     largest = None
     for move in moves:
@@ -261,13 +261,13 @@ def _holds_with(captured: Captured, calls: Sequence[Call], position: int, larger
 
 
 def _holds(captured: Captured, calls: Sequence[Call]) -> bool:
-    """Whether the captured program is for these sizes: torch guards what it took for granted."""
+    """Whether the captured program is valid for these sizes, according to torch's guards."""
     try:
         with torch.no_grad(), silenced():
             captured.program.module()(*(tensor.clone() for call in calls for tensor in call.tensors))
     except AssertionError:
         return False
-    except Exception:  # What it computes is verified afterwards.
+    except Exception:  # The values are verified afterwards.
         return True
     return True
 

@@ -1,7 +1,7 @@
-"""PyTorch's own operator database, and the samples that it makes: the one place that reads it.
+"""Reads PyTorch's own operator database and creates its samples. No other module reads the database.
 
-``torch.testing._internal`` is an internal of torch: there is no public list of what torch can do with inputs for it.
-``tests/proof/conformance/test_conformance.py`` names what is read of it.
+``torch.testing._internal`` is private, but torch has no public list of operators with sample inputs.
+``tests/proof/conformance/test_conformance.py`` lists the attributes that are used.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ DTYPES = (
     *("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool", "complex64"),
     *("uint8", "int8", "int16", "complex128", "complex32", "float8_e4m3fn"),
 )
-"""The element types, in the order in which an entry's own is chosen: the first that it has."""
+"""The element types; by default, an entry uses the first one that it supports."""
 
 
 @functools.cache
 def entries() -> dict[str, Any]:
-    """The entries of the database by name, "linalg.lstsq.grad_oriented": the operator's, then the variant's.
+    """The entries by name: the operator, then the variant if there is one, as in "linalg.lstsq.grad_oriented".
 
     Raises:
-        InputError: This installation has no database, or a package that it needs is missing.
+        InputError: This installation of torch has no database, or a package that the database needs is missing.
     """
     try:
         from torch.testing._internal.common_methods_invocations import op_db
@@ -44,10 +44,10 @@ def entries() -> dict[str, Any]:
 
 
 def named(names: tuple[str, ...]) -> list[str]:
-    """The entries of these names, in the database's order. A name alone stands for its variants too.
+    """The entries with these names, in the database's order. The name of an operator includes its variants.
 
     Raises:
-        InputError: There is no such entry.
+        InputError: A name is not in the database.
     """
     found = entries()
     if not names:
@@ -64,13 +64,13 @@ def named(names: tuple[str, ...]) -> list[str]:
 
 
 def dtypes_of(entry: str) -> list[str]:
-    """The element types that PyTorch's CPU kernels take, float32 first."""
+    """The element types that PyTorch's CPU kernels support, float32 first."""
     supported = entries()[entry].supported_dtypes("cpu")
     return [name for name in DTYPES if getattr(torch, name) in supported]
 
 
 def calls_of(entry: str, dtype: str) -> tuple[Call, ...]:
-    """Every sample of an entry in one element type, the same ones in every process."""
+    """All samples of an entry in one element type. They are the same in every process."""
     info = entries()[entry]
     for seed in (torch.manual_seed, random.seed, np.random.seed):
         seed(0)
@@ -79,7 +79,7 @@ def calls_of(entry: str, dtype: str) -> tuple[Call, ...]:
         args, kwargs = pytree.tree_map_only(
             torch.Tensor, lambda tensor: tensor.detach().clone(), ((sample.input, *sample.args), sample.kwargs)
         )
-        if entry == "tensor_split":  # A tensor of rank 0 says how many pieces there are.
+        if entry == "tensor_split":  # A tensor of rank 0 holds the number of pieces.
             args = (args[0], *pytree.tree_map_only(torch.Tensor, _constant_number, args[1:]))
         calls.append(Call(info.op, args, kwargs))
     return tuple(calls)

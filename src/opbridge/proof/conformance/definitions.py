@@ -1,7 +1,7 @@
-"""Results that are not unique are compared by what defines them: a reconstruction, orthogonality, what indices select.
+"""Compares results that are not unique by their definition: reconstruction, orthogonality, the selected elements.
 
-The signs of singular vectors, the order of eigenvalues or the place of one of several equal elements are nobody's to
-prescribe. Each function here turns the results of a call into numbers that are the same for every right answer.
+The signs of singular vectors, the order of eigenvalues and the index of one of several equal elements are arbitrary.
+Each function here turns the results of a call into numbers that are the same for every correct answer.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Definition = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
 
 
 def _nothing(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Uninitialised memory: only its shape and type are said."""
+    """Uninitialised memory, of which only the shape and type are defined."""
     return ()
 
 
 def _gram(vectors: Tensor) -> Tensor:
-    """1 for each product of orthogonal vectors, so that what cancels is not measured by what rounding leaves of it."""
+    """The Gram matrix plus 1, so that the error of its zeros is not measured relative to a rounding error."""
     return vectors.mH @ vectors + 1
 
 
@@ -45,7 +45,7 @@ def _svd_by_columns(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _low_rank(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
-    """A = U S V^H where its rank allows; else U^H A V = S with orthonormal U and V, which are drawn at random."""
+    """A = U S V^H if the rank of A allows it; else U^H A V = S with orthonormal U and V, which are random."""
     left, values, right = results
     if call.kwargs.get("M") is None:
         return values, (left * values.unsqueeze(-2)) @ right.mH
@@ -82,7 +82,7 @@ def _qr(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _selected(call: Call, results: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Values, and the elements that the indices name: among equal ones any may be named."""
+    """The values, and the elements that the indices select; any index of equal elements is correct."""
     name = getattr(call.function, "__name__", "")
     if len(results) == 1 and name != "argsort":
         return results
@@ -110,19 +110,19 @@ _DEFINITIONS: Mapping[str, Definition] = {
     "linalg.qr": _qr,
     **dict.fromkeys(("kthvalue", "median", "mode", "nanmedian", "sort", "topk", "argsort"), _selected),
 }
-"""By the entry's name."""
+"""The definition by entry name."""
 
 
 def definition_of(entry: str) -> str | None:
-    """The name under which the results of an entry and its variants are defined; None where they are unique."""
+    """The name of the definition for an entry and its variants; None if the results are unique."""
     return next((name for name in _DEFINITIONS if entry == name or entry.startswith(f"{name}.")), None)
 
 
 def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) -> str | None:
-    """Why the engine's results are not what the entry defines; None if they are.
+    """Why the engine's results do not satisfy the entry's definition; None if they do.
 
     Args:
-        entry: What :func:`definition_of` gave.
+        entry: The name that :func:`definition_of` returned.
         call: The sample.
         arrays: The engine's results.
     """
@@ -138,7 +138,7 @@ def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) 
         definition(wide_call, values)
         for values in (result, [_wide(value) for value in own], [_wide(value) for value in wide_call()])
     ]
-    # Positions have no rounding; what they select has.
+    # Indices have no rounding error; the elements that they select do.
     with_rounding = (value for value in (*own, *call.tensors) if value.dtype != torch.int64)
     type_ = to_numpy(next(with_rounding, own[0])).dtype
     for number, (found, expected, wide) in enumerate(zip(*quantities, strict=True)):

@@ -31,7 +31,7 @@ class Failure(Exception):
 
     Args:
         stage: The name of the stage, as in :data:`opbridge.proof.conformance.results.STATUSES`.
-        message: Why.
+        message: The reason.
     """
 
     def __init__(self, stage: str, message: str) -> None:
@@ -45,8 +45,8 @@ class Exported:
 
     Attributes:
         path: The model.
-        libraries: The ways to load it: with these libraries of kernels, with none, or first one, then the other.
-        rungs: The rung of each operator that torch's mapping does not serve.
+        libraries: The ways to load the model: each item is a list of kernel libraries, which may be empty.
+        rungs: The rung of each operator that torch's own mapping does not handle.
     """
 
     path: Path
@@ -57,10 +57,10 @@ class Exported:
 def by_opbridge(
     captured: Captured, engine: Engine, folder: Path, catalog: Catalog, dynamic_shapes: Any = None
 ) -> Exported:
-    """What :func:`opbridge.export` does between the capture and the bundle.
+    """Export in the same way as :func:`opbridge.export`, from the captured graph to the model file.
 
     Raises:
-        Failure: At the stage "translate"; "load" if every mapping is there, but the engine takes none.
+        Failure: The stage "translate" failed, or "load" if every operator has a mapping but the engine accepts none.
     """
     try:
         with without_kernels():
@@ -84,10 +84,10 @@ def by_opbridge(
 def by_torch(
     captured: Captured, engine: Engine, folder: Path, catalog: Catalog, dynamic_shapes: Any = None
 ) -> Exported:
-    """The plain ``torch.onnx.export`` of the same module and inputs.
+    """Export the same module and inputs with the plain ``torch.onnx.export``.
 
     Raises:
-        Failure: At the stage that torch.onnx says, "capture" or "translate".
+        Failure: The stage "capture" or "translate", as reported by torch.onnx, failed.
     """
     assert captured.module is not None
     try:

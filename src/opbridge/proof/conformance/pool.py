@@ -1,4 +1,4 @@
-"""Worker processes: each checks one entry at a time, and its crash or its silence is a result of that entry."""
+"""Worker processes that check one entry at a time. A crash or a timeout is a result of the entry."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from opbridge.errors import OpbridgeError
 __all__ = ["Tally", "check_entries"]
 
 _MOST_ENTRIES = 60
-"""After so many entries a worker is replaced by a fresh one: torch keeps what it has compiled."""
+"""The number of entries after which a worker is replaced, because torch keeps everything it has compiled."""
 
 _START_SECONDS = 300.0
-"""What a worker may take at least until it begins with a sample: torch, its database and the samples take a while."""
+"""The minimum time limit until a worker begins its first sample: importing torch and creating samples are slow."""
 
 _SAMPLES_PER_LIMIT = 8
-"""So many samples of one export may take as long again as the first."""
+"""The number of samples of one export for which the time limit is extended by the limit of one sample."""
 
 _MOST_DEATHS = 3
-"""After so many crashes and timeouts, the rest of an entry's samples is not run."""
+"""The number of crashes and timeouts after which the rest of an entry's samples are not run."""
 
 
 class Tally:
     """The intermediate result of an entry.
 
     Attributes:
-        samples: Each sample's answer, by its number.
+        samples: The answer for each sample, by its number.
         total: The number of samples; None until the worker has created them.
         deaths: The number of workers that ended during this entry.
-        alone: The samples that were running when it did.
+        alone: The samples that were running when a worker ended; each is then run on its own.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Tally:
         return sum(answer["status"] not in ("pass", "not run") for answer in self.samples.values())
 
     def note(self, message: Mapping[str, Any]) -> bool:
-        """Take one message of the worker. False if it was the last one of the entry."""
+        """Record a message of the worker. False if it is the last one of the entry."""
         if "stage" in message:
             self.stage, self.running = message["stage"], message["samples"]
         elif "done" in message:
@@ -69,7 +69,7 @@ class Tally:
         return not ("end" in message or "raised" in message)
 
     def note_death(self, cause: str) -> bool:
-        """Take the end of the worker. False if nothing is left to be asked for."""
+        """Record the end of the worker. False if the entry is not to be continued."""
         self.deaths += 1
         if not self.running:
             self.raised = cause
@@ -86,7 +86,7 @@ class _Worker:
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the child runs
         self._scratch = tempfile.TemporaryDirectory(prefix="opbridge-", ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "opbridge.proof.conformance.worker"],
@@ -99,7 +99,7 @@ class _Worker:
         self.entries = 0
 
     def ask(self, request: Mapping[str, Any], tally: Tally) -> str:
-        """Send a request and note its answers. Returns how the process ended, or "" if it lives."""
+        """Send a request and record its answers. Returns how the process ended, or "" if it still runs."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.entries += 1
@@ -128,11 +128,11 @@ class _Worker:
         self.kill()
 
     def kill(self) -> None:
-        """End the process; who asked it something is told so."""
+        """Kill the process; a pending :meth:`ask` returns."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the process and forget it."""
+        """End the process and release its resources."""
         self.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -149,12 +149,12 @@ def check_entries(
     """Check entries in worker processes.
 
     Args:
-        requests: ``{"entry", "dtype", "way"}`` each.
-        jobs: So many processes.
-        limit: Seconds that one stage of one sample may take.
+        requests: Mappings with the keys ``entry``, ``dtype`` and ``way``.
+        jobs: The number of worker processes.
+        limit: The time limit of one stage of one sample, in seconds.
 
     Yields:
-        Each request with what came of it, in the order in which they are done.
+        Each request with its result, in the order of completion.
     """
     waiting: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -178,13 +178,13 @@ def check_entries(
     finally:
         stopped.set()
         for worker in tuple(workers):
-            worker.kill()  # What it is at, nobody waits for any more.
+            worker.kill()  # Its current result is no longer needed.
         for thread in threads:
             thread.join(timeout=10)
 
 
 def _serve(waiting: Any, done: Any, limit: float, stopped: threading.Event, workers: set[_Worker]) -> None:
-    """Give one worker after the other what is waiting; ``workers`` has those that live."""
+    """Send waiting requests to a worker, which is replaced when it ends; ``workers`` holds the running ones."""
     worker: _Worker | None = None
     try:
         while not stopped.is_set():

@@ -1,4 +1,4 @@
-"""Results as data: one line of JSON per entry, element type, exporter and engine."""
+"""The results as data: one line of JSON per entry, element type, exporter and engine."""
 
 from __future__ import annotations
 

@@ -70,24 +70,24 @@ def run_conformance(
     again: bool = False,
     progress: Callable[[str], None] = lambda doing: None,
 ) -> ConformanceRun:
-    """Run the samples of PyTorch's operator database on an engine, and compare with PyTorch.
+    """Run the samples of PyTorch's operator database on an engine, and compare the results with PyTorch.
 
     Args:
-        file: The results are added here as they come, one line of JSON per entry and element type. What the file has
-            already is not run again.
+        file: The file to append the results to, one line of JSON per entry and element type. Results that are already
+        in the file are not computed again.
         engine: The engine's name.
         exporter: "opbridge", or "torch" for the plain ``torch.onnx.export``.
-        entries: Names of the database, "nn.functional.gelu"; all by default.
-        dtypes: Element types, "float16"; by default float32, or the first that an entry has.
-        dynamic: Ask for every dimension that PyTorch takes at a second size to be dynamic, and verify at that size.
-        samples: At most so many of each entry; 0 for all.
-        jobs: Worker processes; by default one per core.
-        limit: Seconds that one stage of one sample may take; samples of one export have more together.
-        again: Also run again what is in the file and did not pass.
+        entries: Names of database entries, such as "nn.functional.gelu"; all by default.
+        dtypes: Element types, such as "float16"; by default float32, or the first one that an entry supports.
+        dynamic: Whether to make every dimension dynamic that PyTorch accepts at a second size, and verify at that size.
+        samples: The maximum number of samples per entry; 0 for all.
+        jobs: The number of worker processes; by default one per core.
+        limit: The time limit of one stage of one sample, in seconds; samples exported together have a longer limit.
+        again: Whether to also rerun entries of the file that did not pass.
         progress: A callback that receives the progress.
 
     Raises:
-        InputError: A name is unknown, a file is not one of results, or PyTorch's database is missing.
+        InputError: A name is unknown, the file contains something other than results, or PyTorch's database is missing.
         EngineNotInstalledError: The engine is not installed.
     """
     path = Path(file)
@@ -125,7 +125,7 @@ def _check_options(
 
 
 def _chosen(entry: str, dtypes: Sequence[str], supported: Sequence[str]) -> Sequence[str]:
-    """The element types in which the entry is run; one that PyTorch has no kernel for is no result."""
+    """The element types in which the entry is run; types without a PyTorch kernel are left out."""
     if not dtypes:
         return supported[:1] or ("float32",)
     return [dtype for dtype in dtypes if dtype in supported]
@@ -146,7 +146,7 @@ def _results(
 
 
 def _result(request: Mapping[str, Any], tally: Tally, way: Way, versions: Mapping[str, str]) -> Result:
-    """The answers of all samples as one."""
+    """Combine the answers of all samples into one result."""
     counts = collections.Counter(answer["status"] for answer in tally.samples.values())
     missing = (tally.total or 0) - sum(counts.values())
     if missing > 0:

@@ -1,4 +1,4 @@
-"""Second sizes of a sample: which of its dimensions eager PyTorch takes at another size."""
+"""Finds second sizes of a sample: the dimensions that eager PyTorch accepts at another size."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _OF_MATRICES = (
     *("cholesky", "geqrf", "linalg", "logdet", "lu", "matrix_exp", "norm.nuc", "ormqr", "pinverse", "qr", "svd"),
     "triangular_solve",
 )
-"""How the names of linear algebra begin."""
+"""Prefixes of the names of linear algebra entries."""
 _NOT_LARGER = frozenset({"svd_lowrank", "pca_lowrank", "linalg.tensorinv", "linalg.tensorsolve"})
-"""A rank that is asked for must not grow; and matrices of more than two axes are others."""
+"""Entries enlarged by plain repetition: the requested rank must not grow, or the matrices have more than two axes."""
 
 _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"})
 
 
 def moves_of(entry: str, call: Call) -> list[Move]:
-    """The moves that eager PyTorch takes, one after the other and all at once.
+    """The moves that eager PyTorch accepts, one after the other and all at once.
 
-    A dimension is tried by itself; one that is refused is tried together with all others of its size.
+    Each dimension is tried alone; if it is rejected, it is tried together with all others of the same size.
     """
     taken: list[Move] = []
     for move in _candidates(call):
@@ -52,18 +52,18 @@ def _candidates(call: Call) -> Iterator[Move]:
 
 
 def _has_meaning(entry: str, call: Call, move: Move) -> bool:
-    """False for sizes that PyTorch does not check, though they mean nothing or lead it out of its tensors' memory."""
-    if entry in _BATCH_NORMS:  # The statistics have an element for each channel.
+    """False for sizes that PyTorch does not check but that are meaningless or cause out-of-bounds access."""
+    if entry in _BATCH_NORMS:  # The statistics have one element per channel.
         channels = {(0, 1), *((i, 0) for i in range(1, len(call.tensors)))}
         return not move & channels or channels <= move
-    if entry == "native_group_norm":  # Its sizes are numbers of the call, of which PyTorch checks none for no images.
+    if entry == "native_group_norm":  # The sizes are also arguments, which PyTorch does not check for an empty batch.
         return False
     if entry.startswith("_segment_reduce"):  # The segments must lie in the data.
         axis = call.kwargs["axis"]
         together = all(((0, i) in move) == ((1, i) in move) for i in range(axis))
         return together and ((1, axis) not in move or ("lengths" in call.kwargs and (0, axis) in move))
     if entry == "nn.functional.embedding_bag":
-        # Offsets that come twice are no longer in ascending order; the last one may be the number of indices.
+        # Repeated offsets would not be in ascending order; the last one may be the number of indices.
         offsets, is_whole = call.kwargs.get("offsets"), call.kwargs.get("include_last_offset")
         moving = [call.tensors[i] for i, _ in move]
         return not any(tensor is offsets or (is_whole and not tensor.is_floating_point()) for tensor in moving)
@@ -73,7 +73,7 @@ def _has_meaning(entry: str, call: Call, move: Move) -> bool:
 def enlarged(entry: str, call: Call, moves: Sequence[Move]) -> Call | None:
     """The call with these dimensions at twice their size.
 
-    None if eager PyTorch refuses it, or gives another number of results: a model has a fixed number of outputs.
+    None if eager PyTorch rejects it or returns another number of results: a model has a fixed number of outputs.
     """
     moving = frozenset(itertools.chain.from_iterable(moves))
     is_of_matrices = entry.startswith(_OF_MATRICES) and entry not in _NOT_LARGER
@@ -83,7 +83,7 @@ def enlarged(entry: str, call: Call, moves: Sequence[Move]) -> Call | None:
     try:
         with torch.no_grad():
             same_results = larger.results_count() == call.results_count()
-    except Exception:  # An operator refuses sizes with whatever exception it likes.
+    except Exception:  # Operators raise various types for sizes that they reject.
         return None
     return larger if same_results else None
 
@@ -93,11 +93,11 @@ def _repeated(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
 
 
 def _repeated_matrix(tensor: torch.Tensor, axes: Collection[int]) -> torch.Tensor:
-    """Matrices that keep their rank, and stay positive definite: a tile of equal blocks is singular.
+    """Enlarge matrices so that they keep full rank and stay positive definite; tiling equal blocks would be singular.
 
-    Where both sizes are doubled, it is the Kronecker product of the matrix and ((1, 3/8), (3/8, 1)): its pivots are as
-    far from ties as those of the matrix, and the singular values of the samples don't come to lie at their tolerances.
-    Along one axis, there are the matrix and its mirror image.
+    If both sizes are doubled, the result is the Kronecker product of the matrix and ((1, 3/8), (3/8, 1)): its pivots
+    are as far from ties as those of the matrix, and the samples' singular values stay away from their tolerances. If
+    one size is doubled, the result is the matrix followed by its mirror image.
     """
     own = [axis for axis in range(tensor.dim() - 2, tensor.dim()) if axis in axes]
     if tensor.dim() < 2 or not (tensor.is_floating_point() or tensor.is_complex()):

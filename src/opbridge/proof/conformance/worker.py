@@ -1,8 +1,8 @@
 """The program that checks entries: ``python -m opbridge.proof.conformance.worker WAY``.
 
-It reads one line of JSON per entry from stdin, and writes one for each stage that begins, for each sample that is done
-and for the end of the entry. What torch and the engine print goes to stderr.
-:mod:`opbridge.proof.conformance.run` is the other side.
+The worker reads one line of JSON per entry from stdin. It writes one line at the start of each stage, after each sample
+and at the end of the entry. The output of torch and the engine goes to stderr.
+:mod:`opbridge.proof.conformance.pool` starts the workers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from opbridge.torch_graph.silence import silenced
 __all__ = ["main"]
 
 _MOST_FAILURES = 12
-"""After so many samples of one entry have failed, the others are not run."""
+"""The number of failed samples of an entry after which its other samples are not run."""
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]) -> None:
-    """Check the samples of one entry that are not done yet."""
+    """Check the remaining samples of one entry."""
     import torch
 
     torch.set_num_threads(1)
@@ -88,7 +88,7 @@ def _data(checked: Any) -> dict[str, Any]:
 
 
 def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
-    """The samples that are models: those that eager PyTorch takes as dense tensors of their own memory."""
+    """The samples that can be models: eager PyTorch accepts them with dense tensors that do not share memory."""
     wanted = way.samples or None
     with silenced():
         runs = (call for call in calls_of(entry, dtype) if call.runs())
