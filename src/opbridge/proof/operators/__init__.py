@@ -1,1 +1,1 @@
-"""The operators of a file, checked on their samples."""
+"""Checks the operators of a file on their samples."""

@@ -1,4 +1,4 @@
-"""The checks in an engine: a sample is exported as a model of one call, and verified."""
+"""The checks in an engine: each sample is exported as a model of one call and verified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["check_engine", "missing_engine"]
 
 
 def missing_engine(name: str) -> str | None:
-    """Why an engine can't be asked: it is not installed. None if it is."""
+    """Why an engine is not available; None if it is installed."""
     try:
         get(name).version  # noqa: B018 - raises if it is not installed
     except EngineNotInstalledError as error:
@@ -33,7 +33,7 @@ def missing_engine(name: str) -> str | None:
 
 
 def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iterator[tuple[str, Said]]:
-    """Export the sample, then verify it: with its kernels and with its function bodies, where it has both.
+    """Export the sample and verify it: with its kernels and with its function bodies, if it has both.
 
     Args:
         case: The sample.
@@ -41,7 +41,7 @@ def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iter
         export: :func:`opbridge.export`.
 
     Yields:
-        What was checked, and what came of it.
+        The name of each check and its outcome.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -63,7 +63,7 @@ def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iter
 
 
 def _unused(case: Case, bundle: Bundle) -> str | None:
-    """Why a mapping was not checked by this export: it took another way."""
+    """Why this export did not use the mapping that is checked; None if it did."""
     spec = case.subject.spec
     if spec is None or spec.rung not in ("decompose", "translate"):
         return None
@@ -76,7 +76,7 @@ def _unused(case: Case, bundle: Bundle) -> str | None:
 
 
 def _verified(case: Case, engine: str, bundle: Bundle, libraries: Sequence[Path]) -> Said:
-    """On the sample's own values, which may be odd ones, and on fresh values."""
+    """Verify the bundle on the sample's own values and on fresh values."""
     try:
         with IsolatedSession(engine, bundle.model_file(engine), libraries=libraries) as session, without_kernels():
             own = verify(

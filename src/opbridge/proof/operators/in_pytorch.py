@@ -1,4 +1,4 @@
-"""The checks in PyTorch: opcheck, shapes, the kernel against the Python function, gradients."""
+"""The checks in PyTorch: opcheck, shapes, gradients, and the kernel against the Python function."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from opbridge.proof.verify.verify import verify
 __all__ = ["check_gradients", "check_kernel", "check_opcheck", "check_shapes"]
 
 _MOST_ELEMENTS = 300
-"""Gradcheck calls the operator twice for each."""
+"""The maximum number of elements for gradcheck, which calls the operator twice per element."""
 
 
 def check_opcheck(case: Case, operator: Operator) -> Said:
-    """``torch.library.opcheck``: schema, autograd registration, fake, and all of it under a tracer."""
+    """Run ``torch.library.opcheck``: schema, autograd registration, fake, and all of these under a tracer."""
     tensors = _requiring_gradients(case, operator) or case.tensors
     args, kwargs = case.arguments(tensors)
     namespace, _, name = operator.target.partition("::")
@@ -43,7 +43,7 @@ def check_opcheck(case: Case, operator: Operator) -> Said:
 
 
 def _told_by_opcheck(error: BaseException) -> str:
-    """Its first line says which test failed; the cause is what the author wants to know."""
+    """The cause of an opcheck error; its own first line only names the failed test."""
     innermost = error
     while innermost.__cause__ is not None:
         innermost = innermost.__cause__
@@ -51,7 +51,7 @@ def _told_by_opcheck(error: BaseException) -> str:
 
 
 def check_shapes(case: Case, operator: Operator) -> Said:
-    """The shapes and dtypes that the fake tells, against those of the Python function and of the kernel."""
+    """Compare the fake's shapes and dtypes with those of the Python function and of the kernel."""
     with torch.no_grad():
         real = case.call(operator.function)
         computed = case.call(operator)
@@ -85,7 +85,7 @@ def _agrees(result: torch.Tensor, fake: Any) -> bool:
 
 
 def check_kernel(case: Case, operator: Operator) -> Said:
-    """The kernel, called by PyTorch, against the Python function in float64, within the tolerance of ``verify``."""
+    """Compare the kernel, called by PyTorch, with the Python function in float64, with the tolerance of ``verify``."""
     with torch.no_grad(), _noting_calls(operator) as calls:
         outputs = case.call(operator)
     if calls:
@@ -107,7 +107,7 @@ def check_kernel(case: Case, operator: Operator) -> Said:
 
 
 class _Recorded:
-    """A session that has run already."""
+    """A session whose outputs are already known."""
 
     def __init__(self, outputs: Mapping[str, np.ndarray]) -> None:
         self._outputs = dict(outputs)
@@ -133,7 +133,7 @@ def _noting_calls(operator: Operator) -> Iterator[list[None]]:
 
 
 def check_gradients(case: Case, operator: Operator) -> Said:
-    """``torch.autograd.gradcheck`` in float64: the gradient of the Python function against differences of results."""
+    """Run ``torch.autograd.gradcheck`` in float64: the Python function's gradient against finite differences."""
     tensors = case.tensors
     floating = [tensor for tensor in tensors if tensor.is_floating_point()]
     count = sum(tensor.numel() for tensor in floating)
@@ -152,7 +152,7 @@ def check_gradients(case: Case, operator: Operator) -> Said:
 
     if torch.autograd.gradcheck(call, wide, raise_exception=False):
         return passed("float64")
-    # At a kink the differences are those of both sides; a little beside it they are not.
+    # At a kink, finite differences mix both slopes, so the check is repeated at a nearby point.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         moved = tuple(t + 0.01 * torch.rand_like(t) if t.is_floating_point() else t for t in wide)
@@ -167,7 +167,7 @@ def check_gradients(case: Case, operator: Operator) -> Said:
 def _requiring_gradients(
     case: Case, operator: Operator, dtype: torch.dtype | None = None
 ) -> tuple[torch.Tensor, ...] | None:
-    """The sample's tensors, floating-point ones requiring gradients; None if no result then has one.
+    """The sample's tensors with floating-point ones requiring gradients; None if no result then requires a gradient.
 
     Args:
         case: The sample.
@@ -184,6 +184,6 @@ def _requiring_gradients(
     function: Callable[..., Any] = operator.function
     try:
         results: Sequence[torch.Tensor] = case.call(function, tensors)
-    except Exception:  # NumPy in it, say: it is not made to be differentiated.
+    except Exception:  # The operator is not differentiable; it may call NumPy, for example.
         return None
     return tensors if any(result.requires_grad for result in results) else None

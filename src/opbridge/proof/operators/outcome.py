@@ -13,7 +13,7 @@ __all__ = ["Said", "failed", "failed_with", "not_applicable", "not_run", "passed
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """See :class:`opbridge.proof.operators.result.CheckResult`."""
+    """The outcome of one check; the fields are those of :class:`opbridge.proof.operators.result.CheckResult`."""
 
     status: str
     detail: str = ""
@@ -31,7 +31,7 @@ def failed(detail: str, log: str = "") -> Said:
 
 
 def not_applicable(reason: str) -> Said:
-    """There is nothing to check."""
+    """The check does not apply."""
     return Said("not applicable", reason)
 
 

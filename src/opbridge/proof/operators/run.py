@@ -33,7 +33,7 @@ _NO_SAMPLES = {
 
 
 def run_checks(file: str, engines: Sequence[str], begin: Begin, export: Export) -> Iterator[CheckResult]:
-    """Check what ``file`` declares.
+    """Check the operators, mappings and kernels that ``file`` declares.
 
     Args:
         file: A Python file.
@@ -42,7 +42,7 @@ def run_checks(file: str, engines: Sequence[str], begin: Begin, export: Export) 
         export: :func:`opbridge.export`.
 
     Raises:
-        InputError: The file can't be used.
+        InputError: The file can't be imported, or declares nothing.
     """
     begin("", "", "import")
     for subject in find_subjects(Path(file)):
@@ -76,7 +76,7 @@ def _check_subject(subject: Subject, engines: Sequence[str], begin: Begin, expor
 
 
 def _build(subject: Subject) -> Said:
-    """Compile the kernel, and see whether it has the operator and the operator's arguments."""
+    """Compile the kernel, and check that it defines the operator with the same arguments."""
     kernel = subject.kernel
     assert kernel is not None
     try:
@@ -140,7 +140,7 @@ def _checks_in_pytorch(case: Case, operator: Operator, built: Said | None, begin
         elif name == "kernel" and not usable:
             yield name, not_run("the kernel is not built")
         else:
-            # A kernel that can't be built would spoil what can be said of the Python function.
+            # A kernel that can't be built must not make the checks of the Python function fail.
             with contextlib.nullcontext() if usable else without_kernels(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:

@@ -1,4 +1,4 @@
-"""What a file declares that can be checked, and the samples to check it on."""
+"""Finds the declarations of a file that can be checked, and their samples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Subject:
 
     @property
     def callable(self) -> Callable[..., Any]:
-        """What a model calls."""
+        """The function that a model calls."""
         if self.operator is not None:
             return self.operator
         namespace, _, name = self.target.partition("::")
@@ -62,7 +62,7 @@ class Case:
 
     Attributes:
         subject: The subject that is checked.
-        name: The sample's.
+        name: The name of the sample.
         leaves: The sample's arguments, flattened.
         structure: The structure that rebuilds the arguments from the tensors.
     """
@@ -99,7 +99,7 @@ class Case:
 
     @functools.cached_property
     def captured(self) -> Captured:
-        """The model in a graph."""
+        """The captured graph of the model."""
         return capture(self.module, self.tensors)
 
     @property
@@ -124,10 +124,10 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def find_subjects(file: Path) -> list[Subject]:
-    """Import a file and list what it declares, in its order.
+    """Import a file and list its declarations, in the order of the file.
 
     Raises:
-        InputError: It raises, or declares nothing.
+        InputError: Importing the file raises an exception, or it declares nothing.
     """
     load_file(str(file))
     kernels = {kernel.target: kernel for kernel in declared_kernels()}
@@ -160,7 +160,7 @@ def made_cases(subject: Subject) -> Iterator[Case]:
     """The subject's samples.
 
     Raises:
-        InputError: It has none, or what was given for them is something else.
+        InputError: There are no samples, the function that makes them fails, or they have an invalid form.
     """
     assert subject.spec is not None
     if subject.spec.samples is None:
@@ -189,7 +189,7 @@ def made_cases(subject: Subject) -> Iterator[Case]:
 
 
 def told(error: BaseException) -> str:
-    """An error in a line, with the user's own line that raised it."""
+    """An error on one line, with the line of the user's code that raised it."""
     if isinstance(error, OpbridgeError):
         return error.message
     source = source_of_error(error)
@@ -204,5 +204,5 @@ def describe_tensor(tensor: Any) -> str:
 
 
 def describe_tensors(tensors: list[torch.Tensor]) -> str:
-    """Element types and shapes, in brief."""
+    """The element types and shapes in a short form."""
     return ", ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in tensors) or "no tensor"

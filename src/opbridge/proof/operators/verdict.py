@@ -1,4 +1,4 @@
-"""Verifications in a line."""
+"""Summarises verifications in one line."""
 
 from __future__ import annotations
 

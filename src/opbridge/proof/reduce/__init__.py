@@ -1,1 +1,1 @@
-"""The smallest model that still fails."""
+"""Finds the smallest model that still fails."""

@@ -1,4 +1,4 @@
-"""Parts of a captured program: some of its calls as a module of their own, fed with the values that they had."""
+"""Extracts calls of a captured program as a separate module, with their input values in the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CallPart", "Calls"]
 
 @dataclasses.dataclass(frozen=True)
 class CallPart:
-    """Some calls of a program.
+    """Some calls of a program as a module.
 
     Attributes:
         module: The calls as a module.
@@ -35,10 +35,10 @@ class CallPart:
 
 
 class Calls:
-    """A captured program, to be taken apart.
+    """The calls of a captured program.
 
     Args:
-        captured: The program; its example inputs decide the values.
+        captured: The program; the values come from its example inputs.
 
     Attributes:
         nodes: The calls of the program, in order.
@@ -50,7 +50,7 @@ class Calls:
         self._values = _Recorder(self._module).recorded(InputSpecs(captured).flat)
 
     def part(self, nodes: Sequence[torch.fx.Node]) -> CallPart | None:
-        """Some calls as a part; None if they need a value that is not a tensor, a list of tensors or a graph."""
+        """The given calls as a module; None if they need a value that is not a tensor, a list of tensors or a graph."""
         graph = torch.fx.Graph()
         args: list[torch.Tensor] = []
         mine = dict.fromkeys(nodes)
@@ -74,7 +74,7 @@ class Calls:
         return CallPart(torch.fx.GraphModule(torch.nn.Module(), graph), tuple(args))
 
     def _leaves(self, node: torch.fx.Node, mine: Mapping[torch.fx.Node, None]) -> bool:
-        """Whether the value of a call is a tensor, or some, that others read."""
+        """Whether the value of a call is one or more tensors that other calls read."""
         value = self._values.get(node)
         some = isinstance(value, torch.Tensor) or (isinstance(value, tuple | list) and not _taken_apart(node, mine))
         return some and (not node.users or any(user not in mine for user in node.users))
@@ -89,7 +89,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Runs a graph and keeps every value."""
+    """Runs a graph and records every value."""
 
     def recorded(self, flat: Sequence[Any]) -> dict[torch.fx.Node, Any]:
         """The values on these inputs."""
@@ -99,6 +99,6 @@ class _Recorder(torch.fx.Interpreter):
         return self._values
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        """Run one node, and keep what comes of it."""
+        """Run one node and record its value."""
         self._values[n] = result = super().run_node(n)
         return result

@@ -23,7 +23,7 @@ __all__ = ["ARRAYS", "MODEL", "engine_script", "large_arrays", "script_arrays", 
 MODEL, ARRAYS = "model.onnx", "arrays.npz"
 _EVALUATOR = "onnx's reference evaluator"
 _INLINE = 32
-"""Elements: larger arrays go to a file of their own."""
+"""The maximum number of elements of an array in the script; larger arrays are stored in a file."""
 
 _WITH_OPBRIDGE = '''
 def run(model: str, feeds: dict, libraries: list) -> dict:
@@ -82,14 +82,14 @@ print("The fault is gone.")
 def engine_script(
     problem: Problem, tried: Tried, engine: Engine, libraries: Sequence[str], *, seconds: float = 60.0, told: str = ""
 ) -> str:
-    """The script's text.
+    """The text of the script.
 
     Args:
-        problem: The model, which is written beside it.
+        problem: The reduced problem, whose model is written to the same folder.
         tried: The failure of the problem.
-        engine: On which engine.
-        libraries: Names of the libraries of kernels that lie beside it.
-        seconds: After which a hang is one.
+        engine: The engine that fails.
+        libraries: The file names of the kernel libraries in the same folder.
+        seconds: The time limit after which a run counts as a hang.
         told: For a wrong mapping, a sentence that names the operator that the nodes stand for.
     """
     failure = tried.failure
@@ -123,17 +123,17 @@ def engine_script(
 
 
 def script_arrays(problem: Problem, tried: Tried) -> dict[str, np.ndarray]:
-    """What the script holds: the inputs, and the results that are right."""
+    """The arrays of the script: the inputs and the expected results."""
     return {**problem.feeds, **{f"expected {name}": array for name, (array, _) in _expected(tried).items()}}
 
 
 def large_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Those that go to a file: what is long, and what has no literal."""
+    """The arrays to store in a file: those that are large or can't be written as a literal."""
     return {name: array for name, array in arrays.items() if array.size > _INLINE}
 
 
 def _expected(tried: Tried) -> dict[str, tuple[np.ndarray, float]]:
-    """What the standard says of each output that is wrong, and by how much a sound one may differ."""
+    """The expected value and the allowed error of each wrong output."""
     found: dict[str, tuple[np.ndarray, float]] = {}
     for comparison in tried.comparisons if tried.failure is not None and tried.failure.kind == "results" else ():
         if comparison.passed or tried.expected is None or comparison.output not in tried.expected:
@@ -174,7 +174,7 @@ def _source(engine: Engine) -> str | None:
 
 
 def _right_results(limits: Mapping[str, str], source: str) -> str:
-    """The results that are right, as Python; empty where there are none to hold against."""
+    """The expected results as Python code; empty if there are none."""
     return f"# By {source}, with the largest error allowed.\nEXPECTED = {_dictionary(limits)}\n" if limits else ""
 
 
@@ -198,7 +198,7 @@ def _dictionary(items: Mapping[str, str]) -> str:
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the arrays that the script reads from a file, if there are such."""
+    """Write the arrays that the script reads from a file, if there are any."""
     if not arrays:
         return
     np.savez(folder / ARRAYS, **dict(arrays))  # type: ignore[arg-type]

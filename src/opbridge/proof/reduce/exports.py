@@ -1,4 +1,4 @@
-"""The smallest part of a captured program that can't be exported."""
+"""Finds the smallest part of a captured program that can't be exported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from opbridge.proof.reduce.trials import Clock
 __all__ = ["exported_or_reduced"]
 
 _SCRIPT_SECONDS = 300.0
-"""Of a script that exports: loading PyTorch alone takes long on a busy machine, and nothing in it is known to hang."""
+"""The time limit of an export script. It is long because importing PyTorch is slow on a busy machine."""
 
 
 def exported_or_reduced(
@@ -54,13 +54,13 @@ def exported_or_reduced(
         bundle: The folder to export to.
         path: The folder for the reduced model.
         ops: The ``ops`` argument of ``export``.
-        clock: Ends the search.
-        started: When the reduction began.
+        clock: The time limit of the search.
+        started: The time at which the reduction began.
         progress: A callback that receives the name of each stage.
         export: :func:`opbridge.export`.
 
     Raises:
-        CaptureError: torch.export can't capture the entry, and it is in no file.
+        CaptureError: torch.export can't capture the entry, and the entry is not in a file.
     """
     (engine,) = engines.chosen([engine_name], progress)
     entry, catalog = load_entry(text), Catalog.load(ops)
@@ -83,7 +83,7 @@ def _export(
     progress: Callable[[str], None],
     export: Callable[..., Any],
 ) -> OpbridgeError | None:
-    """Export it. Returns why an operator can't be; other errors are raised."""
+    """Export the entry. Returns the error of an operator that can't be exported; other errors are raised."""
     try:
         export(
             entry.model,
@@ -105,14 +105,14 @@ def _export(
 
 @dataclasses.dataclass(frozen=True)
 class _Exporter:
-    """Tries to bring programs to an engine."""
+    """Tries to export programs for an engine."""
 
     engine: Engine
     catalog: Catalog
     clock: Clock
 
     def error(self, part: CallPart | None) -> OpbridgeError | None:
-        """Why a part can't be exported; None if it can be exported or can't be captured."""
+        """The error of exporting a part; None if it can be exported or can't be captured."""
         if part is None or self.clock.is_over:
             return None
         self.clock.tick(f"{len(part.calls)} calls")
@@ -130,7 +130,7 @@ class _Exporter:
 
 
 def _smallest(calls: Calls, error: OpbridgeError, exporter: _Exporter) -> CallPart:
-    """The smallest part that was found to fail."""
+    """The smallest failing part that was found."""
     best: list[CallPart] = []
 
     def fails(nodes: Sequence[torch.fx.Node]) -> bool:
@@ -158,18 +158,18 @@ def _alone(error: OpbridgeError) -> OpbridgeError:
 
 
 def _target(node: torch.fx.Node) -> str:
-    """``"ns::name"`` of a call."""
+    """The operator of a call, as ``"ns::name"``."""
     return node.target.name().partition(".")[0] if isinstance(node.target, torch._ops.OpOverload) else ""
 
 
 def _targets(error: OpbridgeError | None) -> set[str]:
-    """``"ns::name"`` of the operators that an error is about."""
+    """The operators that an error names, as ``"ns::name"``."""
     found = [*getattr(error, "targets", ()), getattr(error, "target", None)]
     return {str(target).partition(".")[0] for target in found if target}
 
 
 def _is_same(error: OpbridgeError, other: OpbridgeError | None) -> bool:
-    """Whether it is the same kind of error, about one operator that both name, if they name any."""
+    """Whether two errors are of the same kind and, if they name operators, name a common one."""
     if other is None or type(other) is not type(error):
         return False
     return not _targets(error) or bool(_targets(error) & _targets(other))
@@ -178,7 +178,7 @@ def _is_same(error: OpbridgeError, other: OpbridgeError | None) -> bool:
 def _written(
     path: Path, part: CallPart, error: OpbridgeError, exporter: _Exporter, before: int, started: float
 ) -> Reduction:
-    """Write the first of the scripts that shows the fault; the last one where none does."""
+    """Write the first script that reproduces the fault, or the last one if none does."""
     message = " ".join(line.strip() for line in error.message.splitlines()[:2])
     tried: dict[str, Any] = {}
     for text in export_scripts(part, message, exporter.engine):
@@ -208,7 +208,7 @@ def _written(
 
 
 def _shows(text: str) -> bool:
-    """Whether a script shows the fault."""
+    """Whether a script reproduces the fault."""
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         script = Path(folder) / SCRIPT
         script.write_text(text, encoding="utf-8")

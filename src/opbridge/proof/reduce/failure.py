@@ -1,4 +1,4 @@
-"""Failures as data, so that two failures can be compared."""
+"""Describes failures as data, so that two failures can be compared."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Failure:
     """One way to fail.
 
     Attributes:
-        kind: "results" (not what the standard says), "crash", "hang", "memory", "error" (the engine refuses or fails)
-            or "export".
+        kind: "results" (they differ from the ONNX standard), "crash", "hang", "memory", "error" (the engine raises an
+        error) or "export".
         signature: The part that a smaller model must share: the signal, or the error without names and numbers.
         message: A description in one line.
     """
@@ -37,7 +37,7 @@ class Failure:
 
 
 def failure_of_error(error: OpbridgeError, stage: str, names: Iterable[str] = ()) -> Failure:
-    """The failure of an engine that raised.
+    """The failure of an engine that raised an exception.
 
     Args:
         error: The exception of the engine.
@@ -52,7 +52,7 @@ def failure_of_error(error: OpbridgeError, stage: str, names: Iterable[str] = ()
 
 
 def failure_of_comparisons(found: Sequence[Comparison]) -> Failure | None:
-    """The failure of an engine whose outputs were compared; None if they pass."""
+    """The failure of an engine with mismatching outputs; None if all outputs pass."""
     wrong = [comparison for comparison in found if not comparison.passed]
     if not wrong:
         return None

@@ -1,4 +1,4 @@
-"""A model whose nodes do not compute what PyTorch does: the nodes that are one operator of PyTorch's, and are wrong."""
+"""Finds the nodes of a PyTorch operator that do not compute what PyTorch computes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = ["WrongSegment", "wrong_segment"]
 
 @dataclasses.dataclass(frozen=True)
 class WrongSegment:
-    """Some nodes that do not compute what PyTorch computes.
+    """Nodes that do not compute what PyTorch computes.
 
     Attributes:
         problem: The nodes as a model with PyTorch's values as inputs.
         tried: The wrong result.
-        nodes_before: The nodes of the whole model.
+        nodes_before: The number of nodes in the whole model.
         told: A sentence that names the operator that the nodes stand for.
     """
 
@@ -54,7 +54,7 @@ class WrongSegment:
 def wrong_segment(
     side: ModelSide, reference: Any, inputs: Sequence[Feeds] | None, seed: int | None, ops: Ops
 ) -> WrongSegment | None:
-    """The nodes between two values that PyTorch has too, the first of which is right and the second not.
+    """Find the nodes between a correct value and a wrong value, both matched with PyTorch.
 
     Args:
         side: The model.
@@ -64,10 +64,10 @@ def wrong_segment(
         ops: The ``ops`` argument of ``export``.
 
     Returns:
-        The segment; None where the model computes what PyTorch does.
+        The segment; None if the model computes what PyTorch computes.
 
     Raises:
-        VerificationError: It does not, but no node could be found.
+        VerificationError: The model is wrong, but no wrong node was found.
     """
     captured = _captured(side, reference, ops)
     with contextlib.closing(side.load()) as session, without_kernels():
@@ -121,7 +121,7 @@ def _segment(captured: Captured, inside: TorchInside, first: TracedValue, feeds:
 
 
 def _told(count: int, first: TracedValue) -> str:
-    """What the nodes stand for, in a sentence."""
+    """A sentence that names the operator that the nodes stand for."""
     place = f" at {first.source}" if first.source else ""
     operator = f"PyTorch's {first.target or 'operator'}{place}"
     if count == 1:

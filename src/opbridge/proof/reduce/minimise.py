@@ -1,4 +1,4 @@
-"""Delta debugging: the part of a list that is enough for a failure."""
+"""Delta debugging: finds a minimal part of a list that still fails."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 def minimise(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A part of ``items``, in their order, that fails, and from which no single item can be left out.
+    """Find a failing part of ``items``, in their order, from which no single item can be removed.
 
-    The end is searched first, then the beginning, each by halves: where one item is at fault, that finds it in a
-    logarithmic number of tries. What is left is thinned out (Zeller and Hildebrandt, "Simplifying and isolating
+    Binary search shortens the list first at the end, then at the beginning; a single faulty item is found in a
+    logarithmic number of tries. The remaining items are thinned out (Zeller and Hildebrandt, "Simplifying and isolating
     failure-inducing input", 2002).
 
     Args:
         items: A list that fails.
-        fails: Whether a part fails too.
+        fails: A function that returns whether a part of the list fails.
     """
     return _thinned(_without_beginning(_without_end(list(items), fails), fails), fails)
 

@@ -1,4 +1,4 @@
-"""The smallest part of an ONNX model on which an engine still fails."""
+"""Finds the smallest part of an ONNX model on which an engine still fails."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MOST_TRIALS = 8
 def failing_case(
     side: ModelSide, trials: EngineTrials, inputs: Sequence[Feeds] | None, seed: int | None
 ) -> tuple[Problem, Tried] | None:
-    """Inputs on which the engine fails, with the failure; None where it is sound on all that were tried.
+    """Find inputs on which the engine fails, with the failure; None if all tried inputs pass.
 
     Raises:
-        InputError: No inputs can be made.
+        InputError: No inputs can be created.
     """
     model = side.graph()
     fill_types(model)
@@ -48,7 +48,7 @@ def failing_case(
 
 
 def _cases(model: ir.Model, seed: int) -> Iterator[Feeds]:
-    """Fresh inputs that the evaluator takes, at several sizes; those tried first where it takes none."""
+    """Fresh inputs at several sizes that the evaluator accepts; if it accepts none, the first ones tried."""
     inputs = OnnxInputs(model)
     tried = 0
     first: Feeds | None = None
@@ -75,14 +75,14 @@ def _cases(model: ir.Model, seed: int) -> Iterator[Feeds]:
 def reduce_model(
     problem: Problem, tried: Tried, side: ModelSide, trials: EngineTrials, clock: Clock
 ) -> tuple[Problem, Tried]:
-    """The smallest part that fails in the same way, with how it does.
+    """Find the smallest part that fails in the same way, with its failure.
 
     Args:
-        problem: The whole.
+        problem: The whole model with its inputs.
         tried: The failure of the model.
         side: The engine and its kernels.
-        trials: Tries models on it.
-        clock: Ends the search.
+        trials: Runs models on the engine.
+        clock: The time limit of the search.
     """
     failure = tried.failure
     assert failure is not None
@@ -102,7 +102,7 @@ def reduce_model(
 
     def part_fails(nodes: Sequence[ir.Node]) -> bool:
         part = part_of(problem, nodes, values)
-        # A part reads the whole's values, so it has the whole's results.
+        # A part reads values of the whole model, so its expected results are those of the whole model.
         return fails(part, None if part is None or not standard else values.outputs(part))
 
     minimise(problem.nodes, part_fails)
@@ -114,7 +114,7 @@ def reduce_model(
 
 
 def _with_fewer_outputs(problem: Problem, tried: Tried) -> Iterator[Problem]:
-    """The model with each of its outputs alone, those first that are wrong."""
+    """The model with only one output, for each of its outputs; wrong outputs come first."""
     names = [str(value.name) for value in problem.model.graph.outputs]
     wrong = [item.output for item in tried.comparisons if not item.passed]
     if len(names) < 2:
@@ -133,7 +133,7 @@ def _with_fewer_outputs(problem: Problem, tried: Tried) -> Iterator[Problem]:
 
 
 class _Recorded(Mapping[str, Any]):
-    """The values of a model on its inputs: by the evaluator, or by the engine where that does not take the model."""
+    """The values of a model on its inputs: by the evaluator, or by the engine if the evaluator rejects the model."""
 
     def __init__(self, problem: Problem, side: ModelSide) -> None:
         self._problem = problem
@@ -150,7 +150,7 @@ class _Recorded(Mapping[str, Any]):
         return self._known[name]
 
     def outputs(self, part: Problem) -> Feeds | None:
-        """What a part of the model gives, by the evaluator; None where a value is none of its arrays."""
+        """The outputs of a part of the model, by the evaluator; None if one is not available as an array."""
         found = {str(value.name): self._evaluated.get(str(value.name)) for value in part.model.graph.outputs}
         arrays = {name: array for name, array in found.items() if isinstance(array, np.ndarray)}
         return arrays if len(arrays) == len(found) else None
@@ -162,7 +162,7 @@ class _Recorded(Mapping[str, Any]):
         return len(self._known)
 
     def _by_engine(self, name: str) -> np.ndarray | None:
-        """The value, if the engine can be brought to give it before it fails."""
+        """The value, if the engine can compute it before it fails."""
         graph = self._problem.model.graph
         values = [value for node in graph for value in node.outputs if value.name == name]
         inputs = [value for value in graph.inputs if value.name in self._problem.feeds]
@@ -192,7 +192,7 @@ class _Recorded(Mapping[str, Any]):
 
 
 def sound(side: ModelSide, reference: Any) -> InputError:
-    """The error where there is nothing to reduce."""
+    """The error to raise if there is no failure to reduce."""
     beside = " and what PyTorch computes" if reference is not None or side.from_torch else ""
     return InputError(
         f"Nothing fails: {side.label} computes what the standard says{beside}, on all inputs that were tried.",

@@ -1,4 +1,4 @@
-"""The smallest module of a model that torch.export can't capture."""
+"""Finds the smallest module of a model that torch.export can't capture."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ except Exception as error:
 
 @dataclasses.dataclass(frozen=True)
 class _Called:
-    """A module and what it was first called with."""
+    """A module and the arguments of its first call."""
 
     path: str
     module: torch.nn.Module
@@ -63,25 +63,25 @@ class _Called:
 
     @property
     def size(self) -> int:
-        """The modules in it."""
+        """The number of modules in it, itself included."""
         return len(list(self.module.modules()))
 
 
 def reduce_capture(
     entry: Entry, catalog: Catalog, error: CaptureError, path: Path, clock: Clock, started: float
 ) -> Reduction:
-    """Find the smallest module that fails like the whole, and write a script beside a copy of the entry's file.
+    """Find the smallest module that fails like the model, and write a script with a copy of the entry's file.
 
     Args:
         entry: The model.
         catalog: The catalog whose rewrites are active during capture.
-        error: Why it can't be captured.
-        path: The folder to make.
-        clock: Ends the search.
-        started: When it began.
+        error: The error of capturing the model.
+        path: The folder to create.
+        clock: The time limit of the search.
+        started: The time at which the reduction began.
 
     Raises:
-        CaptureError: The entry has no file that could be copied, or PyTorch does not run the model either.
+        CaptureError: The entry is not in a file, or PyTorch can't run the model either.
     """
     if entry.file is None or not isinstance(entry.model, torch.nn.Module) or entry.file.suffix != ".py":
         raise error
@@ -115,7 +115,7 @@ def reduce_capture(
 
 
 def _called(whole: _Called, error: CaptureError) -> list[_Called]:
-    """The modules of a model that are called by themselves, with their arguments."""
+    """The submodules that are called through ``__call__``, with their arguments."""
     found: dict[str, _Called] = {}
     paths = {module: name for name, module in whole.module.named_modules() if name}
 
@@ -138,7 +138,7 @@ def _called(whole: _Called, error: CaptureError) -> list[_Called]:
 def _failing_child(
     parent: _Called, called: list[_Called], catalog: Catalog, error: CaptureError, clock: Clock
 ) -> _Called | None:
-    """The submodules that fail on their own, outer ones first."""
+    """The outermost submodule that fails on its own."""
     prefix = f"{parent.path}." if parent.path else ""
     for child in called:
         if child.path == parent.path or not child.path.startswith(prefix) or clock.is_over:

@@ -1,4 +1,4 @@
-"""The folder of a reduction: the script, the model, and what they need; run once to see that the script tells."""
+"""Writes the folder of a reduction, and runs its script once to check that it reproduces the failure."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def written(
     *,
     told: str = "",
 ) -> Reduction:
-    """Write the folder of an engine's fault, or of a wrong mapping.
+    """Write the folder for a failure of an engine or a wrong mapping.
 
     Args:
         path: The folder.
         side: The engine and its kernels.
         problem: The reduced problem.
         tried: The failure of the reduced problem.
-        nodes_before: The nodes of the whole model.
-        clock: The count of runs and the time used.
-        started: When the reduction began.
+        nodes_before: The number of nodes in the whole model.
+        clock: The number of runs and the time used.
+        started: The time at which the reduction began.
         told: For a wrong mapping, a sentence that names the operator that the nodes stand for.
     """
     assert tried.failure is not None
@@ -80,7 +80,7 @@ def written(
 
 
 def write_folder(path: Path, fill: Callable[[Path], None]) -> tuple[str, ...]:
-    """Make a folder that appears whole; returns the names of its files."""
+    """Create a folder atomically; returns the names of its files."""
     target = Path(os.path.realpath(path))
     with temporary_sibling(path, target) as folder, reported(path):
         fill(folder)
@@ -93,9 +93,9 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> tuple[str, ...]:
 
 
 def runs_and_fails(python: Path, script: Path, *, seconds: float = 4 * _HANG_SECONDS) -> bool:
-    """Whether the script, in a process and a folder of its own, ends with the exit code of a fault.
+    """Whether the script ends with the exit code of a failure, in a separate process and folder.
 
-    A script that can't even begin (a package is missing) ends with an ImportError, and shows nothing.
+    A script that ends with an ImportError, because a package is missing, does not reproduce the failure.
     """
     with tempfile.TemporaryDirectory(prefix="opbridge-") as elsewhere:
         try:

@@ -1,4 +1,4 @@
-"""An ONNX model with inputs, and parts of it: what is tried on the way to a smaller one."""
+"""An ONNX model with inputs, and parts of such a model, which are the candidates of a reduction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY_TYPE = ir.TensorType(ir.DataType.FLOAT)
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A model on some inputs.
+    """A model with inputs.
 
     Attributes:
         model: The model.
@@ -32,12 +32,12 @@ class Problem:
 
     @property
     def nodes(self) -> list[ir.Node]:
-        """The nodes of the main graph, in an order in which they can run."""
+        """The nodes of the main graph, in topological order."""
         return list(self.model.graph)
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """The operators of these nodes."""
+        """The operators of the nodes."""
         return tuple(dict.fromkeys(f"{node.domain or 'ai.onnx'}::{node.op_type}" for node in self.nodes))
 
     def names(self) -> set[str]:
@@ -50,12 +50,12 @@ class Problem:
 
 
 def evaluate(model: ir.Model, feeds: Feeds, names: Sequence[str] | None = None) -> dict[str, Any] | None:
-    """What onnx's reference evaluator computes; None where it does not take the model.
+    """Run a model in onnx's reference evaluator; None if the evaluator can't run it.
 
     Args:
         model: The model.
         feeds: An array per input.
-        names: Values of the main graph; by default the outputs.
+        names: The values of the main graph to return; by default the outputs.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -64,14 +64,14 @@ def evaluate(model: ir.Model, feeds: Feeds, names: Sequence[str] | None = None) 
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(ir.to_proto(_inlined(model))).run(wanted, dict(feeds))
     except Exception:
-        # Whatever it lacks, raises or runs into: there is no reference then.
+        # The evaluator may raise any exception; there is then no reference.
         return None
     arrays = (np.asarray(value) if np.isscalar(value) else value for value in results)
     return dict(zip(wanted, arrays, strict=True))
 
 
 def widened(problem: Problem) -> Problem:
-    """The same in float64."""
+    """The same problem in float64."""
     feeds = {
         name: array.astype(np.float64) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else array
         for name, array in problem.feeds.items()
@@ -88,15 +88,15 @@ def _inlined(model: ir.Model) -> ir.Model:
 
 
 def part_of(problem: Problem, nodes: Sequence[ir.Node], values: Mapping[str, Any]) -> Problem | None:
-    """Some nodes as a model of their own: what they read of others becomes an input, what others read an output.
+    """A model of some nodes. Values read from other nodes become inputs; values that other nodes read become outputs.
 
     Args:
-        problem: The whole.
-        nodes: Some of its nodes, in order.
+        problem: The whole model with its inputs.
+        nodes: Some nodes of the model, in order.
         values: The known values of the whole model, by name.
 
     Returns:
-        The part; None where a value that it needs is not known or is no tensor.
+        The part; None if a value that it needs is unknown or not a tensor.
     """
     kept = set(nodes)
     read = list(dict.fromkeys(value for node in nodes for value in _read_by(node, problem.model.graph)))
@@ -126,7 +126,7 @@ def _model_of(whole: ir.Model, graph: ir.Graph, feeds: Mapping[str, Any], values
             value.type = ir.TensorType(ir.DataType.from_numpy(array.dtype))
             value.shape = ir.Shape(array.shape)
         elif value.type is None:
-            # A node that nothing runs. A model must state some type of its outputs, and most give their input's.
+            # This node never runs. A model must declare the types of its outputs; most operators return the input type.
             value.type = next((item.type for item in _inputs_of(value) if item.type is not None), _ANY_TYPE)
     functions = [function.clone() for function in whole.functions.values()]
     model = ir.Model(graph, ir_version=whole.ir_version, functions=functions)
@@ -152,13 +152,13 @@ def _inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
 
 
 def _read_by(node: ir.Node, graph: ir.Graph) -> Iterator[ir.Value]:
-    """The values of the main graph that a node reads, those read in its subgraphs included."""
+    """The values of the main graph that a node or its subgraphs read."""
     yield from (value for value in node.inputs if value is not None)
     for inner in _inner_nodes(node):
         yield from (value for value in inner.inputs if value is not None and value.graph is graph)
 
 
 def _leaves(value: ir.Value, kept: set[ir.Node], owners: Mapping[ir.Node, ir.Node]) -> bool:
-    """Whether a value of a part is read outside of it, or is a result of the whole."""
+    """Whether a value of a part is read by other nodes, or is an output of the whole model."""
     users = {owners.get(use.node, use.node) for use in value.uses()}
     return value.is_graph_output() or not users or not users <= kept

@@ -19,9 +19,9 @@ class Reduction(StoredRecord):
         kind: "results", "crash", "hang", "memory", "error" (of an engine), "mapping", "export" or "capture".
         message: The failure in one line.
         engine: The engine and its version; torch for "capture".
-        nodes: The number of nodes left; calls for "export", modules for "capture".
-        nodes_before: The number in the whole model.
-        operators: The operators that are left.
+        nodes: The number of nodes in the reduced model; calls for "export", modules for "capture".
+        nodes_before: The number of nodes, calls or modules in the whole model.
+        operators: The operators of the reduced model.
         tries: The number of models that were run.
         seconds: The time of the search.
         finished: Whether the search ended before its time limit.

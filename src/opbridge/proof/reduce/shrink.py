@@ -1,4 +1,4 @@
-"""Smaller sizes and simpler numbers for a model that fails."""
+"""Shrinks the arrays and simplifies the numbers of a failing model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["shrink"]
 
 _MOST_SIZES = 8
 _SMALL_ENOUGH = 16
-"""Elements: an array of no more is read at a glance, and its sizes stay."""
+"""The number of elements up to which an array is readable and keeps its sizes."""
 
 
 def shrink(problem: Problem, fails: Callable[[Problem], bool]) -> Problem:
-    """The same model with smaller arrays and rounder numbers, as far as it goes on failing.
+    """Make arrays smaller and numbers rounder for as long as the model still fails.
 
     Args:
         problem: A model that fails.
-        fails: Whether another fails too.
+        fails: A function that returns whether a changed problem still fails.
     """
     for size in _sizes(problem)[:_MOST_SIZES]:
         problem = _smaller(problem, size, fails)
@@ -42,7 +42,7 @@ _SIMPLER: tuple[Callable[[np.ndarray], Any], ...] = (
 
 
 def _smaller(problem: Problem, size: int, fails: Callable[[Problem], bool]) -> Problem:
-    """The smallest of a few sizes instead of this one, wherever it occurs; likewise one array at a time."""
+    """Replace one size by the smallest that still fails, first in all arrays, then in one array at a time."""
     for new in _new_sizes(size):
         candidate = _with_arrays(problem, _cut_to(size, new))
         if fails(candidate):
@@ -61,7 +61,7 @@ def _new_sizes(size: int) -> list[int]:
 
 
 def _sizes(problem: Problem) -> list[int]:
-    """The sizes that occur in arrays which are not small, large ones first."""
+    """The sizes of arrays that are not small, in descending order."""
     arrays = [array for _, array in _arrays(problem) if array.size > _SMALL_ENOUGH]
     return sorted({size for array in arrays for size in array.shape if size > 1}, reverse=True)
 
@@ -77,24 +77,24 @@ Change = Callable[[str, np.ndarray], np.ndarray]
 
 
 def _cut_to(size: int, new: int, only: str = "") -> Change:
-    """What cuts every array, or the one of this name."""
+    """A change that cuts every array, or only the named one."""
     return lambda name, array: _cut(array, size, new) if only in ("", name) else array
 
 
 def _rounded(rule: Callable[[np.ndarray], Any]) -> Change:
-    """What makes the numbers of every floating-point array simpler."""
+    """A change that simplifies the numbers of every floating-point array."""
     return lambda name, array: np.asarray(rule(array)).astype(array.dtype) if array.dtype.kind == "f" else array
 
 
 def _cut(array: np.ndarray, size: int, new: int) -> np.ndarray:
-    """The first ``new`` of every axis of this size; in a list of sizes, the number itself."""
+    """The first ``new`` elements of every axis of this size; in a list of sizes, the number itself is replaced."""
     if array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _SMALL_ENOUGH:
         return np.where(array == size, array.dtype.type(new), array)
     return np.ascontiguousarray(array[tuple(slice(new) if n == size else slice(None) for n in array.shape)])
 
 
 def _with_arrays(problem: Problem, change: Change) -> Problem:
-    """The problem with every array changed, and the shapes that are stated with them."""
+    """The problem with every array changed, and the declared shapes adapted."""
     model = problem.model.clone()
     feeds = {name: change(name, array) for name, array in problem.feeds.items()}
     for name, value in model.graph.initializers.items():

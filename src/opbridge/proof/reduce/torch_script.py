@@ -1,4 +1,4 @@
-"""The script that shows an export that fails, with PyTorch alone where that is enough."""
+"""Writes a script that reproduces an export failure, with PyTorch alone if that is enough."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def export_scripts(part: CallPart, message: str, engine: Engine) -> Iterator[str]:
-    """Scripts of the same program, each with one package more: by torch alone, on the engine, by opbridge.
+    """Scripts for the same program: with torch alone, with torch and the engine, and with opbridge.
 
     Args:
         part: The remaining part of the program.
         message: Why opbridge can't export it.
-        engine: The engine that it was to be exported for.
+        engine: The target engine of the export.
     """
     names = [node.name for node in part.module.graph.nodes if node.op == "placeholder"]
     body = "\n".join(_lines(part))
@@ -124,7 +124,7 @@ def _source(engine: Engine) -> str | None:
 
 
 def _lines(part: CallPart) -> Iterator[str]:
-    """The calls as Python."""
+    """The calls as Python code."""
     for node in part.module.graph.nodes:
         if node.op == "call_function":
             yield f"{node.name} = {_call(node)}"
@@ -148,7 +148,7 @@ def _spelled(target: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """An argument as Python: nodes are names, what is torch's prints as it is written."""
+    """An argument as Python code; nodes are written as names, and torch's objects as they are printed."""
     if isinstance(value, list | tuple):
         inner = ", ".join(_literal(item) for item in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
@@ -160,13 +160,13 @@ def _literal(value: Any) -> str:
 
 
 def made(value: torch.Tensor) -> str:
-    """A tensor of that type and those sizes: an export does not look at the numbers."""
+    """Python code for a tensor of the same type and shape; its numbers don't matter to an export."""
     maker = "ones" if value.dtype.is_floating_point or value.dtype.is_complex else "zeros"
     return f"torch.{maker}({list(value.shape)}, dtype={value.dtype})"
 
 
 def _declarations(part: CallPart) -> Iterator[str]:
-    """The operators that torch has not, with the shapes that their results had."""
+    """Declarations of the operators that are not part of torch, with the recorded shapes of their results."""
     seen = set()
     for node in part.calls:
         target = node.target
@@ -194,7 +194,7 @@ def _results(part: CallPart, node: torch.fx.Node) -> str:
 
 
 class _Shapes(torch.fx.Interpreter):
-    """Runs a part again, for the value of one of its calls."""
+    """Reruns a part to get the value of one of its calls."""
 
     def of(self, node: torch.fx.Node, args: tuple[torch.Tensor, ...]) -> Any:
         """The value of a call."""

@@ -1,4 +1,4 @@
-"""Trying a model on an engine, in a child process: how it fails, if it does."""
+"""Runs a model on an engine in a child process and reports its failure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["Clock", "EngineTrials", "Tried"]
 
 
 class Clock:
-    """The time that a reduction may take, and what it has tried.
+    """The time limit of a reduction, and the number of its runs.
 
     Args:
-        seconds: The time.
+        seconds: The time limit.
         progress: A callback that receives a message for each run.
     """
 
@@ -45,19 +45,19 @@ class Clock:
         return time.monotonic() >= self._end
 
     def tick(self, what: str) -> None:
-        """Count a try."""
+        """Count a run and report it."""
         self.tries += 1
         self._progress(f"try {self.tries}: {what}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """What came of a try.
+    """The result of a run.
 
     Attributes:
         failure: The failure; None if the model passed.
         expected: The results of onnx's evaluator; None if it does not accept the model.
-        comparisons: The engine's outputs against that.
+        comparisons: The comparisons of the engine's outputs with ``expected``.
     """
 
     failure: Failure | None
@@ -66,13 +66,13 @@ class Tried:
 
 
 class EngineTrials:
-    """Tries models on one engine.
+    """Runs models on one engine.
 
     Args:
         engine: The engine.
         libraries: The kernel libraries of the model.
         seconds: The time limit of loading and of each run.
-        clock: The time of all of it.
+        clock: The time limit of the reduction.
     """
 
     def __init__(self, engine: Engine, libraries: Sequence[Path], seconds: float, clock: Clock) -> None:
@@ -82,13 +82,13 @@ class EngineTrials:
         self._clock = clock
 
     def run(self, problem: Problem, *, must_be_standard: bool = False, expected: Feeds | None = None) -> Tried:
-        """Try a model on its inputs.
+        """Run a model on its inputs.
 
         Args:
             problem: The model.
-            must_be_standard: Whether a model that the evaluator does not take counts as none that fails: a part that
-                was cut wrongly is refused by everyone.
-            expected: What the standard says, where that is known already: the evaluator is far slower than an engine.
+            must_be_standard: Whether a model that the evaluator rejects counts as not failing, because a wrongly cut
+            part is rejected everywhere.
+            expected: The expected results if they are known already; the evaluator is far slower than an engine.
         """
         self._clock.tick(f"{len(problem.nodes)} nodes")
         expected = evaluate(problem.model, problem.feeds) if expected is None else expected
@@ -110,7 +110,7 @@ class EngineTrials:
         except (EngineError, EngineCrashError) as error:
             return Tried(failure_of_error(error, stage, problem.names()), expected)
         except OpbridgeError:
-            # The inputs do not fit what was cut out: no failure of the engine.
+            # The inputs do not fit the extracted part; this is not a failure of the engine.
             return Tried(None, expected)
         return Tried(failure_of_comparisons(found), expected, tuple(found))
 
@@ -122,7 +122,7 @@ class EngineTrials:
 
 
 class _Standard:
-    """A model in ONNX's reference evaluator; see :class:`~opbridge.proof.verify.reference.Runs`.
+    """A model in ONNX's reference evaluator, with the interface of :class:`~opbridge.proof.verify.reference.Runs`.
 
     Args:
         problem: The model.
@@ -134,7 +134,7 @@ class _Standard:
         self._problem = problem
 
     def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None, own: Feeds | None = None) -> Run:
-        """Both runs of the evaluator; ``own`` if the first is known already."""
+        """Run the evaluator in the model's own types and in float64; ``own`` replaces the first run if it is known."""
         problem = Problem(self._problem.model, feeds)
         own = evaluate(problem.model, feeds) if own is None else own
         if own is None:
@@ -145,8 +145,8 @@ class _Standard:
         return paired(arrays, evaluate(wide.model, wide.feeds), random_outputs(model), longest_sum(model))
 
     def draw(self, feeds: Feeds, number: int) -> Feeds:
-        """The outputs with other random draws: the evaluator draws anew in every run."""
+        """The outputs with other random numbers; the evaluator draws new ones in every run."""
         return self.run(feeds).own
 
     def near_ties(self, feeds: Feeds, failing: Feeds) -> None:
-        """None: the margins of decisions inside an ONNX model are not known."""
+        """Return None: the margins of decisions inside an ONNX model are not known."""
