@@ -170,6 +170,7 @@ def test_without_netron_the_graphs_address_says_how_to_install_it(bundle: Path, 
         assert status == 200
         assert served.INSTALL.encode() in text
         assert request(running.url, "/graph/0/view.js")[0] == 404
+    monkeypatch.setattr("opbridge.cli.view.netron_folder", lambda: None)
     assert main(["view", str(bundle / "model.onnx"), "--no-browser"]) == 1
 
 

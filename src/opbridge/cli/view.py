@@ -8,7 +8,6 @@ import json
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opbridge.bundle.bundle import read_bundle
 from opbridge.cli._options import Commands, add_command
@@ -16,9 +15,6 @@ from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
 from opbridge.report.server import INSTALL, ReportServer, netron_folder
 from opbridge.report.written import render
-
-if TYPE_CHECKING:
-    from opbridge.report.server import ReportServer
 
 __all__ = ["register"]
 
