@@ -1,4 +1,4 @@
-"""Removal of the checks in a captured graph, which an engine does not run: asserts and the computations for them."""
+"""Removes the assertions from a captured graph, with the computations for them, because engines do not run them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS = {
 
 
 def remove_checks(program: torch.export.ExportedProgram) -> None:
-    """Remove the checks of a decomposed program, and the tokens that order them."""
+    """Remove the assertions of a decomposed program, and the tokens that order them."""
     for module in graph_modules(program):
         for node in reversed(module.graph.nodes):
             if node.op == "call_function" and target_key(node.target) in CHECKS and not node.users:
@@ -36,7 +36,7 @@ def remove_checks(program: torch.export.ExportedProgram) -> None:
 
 
 def _bypass_ordered_checks(graph: torch.fx.Graph) -> None:
-    """Bypass a check with a side effect: it takes a token and returns a new one."""
+    """Bypass assertions with a side effect, which take a token and return a new one."""
     for node in list(graph.nodes):
         if getattr(node.target, "__name__", "") != "with_effects" or target_key(node.args[1]) not in CHECKS:
             continue

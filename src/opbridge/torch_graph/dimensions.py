@@ -29,7 +29,7 @@ def without_names(dynamic_shapes: Any) -> Any:
 
 
 def size_at(size: Any, number: int) -> int:
-    """The value of a size if every dynamic dimension in it is ``number``."""
+    """The value of a size if each dynamic dimension in it is ``number``."""
     if isinstance(size, int):
         return size
     symbols = set(re.findall(r"\b[su]\d+\b", str(size)))

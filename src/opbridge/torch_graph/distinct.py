@@ -1,7 +1,7 @@
 """A program that contains each distinct operator of a model once, which ``diagnose`` uses in place of the model.
 
-A ResNet-50 calls 175 operators, but only a dozen of them differ in overload, element types, ranks or constants. Only
-these have to be checked for mappings and kernels.
+A ResNet-50 has 175 operator calls, but only a dozen differ in overload, element types, ranks or constants. Only these
+have to be checked for mappings and kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["distinct_operators"]
 
 
 def distinct_operators(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """A program with each distinct operator of ``program`` once, each with separate inputs.
+    """A program that calls each distinct operator of ``program`` once, each with separate inputs.
 
     Two calls are the same if their overloads, element types, ranks and non-tensor arguments are equal. Control flow
     keeps its branches. Every node keeps its source line.
@@ -141,7 +141,7 @@ def _argument(node: torch.fx.Node) -> Any:
 
 
 def _signature(node: torch.fx.Node) -> Any:
-    """The key by which two calls are the same; None for a check, which engines do not run."""
+    """A key that is equal for equivalent calls; None for an assertion, which engines do not run."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return node
     if target_key(node.target) in CHECKS:

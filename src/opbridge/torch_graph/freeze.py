@@ -1,8 +1,8 @@
-"""Freezing: the model is put into the state of inference, and restored exactly afterwards.
+"""Puts a model into inference state, and restores it exactly afterwards.
 
-Attention uses another memory layout if its bias requires a gradient, and the export of T5, Swin, BEiT and a dozen
-others then fails on a ``view``. ``torch.no_grad`` does not help, because the choice depends on ``requires_grad``
-itself. Parameters, buffers and example inputs are therefore captured without it, in evaluation mode.
+Attention uses a different memory layout if its bias requires a gradient, and the export of T5, Swin, BEiT and a dozen
+other models then fails on a ``view``. ``torch.no_grad`` does not help, because the choice depends on ``requires_grad``
+itself. Parameters, buffers and example inputs are therefore captured with ``requires_grad=False``, in evaluation mode.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def frozen(module: torch.nn.Module) -> Iterator[bool]:
 
 
 def without_gradients(values: Any) -> Any:
-    """A copy of nested example inputs with every tensor detached, and no two of them the same object.
+    """A copy of nested example inputs in which all tensors are detached and distinct objects.
 
-    torch.onnx would wire two inputs that are one object to one input of the model.
+    torch.onnx would connect two inputs that are the same object to one input of the model.
     """
     seen: set[int] = set()
 
@@ -59,7 +59,7 @@ def without_gradients(values: Any) -> Any:
 
 
 def freeze_program(program: torch.export.ExportedProgram) -> None:
-    """Make the program's own tensors require no gradient. Their memory is shared, the user's tensors stay."""
+    """Set ``requires_grad`` to False for the program's tensors, without copying data or changing the user's tensors."""
     replaced: dict[int, torch.Tensor] = {}
     for tensors in (program.state_dict, program.constants):
         for name, value in tensors.items():
@@ -68,9 +68,9 @@ def freeze_program(program: torch.export.ExportedProgram) -> None:
 
 
 def frozen_copy(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """A copy of a captured program whose tensors require no gradient; the tensors' memory is shared.
+    """A copy of a captured program whose tensors do not require gradients; it shares their memory.
 
-    Layouts that were chosen while a tensor required a gradient are not assumed: each ``view`` becomes a ``reshape``.
+    Each ``view`` becomes a ``reshape``, because memory layouts may depend on ``requires_grad``.
     """
     graph = copy.deepcopy(program.graph)
     for node, original in zip(graph.nodes, program.graph.nodes, strict=True):

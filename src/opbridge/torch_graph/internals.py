@@ -1,31 +1,32 @@
-"""The internals of torch that opbridge reads, each with the reason and a guard; ``torch_reuse.py`` has the other two.
+"""The internals of torch that opbridge uses, each with its reason and a guard; ``reuse.py`` has two more.
 
-``tests/torch_graph/test_torch_internals.py`` names every one, so that a torch release that moves one fails there first.
+``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
-* ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: which torch operators torch.onnx maps,
-  from which opset on. There is no public list.
-* ``torch._decomp.decomposition_table``, ``OpOverload._can_decompose``: the decompositions beyond
-  ``torch.export.default_decompositions()`` that torch.onnx uses as well.
-* ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: the settings under which
-  torch.onnx captures and decomposes a model, so that opbridge's one decomposition gives the same graph.
-* ``ShapeEnv.ignore_fresh_unbacked_symbols``: torch.onnx runs the shape functions of operators with sizes that depend on
-  the data, and leaves their new sizes pending.
-* ``torch._library.fake_impl.FakeImplCtx.create_unbacked_symint``: torchvision's suppression takes for granted that at
-  least two boxes survive.
-* ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors that are sizes only. (Its public
-  stand-in, the ``meta`` device, can't run a program that holds constants of the CPU.)
-* ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before it
-  casts it to the type that it is to have, so a float64 graph would lose half of its digits.
-* ``ShapeEnv._set_replacement`` and ``var_to_sources``: by which line of a model torch makes a dynamic size a number.
-  Its error says only which size.
+* ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: list the torch operators that
+  torch.onnx maps, with their lowest opsets. There is no public list.
+* ``torch._decomp.decomposition_table``, ``OpOverload._can_decompose``: have the decompositions that torch.onnx uses in
+  addition to ``torch.export.default_decompositions()``.
+* ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: apply the settings with which
+  torch.onnx captures and decomposes a model, so that opbridge's single decomposition results in the same graph.
+* ``ShapeEnv.ignore_fresh_unbacked_symbols``: torch.onnx runs the shape functions of operators with data-dependent
+  sizes, and leaves their new symbols pending.
+* ``torch._library.fake_impl.FakeImplCtx.create_unbacked_symint``: torchvision's non-maximum suppression assumes that at
+  least two boxes remain.
+* ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors without data. (The public
+  alternative, the ``meta`` device, can't run a program with CPU constants.)
+* ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before
+  casting it to its final type, so a float64 graph would lose half of its digits.
+* ``ShapeEnv._set_replacement`` and ``var_to_sources``: show which line of a model specializes a dynamic size. torch's
+  error names only the size.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
-  of a ``SymInt``: what the shape function of an autograd.Function is made of, whose ``forward`` nobody wrote for it.
-* ``torch.onnx._internal.exporter._flags``: ``torch.onnx.is_in_onnx_export()`` is true while torch.onnx captures, and
-  models of old choose by it between an operator's ONNX form and its other one.
-* ``torch.onnx._internal.torchscript_exporter``: where torch keeps what ``torch.onnx.symbolic_helper`` and others held.
-* ``torch._dynamo``: it lists Python's builtins, by identity, when it is imported; a capture, which replaces some of
-  them, is to begin after that.
-* ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: the opset of a model for which none was asked.
+  of a ``SymInt``: serve to run the ``forward`` of an autograd.Function as its shape function.
+* ``torch.onnx._internal.exporter._flags``: makes ``torch.onnx.is_in_onnx_export()`` true, as while torch.onnx captures.
+  Older models use it to choose between an operator's ONNX form and its ordinary form.
+* ``torch.onnx._internal.torchscript_exporter``: contains the former contents of ``torch.onnx.symbolic_helper`` and
+  similar modules.
+* ``torch._dynamo``: records the identities of Python's builtins when it is imported, so this must happen before a
+  capture replaces some of them.
+* ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: is the opset of a model for which no opset was requested.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ def mapped_targets(complex_inputs: bool = False) -> dict[Any, int]:
     """The torch operators that torch.onnx maps, with the lowest opset of each mapping.
 
     Args:
-        complex_inputs: Ask for the mappings of complex tensors instead of real ones.
+        complex_inputs: Whether to list the mappings for complex tensors instead of those for real tensors.
 
     Returns:
-        :func:`target_key` of each operator (or the Python callable) to the opset that introduced its mapping.
+        The opset that introduced each mapping, by :func:`target_key` of the operator (or by the Python callable).
     """
     from torch.onnx._internal._lazy_import import onnxscript_apis
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
@@ -105,7 +106,7 @@ def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
     """Torch's decompositions except those of the operators to keep.
 
     Args:
-        keep: :func:`target_key` of the operators that stay as they are.
+        keep: :func:`target_key` of the operators that must not be decomposed.
     """
     table: dict[Any, Callable[..., Any]] = {}
     with exclusively, reusing_operator_list():
@@ -117,7 +118,7 @@ def decomposition_table(keep: Collection[Any]) -> dict[Any, Callable[..., Any]]:
 
 
 def has_way(overload: torch._ops.OpOverload) -> bool:
-    """Whether torch maps an operator to ONNX, correctly or not, by a mapping or by a decomposition."""
+    """Whether torch has a mapping to ONNX or a decomposition for an operator, correct or not."""
     return (
         target_key(overload) in mapped_targets()
         or overload in torch._decomp.decomposition_table
@@ -140,7 +141,7 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
     """Apply the settings with which torch.onnx decomposes ``program``."""
-    # Before torch 2.15, the recurrent layers' decompositions were chosen at capture only.
+    # Before torch 2.15, the decompositions of recurrent layers were chosen only at capture.
     with _settings(
         program.range_constraints if hasattr(_strategies(), "patch_dynamic_shape_rnn_decompositions") else ()
     ):
@@ -154,7 +155,7 @@ def _strategies() -> Any:
 
 
 exclusively = threading.RLock()
-"""Held while torch works on a graph: its settings, and its notes of the current node, are those of the process."""
+"""A lock for operations of torch on graphs, because torch's settings and its current node are global to the process."""
 
 
 @contextlib.contextmanager
@@ -171,7 +172,7 @@ def _settings(dynamic: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _sizes_from_zero() -> Iterator[None]:
-    """Let the sizes that shape functions make in torch's old way begin at 0: that way they are never 0 or 1."""
+    """Let sizes created by shape functions through torch's old interface be 0 or 1, which this interface rules out."""
     from torch._library.fake_impl import FakeImplCtx
 
     before = FakeImplCtx.create_unbacked_symint
@@ -184,9 +185,9 @@ def _sizes_from_zero() -> Iterator[None]:
 
 @contextlib.contextmanager
 def translating(program: torch.export.ExportedProgram) -> Iterator[None]:
-    """The settings under which torch.onnx may run the shape functions of ``program`` again.
+    """Apply the settings with which torch.onnx may run the shape functions of ``program`` again.
 
-    Torch would ask in vain, at the next decomposition, where the sizes went that they made anew.
+    Otherwise, the next decomposition would fail because the sizes that they created do not occur in the results.
     """
     modes = (getattr(node.meta.get("val"), "fake_mode", None) for node in program.graph.nodes)
     environment = next((mode.shape_env for mode in modes if mode is not None), None)
@@ -201,7 +202,7 @@ def translating(program: torch.export.ExportedProgram) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _all_digits_of_numbers() -> Iterator[None]:
-    """Let the number that a mapping of torch.onnx casts to the type of a tensor be a float64 before the cast."""
+    """Write numbers that a mapping of torch.onnx casts to the type of a tensor in float64 before the cast."""
     import onnx_ir as ir
     from torch.onnx._internal.exporter import _building
 
@@ -221,11 +222,11 @@ def _all_digits_of_numbers() -> Iterator[None]:
 
 
 def takes(module: torch.nn.Module, args: tuple[Any, ...]) -> bool:
-    """Whether a captured program, as its ``module()``, holds for inputs of these sizes: torch checks its guards.
+    """Whether a captured program is valid for inputs of these sizes, according to torch's guards.
 
     Args:
         module: ``ExportedProgram.module()``.
-        args: The inputs; the contents of tensors do not count.
+        args: The inputs; the contents of tensors are not used.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -234,7 +235,7 @@ def takes(module: torch.nn.Module, args: tuple[Any, ...]) -> bool:
     try:
         with mode, torch.no_grad():
             module(*fakes)
-    except Exception:  # A failed guard is an AssertionError; an operator that refuses the sizes raises what it likes.
+    except Exception:  # A failed guard is an AssertionError; an operator that refuses the sizes may raise any error.
         return False
     return True
 
@@ -248,7 +249,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def outside_fake_tensors() -> Iterator[None]:
-    """Let new tensors have memory, inside the shape function of an operator."""
+    """Allocate memory for new tensors inside the shape function of an operator."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     with unset_fake_temporarily():
@@ -257,10 +258,10 @@ def outside_fake_tensors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forgetting_new_sizes(values: Sequence[Any]) -> Iterator[None]:
-    """Let sizes that depend on data be made on the way and not be among the results.
+    """Allow data-dependent sizes that are created inside the block and do not occur in the results.
 
     Args:
-        values: The fake tensors and numbers that are worked on.
+        values: The fake tensors and numbers that the block uses.
     """
     nodes = (value if isinstance(value, torch.Tensor) else getattr(value, "node", None) for value in values)
     environments = (getattr(getattr(node, "fake_mode", node), "shape_env", None) for node in nodes)
@@ -270,7 +271,7 @@ def forgetting_new_sizes(values: Sequence[Any]) -> Iterator[None]:
 
 
 def symbols_of(values: Sequence[Any]) -> set[Any]:
-    """The symbols without a value (sizes that depend on data) in tensors' sizes and in dynamic numbers."""
+    """The symbols without a value (data-dependent sizes) in the sizes of tensors and in dynamic numbers."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     found: set[Any] = set()

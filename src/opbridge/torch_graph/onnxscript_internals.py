@@ -1,10 +1,10 @@
 """All internals of onnxscript that opbridge changes, each with the reason.
 
 * ``onnxscript.rewriter._matcher.SimplePatternMatcher._match_constant``: torch.onnx's optimizer treats a number within
-  1e-8 of 0 as 0, and a number within 1e-5 of 1 as 1. The ``eps`` of ``x / (norm + 1e-12)`` would be removed.
-* ``onnxscript.rewriter.RewriteRule.try_rewrite``: every rule is tried on every node of a graph, in four calls each; and
-  a pattern that ends in several nodes first lists all nodes. For a graph of thousands of nodes this takes most of the
-  time. Nodes whose operator differs from the one in which the pattern ends are skipped.
+  1e-8 of 0 as 0, and a number within 1e-5 of 1 as 1. This would remove the ``eps`` of ``x / (norm + 1e-12)``.
+* ``onnxscript.rewriter.RewriteRule.try_rewrite``: each rule is tried on every node of a graph with four calls, and a
+  pattern with several final nodes first lists all nodes. For a graph of thousands of nodes this takes most of the time.
+  Nodes whose operator differs from the pattern's final operator are therefore skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["exact_constants", "quick_matching"]
 
 @contextlib.contextmanager
 def exact_constants() -> Iterator[None]:
-    """Let rewrite rules match a number only with an equal number, after rounding to the tensor's type."""
+    """Make rewrite rules match only numbers that are equal after rounding to the tensor's type."""
     from onnxscript.rewriter._matcher import SimplePatternMatcher
 
     own = SimplePatternMatcher._match_constant
@@ -43,7 +43,7 @@ def exact_constants() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quick_matching() -> Iterator[None]:
-    """Let rewrite rules skip nodes in which their pattern cannot end."""
+    """Make rewrite rules skip nodes that cannot be the final node of their pattern."""
     from onnxscript.rewriter import RewriteRule
 
     own = RewriteRule.try_rewrite
@@ -66,6 +66,6 @@ def quick_matching() -> Iterator[None]:
 
 
 def _last_operator(rule: Any) -> str | None:
-    """The operator of the (first) node in which a rule's pattern ends; None if there are alternatives."""
+    """The operator of the (first) final node of a rule's pattern; None if there are alternatives."""
     identifier = rule._target_pattern.output_nodes[0].op_identifier()
     return None if identifier is None else identifier[1]

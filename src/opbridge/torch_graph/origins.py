@@ -1,7 +1,7 @@
-"""The correspondence of the values of a decomposed graph and of its ONNX model to nodes of the captured graph.
+"""Maps the values of a decomposed graph, and of its ONNX model, to nodes of the captured graph.
 
-torch records on every node of a decomposed graph the nodes from which it was made. The last node of a decomposition has
-the value of the operator; the others have no counterpart in the captured graph.
+torch records the original nodes of each node of a decomposed graph. The last node of a decomposition has the value of
+the operator; the other nodes have no counterpart in the captured graph.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Origin:
 def origins_of_values(
     model: ir.Model, captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram
 ) -> dict[ir.Value, Origin]:
-    """The values that an ONNX model and the captured graph have in common.
+    """The origins of the values that an ONNX model and the captured graph have in common.
 
     Args:
         model: The model made by torch.onnx from ``decomposed``. Its values have the names of the nodes of that graph,
@@ -75,7 +75,7 @@ def origins_of_values(
             if origin is None and last[noted] is node:
                 origin = _origin_of_result(node, position, noted, by_name)
             # A value inside a translation may have the name of a torch node. A rewritten node may have the metadata of
-            # another node, or none.
+            # another node, or no metadata.
             rewritten = not noted or _REWRITTEN in node.metadata_props
             if origin is not None and (rewritten or made_for.get(noted) == origin.node):
                 found[value] = origin
@@ -85,7 +85,7 @@ def origins_of_values(
 def captured_nodes(
     model: ir.Model, captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram
 ) -> dict[str, str]:
-    """The name of the captured node for which each node of an ONNX model was made, by the name of the latter.
+    """The name of the captured node that each node of an ONNX model was made from, by the name of the ONNX node.
 
     Args:
         model: The model, whose nodes still have torch's metadata; nodes in subgraphs and functions are omitted.

@@ -1,12 +1,12 @@
-"""Caches for computations that torch repeats in every export: internals of torch, each with a reason and a guard.
+"""Caches for computations that torch repeats in every export; each uses an internal of torch, with a guard.
 
-``tests/torch_graph/test_torch_internals.py`` names both.
+``tests/torch_graph/test_torch_internals.py`` names both internals.
 
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib`` reads the source of 540 mappings in every
-  export, which takes 0.4 s; the source is read only once.
+  export, which takes 0.4 s. Here it is read only once.
 * ``torch._export.utils._materialize_cpp_cia_ops`` lists torch's composite operators and adds each to ``torch.ops``, a
-  hundred times per export (three times for every namespace of operators), which takes a third of the time of a small
-  model; once is enough.
+  hundred times per export (three times for each namespace of operators), which takes a third of the export time of a
+  small model. Here it runs only once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["reusing_operator_list", "reusing_registry"]
 
 @functools.cache
 def _from_torchlib() -> Any:
-    """The classmethod with which torch.onnx reads its mappings; None if this version of torch does not have it."""
+    """The classmethod that reads the mappings of torch.onnx; None if this version of torch does not have it."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     return vars(ONNXRegistry).get("from_torchlib")
@@ -43,9 +43,9 @@ _LIBRARIES = ("torchvision", "torch.ao.quantization.fx._decomposed")
 
 @contextlib.contextmanager
 def reusing_registry() -> Iterator[None]:
-    """Let torch.onnx read its mappings once per opset instead of in every export.
+    """Make torch.onnx read its mappings once per opset instead of in every export.
 
-    Each export gets a separate copy of the table, because it adds the custom translations.
+    Each export gets a separate copy of the table, because it adds custom translations to it.
     """
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -65,15 +65,15 @@ def reusing_registry() -> Iterator[None]:
     try:
         yield
     finally:
-        # Torch's own function is restored, whichever of two threads ends first.
+        # This restores torch's own function regardless of which of two threads ends first.
         ONNXRegistry.from_torchlib = own  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
 def reusing_operator_list() -> Iterator[None]:
-    """Let torch add its composite operators to ``torch.ops`` only once within the context.
+    """Make torch add its composite operators to ``torch.ops`` only once within the context.
 
-    Operators registered from Python in the meantime are added by their registration.
+    Operators that are registered from Python in the meantime are added by their registration.
     """
     from torch._export import utils
 
@@ -90,7 +90,7 @@ def reusing_operator_list() -> Iterator[None]:
 
 
 class _Once:
-    """A function without arguments and results that is called once."""
+    """Wraps a function without arguments and results so that it is called only once."""
 
     def __init__(self, function: Callable[[], None]) -> None:
         self._function: Callable[[], None] | None = function

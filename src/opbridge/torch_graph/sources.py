@@ -1,6 +1,6 @@
-"""The place of a problem in the user's source.
+"""Finds the location of a problem in the user's source.
 
-A traceback through torch has some fifty frames, of which one or two are the user's. :func:`source_of_error` and
+A traceback through torch has about fifty frames, of which one or two are the user's. :func:`source_of_error` and
 :func:`source_of_node` select the innermost frame that does not belong to torch, another installed library, the standard
 library or opbridge. If the model itself comes from a library (torchvision's SSD), they select the innermost frame of
 that library.

@@ -1,8 +1,8 @@
-"""Preservation of a model's state, apart from its parameters, during a run or a capture.
+"""Preserves a model's state, except its parameters, during a run or a capture.
 
 A forward pass may cache a table, create a buffer on first use, or count its calls. A later capture would then result in
-another graph with other constants than the exported one, and a capture that fills a cache would leave tensors without
-data in it.
+a graph with other constants than the exported graph, and a capture that fills a cache would leave tensors without data
+in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEQUENCES = (list, deque)
 
 @contextlib.contextmanager
 def keeping_state(module: torch.nn.Module, *, contents_of_buffers: bool = True) -> Iterator[None]:
-    """Restore on exit what the block changes in a module: attributes, containers, and contents of tensors.
+    """Restore on exit the attributes, containers, and contents of tensors that the block changes in a module.
 
     This covers modules and Python's built-in containers in their attributes. Parameters keep their place and element
     type; their contents are not copied, because inference does not change them and copies would need memory.

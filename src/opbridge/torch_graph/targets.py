@@ -1,4 +1,4 @@
-"""Torch operators as the targets of graph nodes: their names, their functional form, and where they are called."""
+"""Torch operators as targets of graph nodes: their names, functional forms and calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def target_key(target: Any) -> Any:
 
 
 def functional_target(target: Any) -> Any:
-    """The functional form of an in-place operator (``aten::relu`` of ``aten::relu_``); any other target as it is."""
+    """The functional form of an in-place operator (``aten::relu`` for ``aten::relu_``); any other target unchanged."""
     if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
         return target
     name = target._schema.name.split("::")[1]

@@ -1,4 +1,4 @@
-"""A hash of a program's weights: it shows whether a bundle was made from a given model."""
+"""A hash of a program's weights, which shows whether a bundle was made from a given model."""
 
 from __future__ import annotations
 
