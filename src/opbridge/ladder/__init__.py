@@ -1,1 +1,1 @@
-"""Links 2 and 3: the rung of each operator, its translation, and what the engine refuses."""
+"""Links 2 and 3: the rung of each operator, its translation, and the engine's refusals."""

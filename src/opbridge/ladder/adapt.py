@@ -1,4 +1,4 @@
-"""Stage 4: change a model where an engine needs it, and say what was changed."""
+"""Stage 4: ``adapt`` a model to an engine, and list the changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Fitted:
     Attributes:
         model: The engine's model.
         adaptations: The changes.
-        refusals: The nodes that the engine still refuses, or that its opset can't express.
+        refusals: The nodes that the engine still refuses or that its opset can't express.
     """
 
     model: Model
@@ -50,15 +50,15 @@ def fit(
     opset: int | None = None,
     last_resort: bool = True,
 ) -> Fitted:
-    """Bring a model to an opset and IR version of the engine, adapt it, and ask the engine about every node.
+    """Convert a model to an opset and IR version of the engine, adapt it, and query the engine about every node.
 
     Args:
-        model: Not changed, but for notes in its metadata.
+        model: The model, which is not changed except for notes in its metadata.
         engine: The engine.
-        asked: The versions that the user asks for.
-        operators: The kernels that are loaded beside it.
+        asked: The opset and the IR version that the user requests.
+        operators: The kernels that are loaded with the model.
         kernels: ``"domain::Op"`` of the nodes for which there are kernels, loaded or not.
-        opset: The opset to try where the user asks for none; by default the model's own.
+        opset: The opset to try if the user requests none; by default the model's own.
         last_resort: Whether to use passes that are worse than another mapping or another opset.
     """
     begun = bring_to_versions(model, engine, asked, opset=opset, kernels=kernels if operators else ())
@@ -70,9 +70,9 @@ def fit(
 
 @functools.cache
 def adapting_passes(engine: str = "") -> tuple[ModuleType, ...]:
-    """The files of ``passes/``, and of the engine's own folder of that name, in their ``ORDER``: found by looking.
+    """The modules in ``passes/``, and in the engine's own folder of that name, in their ``ORDER``.
 
-    Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None where there is nothing to do. One with
+    Each defines ``for_engine(model, engine, kernels) -> Pass | None``; None if there is nothing to do. A module with
     ``LAST_RESORT`` is for nodes that no mapping and no other opset fixes.
     """
     names = sorted(info.name for info in pkgutil.iter_modules(opbridge.engines.passes.__path__))
@@ -84,16 +84,16 @@ def adapting_passes(engine: str = "") -> tuple[ModuleType, ...]:
 def adapt(
     model: Model, engine: Engine, kernels: Sequence[KernelOperator] = (), *, last_resort: bool = True
 ) -> tuple[Model, tuple[Adaptation, ...]]:
-    """The model as the engine needs it, and what was changed for that.
+    """The model adapted to the engine, and the changes.
 
     Args:
         model: The model, which is not changed; its tensors are shared with the result.
-        engine: The engine, which is asked about each node.
-        kernels: The kernels that are loaded beside it.
+        engine: The engine, which is queried about each node.
+        kernels: The kernels that are loaded with the model.
         last_resort: Whether to use passes that are worse than another mapping or another opset.
 
     Returns:
-        ``model`` itself and no adaptations where the engine takes it as it is, or where nothing here helps.
+        ``model`` itself and no adaptations if the engine accepts it unchanged, or if no pass helps.
     """
     adapted: Model = model
     adaptations: tuple[Adaptation, ...] = ()

@@ -1,7 +1,7 @@
-"""Function bodies: the ONNX functions that custom-domain nodes carry, so that they run in any engine.
+"""Function bodies: the ONNX functions of custom-domain nodes, with which they run in any engine.
 
-All bodies of a model are captured as one program, because that costs one pass through the exporter instead of one per
-operator. Its inputs are those of each body in turn, its outputs likewise; after translation it is cut into functions.
+All bodies of a model are captured as one program, because this takes one export instead of one per operator. The
+program's inputs are those of the bodies in order, and so are its outputs. After translation it is cut into functions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Bodies:
     """The bodies of a model's custom nodes as one program.
 
     Attributes:
-        program: Their graph as captured.
-        calls: Whose bodies they are, in the order of the program's inputs and outputs.
+        program: The captured program of all bodies.
+        calls: The calls that the bodies belong to, in the order of the program's inputs and outputs.
     """
 
     program: torch.export.ExportedProgram
@@ -53,13 +53,13 @@ def _body(call: CustomCall) -> Any:
 
 
 def capture_bodies(calls: Sequence[CustomCall]) -> Bodies:
-    """Capture the bodies for any sizes where the code allows it, otherwise for the sizes of the model.
+    """Capture the bodies for any sizes if their code allows it, otherwise for the sizes in the model.
 
-    Every use of an operator that a captured body does not fit gets a body of its own: ``calls`` are split, and the
-    nodes retargeted.
+    Each use of an operator that a captured body does not fit gets a separate body: ``calls`` are split, and the nodes
+    get the new targets.
 
     Raises:
-        TranslationError: A body can't be captured; names the operator and its declaration.
+        TranslationError: A body can't be captured; the message names the operator and its declaration.
     """
     generic = _capture(calls, any_size=True)
     if generic is None:
@@ -81,7 +81,7 @@ def capture_bodies(calls: Sequence[CustomCall]) -> Bodies:
 
 
 def _capture(calls: Sequence[CustomCall], any_size: bool) -> torch.export.ExportedProgram | None:
-    """The program of the bodies, or None if one of them can't be captured so."""
+    """The program of the bodies; None if one of them can't be captured."""
     groups = tuple(tuple(_example(value) for value in call.examples) for call in calls)
     shapes = tuple(tuple(_dimensions(value, any_size and call.any_size) for value in call.examples) for call in calls)
     try:
@@ -117,7 +117,7 @@ def _example(value: Any) -> Any:
 
 
 def _size(size: Any, axis: int) -> int:
-    """A concrete size for a dimension: the example's, or for one that depends on the data a small number."""
+    """A concrete size for a dimension: the size in the example, or a small number for a data-dependent size."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     return int(size.node.hint) if size.node.has_hint() else 3 + axis  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def _dimensions(value: Any, any_size: bool) -> Any:
     if not isinstance(value, torch.Tensor):
         return None
     return {
-        # A body must serve every size that the model leaves open, and should serve others.
+        # A body must support every size that the model leaves dynamic, and should support others.
         axis: torch.export.Dim.DYNAMIC if isinstance(size, torch.SymInt) else torch.export.Dim.AUTO
         for axis, size in enumerate(value.shape)
         if isinstance(size, torch.SymInt) or (any_size and size > 1)
@@ -142,7 +142,7 @@ def _placeholders(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
 
 
 def _fitting(program: torch.export.ExportedProgram, calls: Sequence[CustomCall]) -> list[bool]:
-    """Per call: whether its captured body takes the sizes of every use."""
+    """For each call, whether its captured body supports the sizes of every use."""
     values = iter(node.meta["val"] for node in _placeholders(program))
     examples = [tuple(_example(value) for value in call.examples) for call in calls]
     module = program.module()
@@ -167,7 +167,7 @@ def _sizes(site: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _stays_dynamic(captured: Sequence[Any], site: Sequence[Any]) -> bool:
-    """Whether what is dynamic at a use was not captured as a constant."""
+    """Whether no dynamic size of a use was captured as a constant."""
     pairs = [(mine, theirs) for mine, theirs in zip(captured, site, strict=True) if isinstance(mine, torch.Tensor)]
     return not any(
         str(size).isdigit() and isinstance(actual, torch.SymInt)
@@ -189,7 +189,7 @@ def cut_into_functions(model: ir.Model, bodies: Bodies) -> list[ir.Function]:
 
 
 def _function(graph: ir.Graph, call: CustomCall, opset_imports: Any) -> ir.Function:
-    # They come in no particular order.
+    # The functions have no particular order.
     for value in sorted(graph.initializers.values(), key=lambda value: str(value.name)):
         constant = ir.Node(
             "", "Constant", [], [ir.AttrTensor("value", value.const_value)], name=f"constant_{value.name}"
@@ -215,7 +215,7 @@ def _function(graph: ir.Graph, call: CustomCall, opset_imports: Any) -> ir.Funct
 
 
 def _name_interface(graph: ir.Graph, call: CustomCall) -> None:
-    """Name the function's inputs as the operator's arguments, and its outputs in order."""
+    """Name the function's inputs after the operator's arguments, and number its outputs."""
     taken = {output.name for node in ir.traversal.RecursiveGraphIterator(graph) for output in node.outputs}
     names = [argument.name for argument in call.overload._schema.arguments]
     slots = [i for i, item in enumerate(call.template) if isinstance(item, Slot) or item is None]
@@ -225,7 +225,7 @@ def _name_interface(graph: ir.Graph, call: CustomCall) -> None:
 
 
 def name_overloads(calls: Sequence[CustomCall]) -> None:
-    """Give the calls of one operator that need different bodies different overload names, readable and stable."""
+    """Give calls of an operator that need different bodies different overload names, which are readable and stable."""
     for group in _grouped(calls):
         for call, name in zip(group, _overload_names(group), strict=True):
             call.function_overload = name

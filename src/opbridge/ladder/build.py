@@ -1,4 +1,4 @@
-"""Stage 6: ``build`` the kernels of a model into one library for an engine, and put the libraries into a bundle."""
+"""Stage 6: ``build`` the kernels of a model into one library per engine, and write the libraries into a bundle."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Built:
 
     Attributes:
         engine: The engine's name.
-        library: The library, described; it holds the engine's adapter too.
+        library: A description of the library, which also contains the engine's adapter.
         specs: The kernels in the library.
         adapter: The engine's adapter; None for an engine that calls the kernels' C ABI directly.
         flags: The adapter's compiler flags.
-        optional: Whether the engine accepts the model without the library too, and runs the function bodies.
+        optional: Whether the engine also accepts the model without the library, and then runs the function bodies.
     """
 
     engine: str
@@ -48,8 +48,8 @@ class Built:
 
     @property
     def name(self) -> str:
-        """The library's name without its suffix: engines without an adapter share one."""
-        # Not the bare name of the engine, which is a Python module.
+        """The library's name without its suffix. Engines without an adapter share a library."""
+        # The engine's name alone would be the name of a Python module.
         return f"{self.engine}_kernels" if self.adapter is not None else "plain_kernels"
 
     @property
@@ -58,11 +58,11 @@ class Built:
         return f"kernels/{self.name}{self.library.path.suffix}"
 
     def write(self, folder: Path) -> None:
-        """Put the library into a bundle for this engine alone; see :func:`write_libraries`."""
+        """Write the library into a bundle for this engine only; see :func:`write_libraries`."""
         write_libraries([self], folder)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a manifest says of the library."""
+        """The entry of the library in a manifest."""
         return {
             "engine": self.engine,
             "file": self.file,
@@ -74,11 +74,11 @@ class Built:
 
 
 def build(specs: Sequence[KernelSpec], engine: Engine) -> Built:
-    """Compile kernels and the engine's adapter into one library; cached by content.
+    """Compile kernels and the engine's adapter into one library, which is cached by content.
 
     Raises:
         BuildError: A kernel does not compile, or there is no compiler.
-        InputError: A kernel's file does not have the operator that it was declared for.
+        InputError: A kernel's file does not define the operator that it was declared for.
         EngineError: The engine takes no kernels.
     """
     if not engine.takes_kernels:
@@ -105,7 +105,7 @@ def build(specs: Sequence[KernelSpec], engine: Engine) -> Built:
 
 
 def write_libraries(libraries: Iterable[Built], folder: Path) -> None:
-    """Put the libraries of all engines, their sources and a CMakeLists.txt that builds them elsewhere into a bundle."""
+    """Write the libraries of all engines into a bundle, with their sources and a CMakeLists.txt for other platforms."""
     distinct = list({built.file: built for built in libraries}.values())
     if not distinct:
         return
@@ -125,9 +125,9 @@ def _folder_of(built: Built) -> str:
 
 
 def _copy_sources(sources: Sequence[Path], roots: Sequence[Path], shared: Path, own: Path) -> None:
-    """Copy sources and all that they include: opbridge's headers to ``shared``, others to ``own``."""
+    """Copy sources and the files that they include: opbridge's headers to ``shared``, other files to ``own``."""
     for file in source_files(sources, [HEADERS]):
-        # Included files keep their place beside what includes them.
+        # Included files keep their place relative to the file that includes them.
         root = next((root for root in (HEADERS, *roots) if file.is_relative_to(root)), file.parent)
         target = (shared if root == HEADERS else own) / file.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def _copy_sources(sources: Sequence[Path], roots: Sequence[Path], shared: Path, 
 
 
 def _cmake(headers: Sequence[Path], libraries: Sequence[Built]) -> str:
-    """Builds the libraries again, on this platform or another."""
+    """A CMakeLists.txt that builds the libraries again, on this platform or another."""
     units = " ".join(f"src/{header.name}" for header in headers)
     return f"""\
 cmake_minimum_required(VERSION 3.16)

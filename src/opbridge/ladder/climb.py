@@ -1,6 +1,6 @@
-"""The ladder's loop: propose a model, attach bodies, build kernels, adapt, probe; again for what an engine refuses.
+"""The ladder's loop: propose a model, attach bodies, build kernels, adapt and probe, until no refused node can be fixed.
 
-A captured program and an ONNX model go through the same loop. What differs is behind the protocol ``Proposer``.
+Captured programs and ONNX models go through the same loop. The protocol ``Proposer`` hides the differences.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def climb_all(
     dry: bool = False,
     report: Callable[[str], None] = lambda stage: None,
 ) -> ClimbedAll:
-    """Bring a model to several engines: once to those that load ONNX, and once to each of the others.
+    """Bring a model to several engines: once to all that load ONNX, and once to each of the others.
 
     The parameters and the errors are those of :func:`climb`.
     """
@@ -68,16 +68,16 @@ def climb(
     Args:
         model: A captured program, or an ONNX model. It is not changed.
         catalog: The mappings and the declared bodies.
-        engines: The engines; each is asked about every node.
+        engines: The engines; each is queried about every node.
         requested: The opset and the IR version that the user requests.
-        dry: Whether to continue after operators for which no rung is left, and to build no kernels. Of a captured
-            program, each distinct operator is tried alone, and a placeholder replaces an unsupported one.
+        dry: Whether to continue after operators for which no rung is left, and to build no kernels. Each distinct
+            operator of a captured program is then tried alone, and a placeholder replaces an unsupported one.
         report: A callback that receives the name of each stage as it begins.
 
     Raises:
         UnsupportedOperatorError: No rung is left for some operators (not in a dry run); all are named.
         TranslationError: A mapping fails and there is no other.
-        BuildError: A kernel does not compile; or there is no compiler, and no function body either (not in a dry run).
+        BuildError: A kernel does not compile; or there is neither a compiler nor a function body (not in a dry run).
     """
     proposer = _proposer(model, catalog, engines, requested, dry)
     while True:
@@ -132,9 +132,9 @@ def _best_fit(
     built: Built | None,
     kernels: Sequence[str],
 ) -> Fitted:
-    """The model in the opset in which the engine refuses the fewest nodes; its own opset wins a tie."""
+    """The model in the opset in which the engine refuses the fewest nodes; in a tie, in its own opset."""
     operators = built.library.operators if built is not None else ()
-    # An engine that loads no kernels runs the function bodies, and is asked about those.
+    # An engine that loads no kernels runs the function bodies, and is queried about them.
     beside = kernels if engine.takes_kernels else ()
     best = fit(model, engine, requested, operators, beside, last_resort=proposer.last_resort)
     for opset in proposer.other_opsets(engine, best.refusals) if best.refusals else ():

@@ -1,7 +1,7 @@
-"""Climbs the ladder for an engine that takes a torch program: the engine is asked about each call.
+"""Climbs the ladder for an engine that takes a torch program: the engine is queried about each call.
 
-A refused call is replaced by, in this order: the decomposition that the user or the catalog declares, the body of a
-custom operator, torch's own decomposition.
+A refused call is replaced by the first of these that exists: the decomposition declared by the user or the catalog, the
+body of a custom operator, torch's own decomposition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["ClimbedProgram", "climb_torch"]
 
 _MOST_ROUNDS = 20
 _IN_TORCH = ("decompose", "function")
-"""The rungs whose functions are made of torch operators."""
+"""The rungs whose functions consist of torch operators."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ClimbedProgram:
         program: The program for the engine to convert.
         steps: The rung of each operator of the captured program.
         breaks: Every broken link, in the order of discovery.
-        built: The library of the kernels that it calls; None without kernels.
+        built: The library of the kernels that the program calls; None without kernels.
     """
 
     program: TorchProgram
@@ -73,9 +73,9 @@ def climb_torch(
     """Bring a captured program to an engine.
 
     Args:
-        captured: The program, with its names.
-        catalog: The mappings in force.
-        engine: The engine, which is asked about every distinct call.
+        captured: The captured program.
+        catalog: The mappings to use.
+        engine: The engine, which is queried about every distinct call.
         dry: Whether to continue after operators for which no rung is left, and to build no kernels.
         report: A callback that receives the name of each stage as it begins.
 
@@ -103,7 +103,7 @@ def climb_torch(
 def _kernels(
     captured: Captured, catalog: Catalog, engine: Engine, dry: bool
 ) -> tuple[Built | None, tuple[KernelSpec, ...]]:
-    """The kernels of the operators that the program calls, and the library; those that can't be built are left out."""
+    """The kernels of the operators that the program calls, and their library, without kernels that can't be built."""
     called: dict[str, Any] = {_name(node.target): node.target for node in calls_in(captured.program)}
     kernels = tuple(kernel for kernel in declared_kernels() if kernel.target in called)
     if not kernels or dry:
@@ -114,7 +114,7 @@ def _kernels(
         bodied = [kernel for kernel in kernels if catalog.find(called[kernel.target], rungs=_IN_TORCH) is not None]
         if error.details or len(bodied) < len(kernels):
             raise
-        return None, ()  # There is no compiler here, and the bodies run.
+        return None, ()  # Without a compiler, the bodies run.
 
 
 class _Climb:
@@ -136,7 +136,7 @@ class _Climb:
         self._rungs: dict[str, str] = {}
 
     def run(self, dry: bool) -> torch.export.ExportedProgram:
-        """The program that the engine takes."""
+        """The program that the engine accepts."""
         for node in calls_in(self._captured.program):
             spec = self._catalog.find(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
             if spec is not None and spec.rung == "decompose" and self._catalog.provider(spec) == "user":
@@ -164,7 +164,7 @@ class _Climb:
                 yield node.target, self._break(node, refusal)
 
     def _has_variant(self, node: torch.fx.Node) -> bool:
-        """Whether the operator's kernel takes a call's element types; in a dry run nobody knows."""
+        """Whether the operator's kernel supports a call's element types; in a dry run this is not known."""
         if self._built is None:
             return True
         operator = self._built.library.operator(_name(node.target))
@@ -182,7 +182,7 @@ class _Climb:
         return Break(key, "kernel", refusal.reason, places, self._engine.name, refusal.operator)
 
     def _mend(self, overload: Any) -> bool:
-        """Decompose an operator from now on; False if nothing is left to try."""
+        """Decompose an operator from now on; False if there is no further decomposition."""
         if overload in self._table:
             return False
         spec = self._catalog.find(overload, rungs=_IN_TORCH)
@@ -227,7 +227,7 @@ class _Climb:
             yield Step(display_name(key), rung, len(uses), places, provider, detail)
 
     def _rung(self, key: str, overload: Any, found: Break | None) -> tuple[str, str]:
-        """The rung of an operator, and whose mapping it is."""
+        """The rung of an operator, and the provider of its mapping."""
         if found is not None and not found.mended:
             return "missing", ""
         if _name(overload) in self._kernels and key not in self._rungs:

@@ -24,14 +24,14 @@ class Break:
     """A broken link of one operator.
 
     Attributes:
-        target: The torch operator, "aten::cummax.default"; for a node of no operator, "domain::Op".
+        target: The torch operator, "aten::cummax.default"; for a node that no torch operator became, "domain::Op".
         link: "mapping" (2) or "kernel" (3).
-        reason: Why, in a line.
+        reason: The reason in one line.
         sources: ``file:line`` in the user's model.
-        engine: The engine that refuses it; empty for the mapping.
-        node: The ONNX operator that it refuses, "ai.onnx::Conv".
-        mended: Whether another rung serves the operator.
-        opset: The opset that can't express the node, where that is the reason.
+        engine: The engine that refuses the operator; empty for link 2.
+        node: The ONNX operator that the engine refuses, "ai.onnx::Conv".
+        mended: Whether another rung supports the operator.
+        opset: The opset that can't express the node, if that is the reason.
     """
 
     target: str
@@ -46,13 +46,13 @@ class Break:
 
 @dataclasses.dataclass(frozen=True)
 class NoCompiler:
-    """Kernels that are not built, for want of a compiler or of a header-only library.
+    """Kernels that are not built because a compiler or a header-only library is missing.
 
     Attributes:
         reason: What is missing, in a sentence.
         fix: How to install it.
         served: The targets whose nodes run their function bodies.
-        lost: The targets that have nodes without one.
+        lost: The targets that have nodes without a function body.
     """
 
     reason: str
@@ -66,17 +66,17 @@ class Climbed:
     """The result of the ladder for the engines that load ONNX.
 
     Attributes:
-        given: The model before any engine's adaptation: the translation, or the ONNX model with its declared bodies.
+        given: The model before it is adapted to engines: the translation, or the ONNX model with its declared bodies.
         models: The model of each engine, by the engine's name.
         adaptations: The changes made for each engine.
         breaks: Every broken link, in the order of discovery.
         steps: The rung of each operator.
         opset: The opset of the engines' models, the highest if they differ.
         opset_reason: What determined the opset.
-        built: The kernels of each engine that has some, by its name.
+        built: The library of each engine that has kernels, by the engine's name.
         no_compiler: The kernels that can't be built, if there is no compiler.
         bodied: ``"domain::Op"`` of the custom nodes that were given a declared body.
-        translated: Where the values and nodes come from; None for an ONNX model.
+        translated: The last translation, with the origins of values and nodes; None for an ONNX model.
     """
 
     given: ir.Model
@@ -106,13 +106,13 @@ class ClimbedAll:
 
     @property
     def breaks(self) -> tuple[Break, ...]:
-        """Every broken link, of all engines."""
+        """Every broken link of all engines."""
         own = self.onnx.breaks if self.onnx is not None else ()
         return (*own, *(item for program in self.programs.values() for item in program.breaks))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The rung of each operator, for the engines that load ONNX if there are some."""
+        """The rung of each operator; those for the engines that load ONNX, if there are any."""
         return self.onnx.steps if self.onnx is not None else next(iter(self.programs.values())).steps
 
     @property
@@ -123,6 +123,6 @@ class ClimbedAll:
 
     @property
     def adaptations(self) -> dict[str, tuple[Adaptation, ...]]:
-        """The changes made for each engine, by its name."""
+        """The changes made for each engine, by the engine's name."""
         own = self.onnx.adaptations if self.onnx is not None else {}
         return {**own, **{name: program.adaptations for name, program in self.programs.items()}}

@@ -1,4 +1,4 @@
-"""Operators kept as one node of a custom domain: how the captured graph names them until they are ONNX nodes."""
+"""Operators kept as one node of a custom domain: their targets in the captured graph until they become ONNX nodes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["CustomCall", "keep_custom_nodes"]
 
 @dataclasses.dataclass(eq=False)
 class CustomCall:
-    """One distinct use of a custom operator: the same operator, element types, ranks and attributes.
+    """One distinct use of a custom operator, with its element types, ranks and attributes.
 
-    An instance takes the operator's place as the target of an FX node: called, it calls the operator; translated, it
+    An instance replaces the operator as the target of an FX node. A call of it calls the operator, and its translation
     emits the custom node.
 
     Attributes:
         overload: The torch operator.
         spec: The declaration that gives its function body.
-        template: The operator's arguments in schema order; a :class:`Slot` stands for each tensor and dynamic int.
+        template: The operator's arguments in schema order; a :class:`Slot` represents each tensor and dynamic int.
         examples: The fake value of each slot at the first use.
-        attributes: The remaining arguments by name, defaults included: the node's attributes.
-        outputs: How many tensors it returns.
-        function_overload: Which of several ONNX function bodies serves it; set when the bodies are made.
-        any_size: Whether its body is captured for any sizes, rather than for those of the model.
-        nodes: The FX nodes that have it as their target.
+        attributes: The remaining arguments by name, including defaults, which become the node's attributes.
+        outputs: The number of tensors that the operator returns.
+        function_overload: The overload name of the ONNX function body for this call; set when the bodies are created.
+        any_size: Whether the body is captured for any sizes instead of those in the model.
+        nodes: The FX nodes that have this instance as their target.
         sites: The fake values of the slots at each of these nodes.
     """
 
@@ -73,7 +73,7 @@ class CustomCall:
         return tuple(_fill(item, values) for item in self.template)
 
     def __call__(self, *values: Any) -> Any:
-        """Call the operator: FX runs graphs, and torch.onnx runs them on fake tensors to find types."""
+        """Call the operator: FX runs graphs, and torch.onnx runs them on fake tensors to infer types."""
         return self.call(self.overload, values)
 
     def call(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
@@ -95,7 +95,7 @@ class CustomCall:
         )
 
     def split_by_size(self) -> list[CustomCall]:
-        """One call per distinct set of sizes; the nodes are given the new targets."""
+        """Split this call into one per distinct set of sizes, and give the nodes the new targets."""
         parts: dict[str, CustomCall] = {}
         for node, site in zip(self.nodes, self.sites, strict=True):
             sizes = repr([tuple(map(str, v.shape)) if isinstance(v, torch.Tensor) else None for v in site])
@@ -109,7 +109,7 @@ class CustomCall:
         return list(parts.values())
 
     def onnx_inputs(self, values: Sequence[Any]) -> list[Any]:
-        """The node's inputs: the slots in order, and None where an optional tensor is absent."""
+        """The node's inputs: the slots in order, and None for each absent optional tensor."""
         inputs: list[Any] = []
         for argument, item in zip(self.overload._schema.arguments, self.template, strict=True):
             if isinstance(item, Slot):
@@ -123,7 +123,7 @@ class CustomCall:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Stands for the ``index``-th value of a custom call."""
+    """A placeholder for the ``index``-th value of a custom call."""
 
     index: int
 
@@ -135,7 +135,7 @@ def _fill(item: Any, values: Sequence[Any]) -> Any:
 
 
 def keep_custom_nodes(program: torch.export.ExportedProgram, specs: Mapping[str, OpSpec]) -> tuple[CustomCall, ...]:
-    """Give every node of these operators a :class:`CustomCall` as its target, one object per distinct use."""
+    """Set the target of each node of these operators to a :class:`CustomCall`, with one object per distinct use."""
     calls: dict[Any, CustomCall] = {}
     for module in program.graph_module.modules():
         if not isinstance(module, torch.fx.GraphModule):
@@ -201,7 +201,7 @@ def _attribute(value: Any, name: str, node: torch.fx.Node) -> Any:
 
 
 def _identity(call: CustomCall) -> tuple[Any, ...]:
-    """What makes two uses need the same function body: types, ranks, which sizes are 1, and the attributes."""
+    """A key that is equal for uses with the same function body: types, ranks, sizes of 1, and attributes."""
     return (
         call.overload,
         tuple(_kind(value) for value in call.examples),

@@ -1,4 +1,4 @@
-"""The findings about a model: its broken links, and other properties of the model that matter to the user."""
+"""The findings about a model: its broken links, and other properties that are relevant to the user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def describe_engine(name: str, versions: Mapping[str, str]) -> str:
 def list_findings(
     climbed: ClimbedAll, versions: Mapping[str, str], captured: Captured | None = None
 ) -> tuple[Finding, ...]:
-    """The broken links of a model, their fixes, and other properties of the model that matter to the user.
+    """The broken links of a model, their fixes, and other properties that are relevant to the user.
 
     Args:
         climbed: The result of the ladder.

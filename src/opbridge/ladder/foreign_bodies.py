@@ -1,7 +1,7 @@
-"""Bodies for the custom nodes of an existing model, from what ``body_for`` and ``operator`` declare.
+"""Bodies for the custom nodes of an existing model, from declarations by ``body_for`` and ``operator``.
 
-The body of a node is the declared Python function, exported for the node's element types, rank and attributes. Needs
-PyTorch, as the declarations do.
+The body of a node is the declared Python function, exported for the node's element types, rank and attributes. Like the
+declarations, it requires PyTorch.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _MOST_KEPT = 256
 
 
 def attach_bodies(model: ir.Model, catalog: Catalog) -> dict[str, OpSpec]:
-    """Give each custom node that has none the function body that is declared for its operator, in place.
+    """Add the declared function bodies of custom nodes that have no body, in place.
 
     Args:
-        model: Changed in place: functions are added, and the types that follow from them.
+        model: The model, to which functions and the types inferred from them are added.
         catalog: The declarations.
 
     Returns:
@@ -79,7 +79,7 @@ def attach_bodies(model: ir.Model, catalog: Catalog) -> dict[str, OpSpec]:
 
 
 def _kinds(node: ir.Node) -> tuple[Any, ...]:
-    """What two nodes that share a body have in common: element types, ranks and attributes."""
+    """A key that is equal for nodes that share a body: element types, ranks and attributes."""
     types = tuple(
         None if value is None else (value.dtype, None if value.shape is None else len(value.shape))
         for value in node.inputs
@@ -96,18 +96,18 @@ def _value_key(attribute: ir.Attr) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Body:
-    """A body, and the program it was made from, which knows the sizes it holds for.
+    """A body, and the program it was made from, which determines the sizes that it supports.
 
     Attributes:
         function: The ONNX function.
-        program: As captured.
+        program: The captured program.
     """
 
     function: ir.Function
     program: torch.export.ExportedProgram
 
     def fits(self, node: ir.Node) -> bool:
-        """Whether it holds for the sizes of another node."""
+        """Whether the body supports the sizes of another node."""
         import torch
 
         inputs = [value for value in node.inputs if value is not None]
@@ -124,18 +124,18 @@ class _Body:
 
 @dataclasses.dataclass(frozen=True)
 class _Exported:
-    """A body as a model of its own, and the program it was made from."""
+    """A body as a separate model, and the program it was made from."""
 
     model: ir.Model
     program: torch.export.ExportedProgram
 
 
 _kept: dict[Any, _Exported] = {}
-"""The catalog's bodies in this process, for capturing a loop takes seconds. A user's may change between two exports."""
+"""A cache of the catalog's bodies: capturing a loop takes seconds. A user's bodies may change between exports."""
 
 
 def _exported(node: ir.Node, spec: OpSpec, catalog: Catalog, opset: int) -> _Exported:
-    """The body for the node; of the catalog's operators it is made once for all that it depends on."""
+    """The body for the node, which is cached for operators of the catalog."""
     examples = _examples(node)
     if catalog.user:
         return _export(node, spec, catalog, examples, opset)
@@ -168,7 +168,7 @@ def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, 
             fix="write it for the node's inputs in order, then its attributes by name; in torch operators only.",
             details=error.details,
         ) from error
-    # A declared operator that the body calls is a function too, and a function of the model stands by itself.
+    # A declared operator that the body calls becomes a function too, but a function of the model must not call others.
     converted = convert_opset(InlinePass()(made).model, opset)
     if converted.unexpressed:
         lost = converted.unexpressed[0]
@@ -201,7 +201,7 @@ def _python(attribute: ir.Attr) -> Any:
 
 
 def _dynamic(value: ir.Value) -> dict[int, Any]:
-    """A body must serve every size that the model leaves open, and should serve others."""
+    """A body must support every size that the model leaves dynamic, and should support others."""
     from torch.export import Dim
 
     sizes = enumerate(value.shape or ())
@@ -213,7 +213,7 @@ def _is_open(size: Any) -> bool:
 
 
 def _examples(node: ir.Node) -> tuple[Any, ...]:
-    # A number that is also a fixed size would make torch take the two for one.
+    # torch would equate a dynamic size with a fixed size of the same number.
     fixed = {size for value in node.inputs if value is not None for size in value.shape or () if not _is_open(size)}
     unused = (number for number in itertools.count(3) if number not in fixed)
     numbers: dict[str, int] = {}
@@ -221,7 +221,7 @@ def _examples(node: ir.Node) -> tuple[Any, ...]:
 
 
 def _example(node: ir.Node, value: ir.Value | None, numbers: dict[str, int], unused: Iterator[int]) -> Any:
-    """A tensor like the value; ``numbers`` remembers a number for each size that has but a name."""
+    """A tensor like the value; ``numbers`` stores a number for each size that has only a name."""
     import torch
 
     if value is None:
@@ -267,7 +267,7 @@ def _as_function(made: ir.Model, node: ir.Node, overload: str) -> ir.Function:
 
 
 def _align_inputs(graph: ir.Graph, node: ir.Node) -> None:
-    """One formal input per input of the node; one that is absent has a name that nothing uses."""
+    """Add one formal input per input of the node; that of an absent input has an unused name."""
     present = iter(list(graph.inputs))
     aligned: Sequence[ir.Value] = [
         ir.Value(name=f"absent_{position}") if value is None else next(present)

@@ -1,4 +1,4 @@
-"""What other layers do around a translation."""
+"""Hooks for other layers around a translation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["AROUND_TRANSLATION"]
 
 AROUND_TRANSLATION: list[Callable[..., AbstractContextManager[Callable[[ir.Model], None]]]] = []
-"""Entered around each translation with the program, its opset and the opset that the user asked for (or None).
+"""Context managers around each translation, called with the program, its opset and the requested opset (or None).
 
 Each yields a function that is called with the translated model. ``legacy`` adds one that runs symbolic functions.
 """

@@ -1,4 +1,4 @@
-"""The rung ``kernel`` of a model: which of its nodes have a declared kernel, and one library per engine."""
+"""The rung ``kernel``: finds the nodes of a model that have a declared kernel, and builds one library per engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["build_kernels", "buildable", "kernels_in"]
 
 
 def kernels_in(model: ir.Model) -> list[KernelSpec]:
-    """The declared kernels of the model's nodes, those of subgraphs and function bodies included."""
+    """The declared kernels of the model's nodes, including those in subgraphs and function bodies."""
     present = {f"{node.domain}::{node.op_type}" for node in all_nodes(model)}
     return [kernel for kernel in declared_kernels() if kernel.target in present]
 
@@ -29,13 +29,13 @@ def kernels_in(model: ir.Model) -> list[KernelSpec]:
 def buildable(
     kernels: Sequence[KernelSpec], model: ir.Model, engines: Sequence[Engine], *, dry: bool = False
 ) -> tuple[list[KernelSpec], NoCompiler | None]:
-    """The kernels that can be built here, and what is missing for the others, whose nodes run their function bodies.
+    """The kernels that can be built, and what is missing for the others, whose nodes run their function bodies.
 
     Args:
         kernels: The kernels of the model's nodes.
-        model: With the function bodies.
-        engines: The engines; without one that takes kernels, no compiler is looked for.
-        dry: Whether nothing stops, and nothing is built.
+        model: The model with its function bodies.
+        engines: The engines; if none of them loads kernels, no compiler is searched for.
+        dry: Whether this is a dry run, in which no kernel is built and no error is raised.
 
     Raises:
         BuildError: A kernel can't be built, and its node has no function body (not in a dry run).
@@ -69,7 +69,7 @@ def buildable(
 
 
 def _obstacle(kernel: KernelSpec) -> BuildError | None:
-    """Why a kernel can't be built here: there is no compiler, or what it requires is missing."""
+    """Why a kernel can't be built: a compiler or a requirement is missing. None if it can be built."""
     try:
         find_compiler()
         if kernel.python is not None:
@@ -84,7 +84,7 @@ def _obstacle(kernel: KernelSpec) -> BuildError | None:
 def build_kernels(
     kernels: Sequence[KernelSpec], engines: Sequence[Engine], report: Callable[[str], None]
 ) -> dict[str, Built]:
-    """One library per engine that takes kernels; models without kernels never ask for a compiler."""
+    """One library per engine that loads kernels; a model without kernels does not require a compiler."""
     takers = [engine for engine in engines if engine.takes_kernels]
     if kernels and takers:
         report("building kernels")

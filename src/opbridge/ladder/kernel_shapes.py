@@ -1,4 +1,4 @@
-"""Whether the shape functions of a model's kernels agree with the shapes that the model was captured with."""
+"""Checks the shape functions of a model's kernels against the shapes in the captured program."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["check_kernel_shapes"]
 
 
 def check_kernel_shapes(program: torch.export.ExportedProgram, built: Iterable[Built]) -> None:
-    """Ask each kernel's shape function about every call in the program, at the sizes of the example inputs.
+    """Check each kernel's shape function on every call in the program, at the sizes of the example inputs.
 
-    What it says of sizes that depend on the data is left to the verification, as are calls that no kernel takes.
+    Data-dependent sizes, and calls that no kernel supports, are left to the verification.
 
     Args:
-        program: As captured; its operators' fakes have given the shapes.
-        built: The kernels.
+        program: The captured program; its shapes come from the fake implementations of the operators.
+        built: The built libraries of kernels.
 
     Raises:
-        InputError: A shape function gives another element type or other sizes than the fake.
+        InputError: A shape function returns another element type or other sizes than the fake implementation.
     """
     libraries = [library.library for library in built]
     for node in _calls(program):
@@ -51,7 +51,7 @@ def _check(node: torch.fx.Node, library: KernelLibrary, operator: KernelOperator
     try:
         shapes = library.shapes(operator.target, arrays, attributes, output_count=len(fakes))
     except (EngineError, InputError):
-        # It wants contents other than these; what is really wrong, the engine's run will say.
+        # The shape function may reject zeros; a real error appears when the engine runs.
         return
     dtypes = operator.output_dtypes(variant)
     for index, (fake, sizes) in enumerate(zip(fakes, shapes, strict=False)):
@@ -71,7 +71,7 @@ def _check(node: torch.fx.Node, library: KernelLibrary, operator: KernelOperator
 
 
 def _arguments(node: torch.fx.Node, operator: KernelOperator) -> tuple[list[np.ndarray | None], dict[str, Any]]:
-    """The kernel's inputs, zeros that take no memory, and its attributes."""
+    """The kernel's inputs, as zeros that use no memory, and its attributes."""
     given: dict[str, Any] = {}
     schema: Any = node.target._schema  # type: ignore[union-attr]
     for position, argument in enumerate(schema.arguments):
@@ -102,7 +102,7 @@ def _array(value: Any) -> np.ndarray | None:
 
 
 def _known(size: Any) -> int | None:
-    """The example's size; None for one that depends on the data."""
+    """The size in the example; None for a data-dependent size."""
     node = getattr(size, "node", None)
     if node is None:
         return int(size)

@@ -1,7 +1,7 @@
 """Proposes an existing ONNX model, which enters the flow at ``adapt``.
 
-A refused node is fixed by, in this order: the body that is declared for a custom node, a kernel, casts and the
-standard's own function bodies (``passes/``), another opset.
+A refused node is fixed by the first of these that helps: the declared body of a custom node, a kernel, casts and the
+function bodies of the standard (``passes/``), another opset.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_OPSETS = 6
 
 
 class ModelProposer:
-    """Proposes an ONNX model as it is; each engine may take it in another opset.
+    """Proposes an ONNX model unchanged; each engine may use it in a different opset.
 
     Args:
         model: The model as it was read. It is not changed.
@@ -55,7 +55,7 @@ class ModelProposer:
         return _named(self._model.clone())
 
     def other_opsets(self, engine: Engine, refusals: Sequence[Refusal]) -> list[int]:
-        """The opsets at which a refused operator has another form: the newer ones first, from near to far."""
+        """The opsets at which a refused operator differs: newer opsets before older ones, each from near to far."""
         if self._requested.opset is not None:
             return []
         own = min(self._own_opset or NEWEST_OPSET, engine.newest_opset)
@@ -78,7 +78,7 @@ class ModelProposer:
         return imports.get("", imports.get("ai.onnx"))
 
     def learn(self, attempt: Attempt) -> bool:
-        """Record what the engines refuse of the model; there is no other proposal."""
+        """Record the engines' refusals; there is no other proposal."""
         self._breaks = tuple(
             found for engine in self._engines for found in _breaks(attempt, engine, attempt.fitted[engine.name])
         )
@@ -123,7 +123,7 @@ def _named(model: ir.Model) -> ir.Model:
 
 
 def _breaks(attempt: Attempt, engine: Engine, best: Fitted) -> Iterator[Break]:
-    """What the engine refuses of the unchanged model, and whether it is fixed in the engine's model."""
+    """The nodes that the engine refuses in the unchanged model, and whether they are fixed in the engine's model."""
     kernels = attempt.kernels if engine.takes_kernels else ()
     begun = bring_to_versions(attempt.model, engine, Versions(), kernels=kernels)
     untouched = begun.refusals or _refused_as_it_is(begun.model, engine, attempt.bodied)
@@ -146,7 +146,7 @@ def _breaks(attempt: Attempt, engine: Engine, best: Fitted) -> Iterator[Break]:
 
 
 def _refused_as_it_is(model: ir.Model, engine: Engine, bodied: Sequence[str]) -> tuple[Refusal, ...]:
-    """What the engine refuses of the unchanged model, without the declared bodies."""
+    """The engine's refusals for the unchanged model, without the declared bodies."""
     if not bodied:
         return probe(model, engine)
     bare = model.clone()

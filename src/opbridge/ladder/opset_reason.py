@@ -1,4 +1,4 @@
-"""Why a model has its opset, as data."""
+"""The reason for the opset of a model, as data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OpsetCause(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class OpsetReason:
-    """Why a model has its opset.
+    """The reason for the opset of a model.
 
     Attributes:
         cause: What determined the opset.

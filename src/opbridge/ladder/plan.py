@@ -36,16 +36,16 @@ class Plan:
     """The rung of each operator of one model, and the decomposed program.
 
     Attributes:
-        program: The decomposed program; what it still holds is mapped, kept as a custom node, or in ``missing``.
-        opset: The lowest version of the standard domain that serves every operator.
+        program: The decomposed program; each of its operators is mapped, kept as a custom node, or in ``missing``.
+        opset: The lowest version of the standard domain that supports every operator.
         opset_reason: What determined the opset.
-        steps: One per distinct operator of the captured graph, and per operator mapped inside another.
-        chosen: The mapping of the user or the catalog in force for each operator that has one, by target key.
+        steps: One step per distinct operator of the captured graph, and per operator mapped inside another.
+        chosen: The mapping of the user or the catalog for each operator that has one, by target key.
         translations: The ``custom_translation_table`` of ``torch.onnx.export``.
-        bodies: The function bodies of the custom-domain nodes; None without such nodes.
+        bodies: The function bodies of the custom-domain nodes; None if there are no such nodes.
         bodies_plan: The plan for ``bodies``.
-        missing: The operators that nothing maps.
-        twins: The operators that the program has under another name, by that name's target key.
+        missing: The operators without a mapping to ONNX.
+        twins: The operators that opaque aliases in the program stand for, by the target key of the alias.
     """
 
     program: torch.export.ExportedProgram
@@ -60,12 +60,12 @@ class Plan:
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def mapping_of(self, key: str) -> str:
-        """What names the mapping in force for a target key, for :func:`plan`'s ``refused``."""
+        """The identifier of the mapping for a target key, as in the ``refused`` of :func:`plan`."""
         return f"{key}@{self.chosen[key].rung}" if key in self.chosen else key
 
 
 class _Decomposed(torch.export.ExportedProgram):
-    """A program that is decomposed already: torch.onnx asks it to decompose again, and gets it as it is."""
+    """A program that is already decomposed: torch.onnx would decompose it again, and gets it unchanged."""
 
     def run_decompositions(self, *args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
         return self
@@ -85,15 +85,15 @@ def plan(
     """Choose a rung for every operator of a captured program.
 
     Args:
-        program: As captured, or its distinct operators. It is not changed.
-        catalog: The mappings in force.
-        opset: The opset the user asks for; by default the lowest that serves every operator.
-        newest_opset: The newest opset that every engine knows.
-        raised: The opset from which on the engines have kernels for what an operator becomes, by target key, from an
-            earlier round.
-        refused: Mappings not to take again (:meth:`Plan.mapping_of`): an engine refused what they gave, or they failed.
-        rewrites: The rewrites that were taken while capturing, for the list of steps.
-        whole: The program to count the steps in, where ``program`` holds only its distinct operators.
+        program: The captured program, or its distinct operators. It is not changed.
+        catalog: The mappings to use.
+        opset: The opset that the user requests; by default the lowest that supports every operator.
+        newest_opset: The newest opset that every engine supports.
+        raised: The lowest opset at which the engines have kernels for the nodes of an operator, by target key, as found
+            in earlier rounds.
+        refused: The mappings not to use again (:meth:`Plan.mapping_of`), which failed or whose nodes an engine refused.
+        rewrites: The rewrites that were used during the capture, for the list of steps.
+        whole: The program in which to count the steps, if ``program`` has only its distinct operators.
 
     Raises:
         TranslationError: A decomposition of the catalog or of the user fails on this model.
@@ -124,7 +124,7 @@ def plan(
     if inner is not None and inner.opset > final:
         final, reason = inner.opset, dataclasses.replace(inner.opset_reason, in_body=True)
     calls = bodies.calls if bodies else ()
-    # A decomposition may be for some element types only.
+    # A decomposition may apply only to some element types.
     chosen = {key: spec for key, spec in chosen.items() if spec.rung != "decompose" or key in recorder.uses}
     mended = _mended(decomposed, chosen, recorder.uses, twins)
     return Plan(
@@ -163,7 +163,7 @@ def _reason(opset: int | None, raised: Mapping[str, int]) -> OpsetReason:
 
 
 def _choose(catalog: Catalog, refused: frozenset[str], newest: int) -> dict[str, OpSpec]:
-    """The catalog's and the user's mapping for every torch operator they name, by target key."""
+    """The mapping of the catalog or the user for each torch operator that they name, by target key."""
     chosen: dict[str, OpSpec] = {}
     for name in {spec.target.partition(".")[0] for spec in catalog.specs if spec.rung not in ("rewrite", "fake")}:
         namespace, _, operator_name = name.partition("::")
@@ -181,14 +181,14 @@ def _choose(catalog: Catalog, refused: frozenset[str], newest: int) -> dict[str,
 
 
 class _Recorder:
-    """Which decompositions were taken, and the first that failed."""
+    """Records the decompositions that were used, and the first that failed."""
 
     def __init__(self) -> None:
         self.uses = Uses()
         self.failure: tuple[str, OpSpec, Exception] | None = None
 
     def wrap(self, key: str, spec: OpSpec, otherwise: Callable[..., Any] | None) -> Callable[..., Any]:
-        """``spec``'s function, reporting each use and the first failure; ``otherwise`` for what it is not made for."""
+        """The function of ``spec``, which records each use and the first failure; ``otherwise`` is for other calls."""
 
         @functools.wraps(spec.function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -244,14 +244,14 @@ def _decompose(
 
 
 def _opset_of(node: torch.fx.Node, mapped: Mapping[Any, int], needs: Mapping[Any, int]) -> int | None:
-    """The lowest opset of the mapping of a decomposed node; None if nothing maps it."""
+    """The lowest opset of the mapping of a decomposed node; None if there is no mapping."""
     if isinstance(node.target, CustomCall):
         return LOWEST_OPSET
     key = target_key(node.target)
     if key in needs:
         return needs[key]
     table = torch_internals.mapped_targets(complex_inputs=True) if has_complex_input(node) else mapped
-    # torch.onnx unpacks several outputs itself.
+    # torch.onnx itself unpacks multiple outputs.
     return LOWEST_OPSET if key is _GETITEM else table.get(key)
 
 
@@ -278,7 +278,7 @@ def _rewrite_steps(catalog: Catalog, targets: tuple[str, ...]) -> list[Step]:
 def _mended(
     program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], uses: Uses, twins: Mapping[str, str]
 ) -> Uses:
-    """The uses of our mappings: the decompositions taken, and the translations still to be made."""
+    """The uses of the mappings of the catalog and the user: decompositions that ran, and translations that will run."""
     for node in calls_in(program):
         key = node.target.target if isinstance(node.target, CustomCall) else target_key(node.target)
         if key in chosen:
@@ -298,11 +298,11 @@ def _translations(
 
 
 _ADDED_BY_TORCH_ONNX = (torch.ops.aten.scalar_tensor.default,)
-"""Operators that torch.onnx adds: it converts a number to a tensor when it promotes types."""
+"""Operators that torch.onnx adds, because it converts numbers to tensors when it promotes types."""
 
 
 def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of its own for torch.onnx, which writes an attribute on what it is given."""
+    """A separate function object for torch.onnx, which sets an attribute on it."""
 
     @functools.wraps(function)
     def translation(*args: Any, **kwargs: Any) -> Any:
@@ -312,7 +312,7 @@ def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    # A number among the outputs is the same for every input; torch.onnx takes None there, and nothing else.
+    # A number among the outputs is the same for every input; torch.onnx accepts only None for it.
     output = program.graph.output_node()
     output.args = (tuple(value if isinstance(value, torch.fx.Node) else None for value in output.args[0]),)
     program.__class__ = _Decomposed

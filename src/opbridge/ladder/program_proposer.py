@@ -1,4 +1,4 @@
-"""Proposes translations of a captured program: a plan per attempt, without the mappings that were refused before."""
+"""Proposes translations of a captured program: one plan per attempt, without the mappings refused before."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ __all__ = ["ProgramProposer"]
 
 
 class ProgramProposer:
-    """Plans and translates a captured program, and remembers what was refused and why.
+    """Plans and translates a captured program, and records what was refused and why.
 
     Args:
         captured: The captured program.
-        catalog: The mappings in force.
+        catalog: The mappings to use.
         engines: The engines.
         requested: The opset and the IR version that the user requests.
         dry: Whether to try each distinct operator alone, with a placeholder for one that is not supported.
@@ -86,7 +86,7 @@ class ProgramProposer:
         """The translation of the next plan; a plan whose translation fails is replaced by another.
 
         Raises:
-            UnsupportedOperatorError: Nothing maps some operators (not in a dry run).
+            UnsupportedOperatorError: Some operators have no mapping (not in a dry run).
             TranslationError: A mapping fails and there is no other.
         """
         while True:
@@ -124,7 +124,7 @@ class ProgramProposer:
         )
 
     def other_opsets(self, engine: Engine, refusals: Sequence[Refusal]) -> tuple[int, ...]:
-        """None: the next plan raises the opset for all engines, where that helps."""
+        """No opsets: the next plan raises the opset for all engines if that helps."""
         return ()
 
     def steps(self, attempt: Attempt) -> tuple[Step, ...]:
@@ -147,7 +147,7 @@ class ProgramProposer:
         self._breaks.setdefault((found.target, found.link, found.engine), found)
 
     def _note_missing(self, planned: Plan) -> None:
-        """Record the operators that nothing maps; stop, unless dry, with all of them."""
+        """Record the operators without a mapping; unless dry, raise an error that names all of them."""
         for item in planned.missing:
             earlier = [found for found in self._breaks.values() if found.target == item.target]
             if not earlier:
@@ -159,7 +159,7 @@ class ProgramProposer:
             raise unsupported_operators([found for found in self._breaks.values() if found.target in targets])
 
     def _note_failed_mapping(self, planned: Plan, error: TranslationError) -> None:
-        """Record a mapping that raised, so that the next plan takes another; stop if it can't be told which."""
+        """Record a failed mapping, so that the next plan uses another; raise the error if it can't be identified."""
         mapping = planned.mapping_of(error.target) if error.target else None
         if error.target is None or mapping is None or (mapping in self._refused and not self._dry):
             raise error
@@ -172,7 +172,7 @@ class ProgramProposer:
         self._note(Break(error.target, "mapping", error.message, _sources(planned, error.target)))
 
     def learn(self, attempt: Attempt) -> bool:
-        """Record what the engines refuse; True if another rung may fix some of it."""
+        """Record the engines' refusals; True if another rung may fix some of them."""
         planned, translated = self.plan, self.translated
         models = {name: item.model for name, item in attempt.fitted.items()}
         refusals = [(engine, refusal) for engine in self._engines for refusal in attempt.fitted[engine.name].refusals]
@@ -213,14 +213,14 @@ class ProgramProposer:
         return again
 
     def _newer_opset(self, engine: Engine, node: ir.Node | None, opset: int, model: ir.Model) -> int | None:
-        """The lowest newer opset at which the engine takes the node, if there is one and the model may have it."""
+        """The lowest newer opset that the model may have and at which the engine accepts the node; None without one."""
         if node is None or node.domain or model.opset_imports[""] < opset:
             return None
         versions = range(opset + 1, self._newest_opset + 1)
         return next((n for n in versions if engine.supports(node, {**model.opset_imports, "": n}) is None), None)
 
     def _with_placeholders(self, planned: Plan) -> Plan:
-        """The plan with a translation for each missing operator that stands for it in a dry run."""
+        """The plan with a placeholder translation for each missing operator, for a dry run."""
         table = dict(planned.translations)
         for node in calls_in(planned.program):
             if str(target_key(node.target)) in self._placeholders:
@@ -228,13 +228,13 @@ class ProgramProposer:
         return dataclasses.replace(planned, translations=table)
 
     def breaks(self) -> tuple[Break, ...]:
-        """Every broken link; ``mended`` if another rung serves the operator."""
+        """Every broken link; ``mended`` is true if another rung supports the operator."""
         left = self._unmapped | self._lost
         return tuple(dataclasses.replace(found, mended=found.target not in left) for found in self._breaks.values())
 
 
 def _refused_node(model: ir.Model, refusal: Refusal) -> ir.Node | None:
-    """The node that is to blame: where an engine refuses a call, that is one in the body."""
+    """The node that causes the refusal; if an engine refuses a call, this is a node in the body."""
     node = next((node for node in all_nodes(model) if node.name == refusal.node), None)
     waiting = [node] if node is not None else []
     while waiting:
@@ -247,7 +247,7 @@ def _refused_node(model: ir.Model, refusal: Refusal) -> ir.Node | None:
 
 
 def _original_name(node: ir.Node | None, refusal: Refusal) -> str:
-    """The name that the refused node, or what it was made of, has in the translated model."""
+    """The name in the translated model of the refused node, or of the node that it was made from."""
     return refusal.node if node is None else node.metadata_props.get(ORIGIN, str(node.name))
 
 

@@ -1,4 +1,4 @@
-"""The protocol between the ladder's loop and a kind of model: a captured program, or an ONNX model."""
+"""The protocol between the ladder's loop and a kind of model: a captured program or an ONNX model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Attempt", "Proposer"]
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """A proposed model, and what the engines make of it.
+    """A proposed model, and the engines' responses to it.
 
     Attributes:
-        model: The proposed model, with the bodies that are declared for its custom nodes.
+        model: The proposed model, with the declared bodies of its custom nodes.
         bodied: ``"domain::Op"`` of the custom nodes that were given a declared body.
-        kernels: ``"domain::Op"`` of the nodes that have a kernel which at least one engine loads.
+        kernels: ``"domain::Op"`` of the nodes that have a kernel that at least one engine loads.
         fitted: The adapted model and the refusals of each engine, by the engine's name.
     """
 
@@ -58,7 +58,7 @@ class Proposer(Protocol):
         """The opsets to try for an engine that refuses the model in its own opset."""
 
     def learn(self, attempt: Attempt) -> bool:
-        """Record the refusals of an attempt; True if the next proposal may be refused less.
+        """Record the refusals of an attempt; True if the next proposal may have fewer refusals.
 
         Raises:
             UnsupportedOperatorError: No rung is left for some operators (not in a dry run); all are named.

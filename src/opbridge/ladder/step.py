@@ -1,4 +1,4 @@
-"""The rung that one operator takes, as data."""
+"""The rung used for one operator, as data."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["Step"]
 
 @dataclasses.dataclass(frozen=True)
 class Step(Record):
-    """The rung one operator takes.
+    """The rung used for one operator.
 
     Attributes:
-        target: The torch operator, "aten::cummax"; of an ONNX model the node's, "ai.onnx::Conv".
+        target: The torch operator, "aten::cummax"; for an ONNX model, the node's operator, "ai.onnx::Conv".
         rung: "native", "opset", "rewrite", "decompose", "translate", "function" or "kernel"; "missing" if no rung
-            serves it.
+            supports the operator.
         count: The number of uses in the model.
-        sources: ``file:line`` in the user's model, the first few places; of an ONNX model names of nodes.
+        sources: ``file:line`` of the first few uses in the user's model; for an ONNX model, the names of nodes.
         provider: The source of the mapping: "torch", "catalog", "user", or "onnx" for the standard or the model itself.
         detail: A one-line explanation.
         overrides: Why torch's own mapping is replaced; empty if it is not.
     """
 
-    # The source lines depend on the machine, and are written into a separate file.
+    # The source lines depend on the machine and are written to a separate file.
     json_keys: ClassVar[tuple[str, ...]] = ("target", "rung", "count", "provider", "detail")
 
     target: str

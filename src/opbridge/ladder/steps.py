@@ -1,4 +1,4 @@
-"""What a plan says of each operator: the rung it takes, or why there is none."""
+"""The steps of a plan: the rung of each operator, or why there is none."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Missing", "Step", "Uses", "find_missing", "list_steps"]
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """An operator that nothing maps to ONNX.
+    """An operator without a mapping to ONNX.
 
     Attributes:
-        target: The operator to give a mapping, "aten::cummax.default".
-        leaf: The target key that the decomposed graph still holds: ``target``, or the prim that torch makes of it.
-        origin: The operator of the captured graph that it comes from, as torch prints it ("aten.cummax.default").
-        count: How often it occurs.
+        target: The operator that needs a mapping, "aten::cummax.default".
+        leaf: The target key in the decomposed graph: ``target``, or the prim that torch decomposes it to.
+        origin: The original operator in the captured graph, as torch prints it ("aten.cummax.default").
+        count: The number of uses.
         sources: ``file:line`` in the user's model.
-        reason: Why no rung serves it.
+        reason: Why no rung supports the operator.
     """
 
     target: str
@@ -41,14 +41,14 @@ class Missing:
 
 
 class Uses:
-    """Where operators are used, counted by the captured node, so that a graph traced twice does not count twice."""
+    """The uses of operators, counted by captured node, so that a graph that is traced twice is counted once."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[str, None]] = {}
         self._sources: dict[str, dict[str, None]] = {}
 
     def note(self, key: str, meta: Mapping[str, Any]) -> None:
-        """Record a use of ``key`` by the node with this ``meta``."""
+        """Record a use of ``key`` by the node with the metadata ``meta``."""
         source = source_of_stack_trace(meta.get("stack_trace") or "")
         self._nodes.setdefault(key, {})[_captured_name(meta)] = None
         if source is not None:
@@ -58,11 +58,11 @@ class Uses:
         return iter(self._nodes)
 
     def count(self, key: str) -> int:
-        """How many captured nodes use it."""
+        """The number of captured nodes that use an operator."""
         return len(self._nodes.get(key, ()))
 
     def sources(self, key: str, limit: int = 5) -> tuple[str, ...]:
-        """The first places in the user's model."""
+        """The first uses of an operator in the user's model, as ``file:line``."""
         return tuple(self._sources.get(key, ()))[:limit]
 
 
@@ -79,11 +79,11 @@ def _captured_target(node: torch.fx.Node) -> str:
 def find_missing(
     program: torch.export.ExportedProgram, opset_of: Callable[[torch.fx.Node], int | None], limit: int
 ) -> tuple[Missing, ...]:
-    """The operators of a decomposed program that nothing maps at an opset up to ``limit``.
+    """The operators of a decomposed program that have no mapping at an opset up to ``limit``.
 
     Args:
-        program: Decomposed.
-        opset_of: The lowest opset of the mapping of a node; None if nothing maps it.
+        program: The decomposed program.
+        opset_of: A function that returns the lowest opset of the mapping of a node; None if there is no mapping.
         limit: The newest opset allowed.
     """
     found: dict[str, list[torch.fx.Node]] = {}
@@ -109,7 +109,7 @@ def _missing(leaf: str, nodes: list[torch.fx.Node], required: int | None, limit:
 
 
 def has_complex_input(node: torch.fx.Node) -> bool:
-    """Whether a node takes a complex tensor."""
+    """Whether a node has a complex input."""
     values = (value.meta.get("val") for value in node.all_input_nodes)
     return any(isinstance(value, torch.Tensor) and value.dtype.is_complex for value in values)
 
@@ -131,14 +131,14 @@ def list_steps(
     """One step per distinct operator of the captured graph, and per operator mapped inside another.
 
     Args:
-        captured: The program as captured.
-        catalog: Says whose a mapping is.
+        captured: The captured program.
+        catalog: The catalog, which determines the provider of each mapping.
         chosen: The mapping of the user or the catalog for each operator that has one, by target key.
         mapped: The lowest opset of torch's mapping, by target key.
-        floor: The opset without which nothing forces a higher one.
-        mended_inside: Uses of the catalog's and the user's mappings, inside other operators too.
+        floor: The opset of the model if no operator requires a higher one.
+        mended_inside: The uses of mappings of the catalog and the user, including those inside other operators.
         missing: The operators without a mapping to ONNX.
-        ignored: Target keys that are no work for an engine.
+        ignored: The target keys of operators that engines do not run.
     """
     uses = Uses()
     keys: dict[str, Any] = {}
@@ -176,7 +176,7 @@ def list_steps(
 
 
 def _overrides(key: str, spec: OpSpec) -> str:
-    """Why torch's mapping of this very overload is replaced; empty if torch has none."""
+    """Why torch's mapping of this overload is replaced; empty if torch has none."""
     return spec.overrides if spec.overrides and torch_internals.has_way(overload_of(key)) else ""
 
 

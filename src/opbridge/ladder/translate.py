@@ -34,18 +34,18 @@ from opbridge.torch_graph.targets import target_key
 __all__ = ["Translated", "all_nodes", "translate"]
 
 IR_VERSION = 10
-"""The first IR version with function overloads; every ONNX Runtime from 1.18 on reads it."""
+"""The first IR version with function overloads; ONNX Runtime supports it since 1.18."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
-    """A model in ONNX.
+    """A program translated to ONNX.
 
     Attributes:
-        model: The model, free of paths and of torch's bookkeeping.
+        model: The model, without paths and torch's metadata.
         sources: ``file:line`` in the user's source, by node name.
-        targets: The torch operator, as "aten::add.Tensor", by node name.
-        origins: The values that the captured graph has too, by name.
+        targets: The torch operator, such as "aten::add.Tensor", by node name.
+        origins: The origins in the captured graph of the values that it also has, by name.
         captured: The node of the captured graph, by node name.
     """
 
@@ -62,14 +62,14 @@ def translate(
     """Translate a planned program to ONNX.
 
     Args:
-        plan: Has no missing operators.
-        captured: Gives the names of inputs, outputs and dimensions; None leaves them as torch chose them.
+        plan: A plan without missing operators.
+        captured: The capture with the names of inputs, outputs and dimensions; None keeps torch's names.
         ir_version: The ONNX IR version of the result.
-        asked_opset: The opset that the user asks for, where it is older than the plan's: old symbolic functions write
-            for it.
+        asked_opset: The opset that the user requests, if it is older than the plan's; ``symbolic`` functions emit nodes
+            of this opset.
 
     Raises:
-        TranslationError: A mapping fails; names the operator and the place in the user's source.
+        TranslationError: A mapping fails; the message names the operator and the line in the user's source.
     """
     name_overloads(_custom_calls(plan))
     functions = _functions(plan, plan.opset, asked_opset)
@@ -94,18 +94,18 @@ def translate(
     common_passes.NameFixPass()(model)
     for function in model.functions.values():
         for node in function.all_nodes():
-            # The name of a node is what its source and its operator are found by, here and in what an engine refuses.
+            # Sources and operators are looked up by node name, here and for an engine's refusals.
             node.name = f"{'.'.join(filter(None, (function.name, function.overload)))}/{node.name}"
     sources, targets = _provenance(model, plan.twins)
     made_for = {} if captured is None else captured_nodes(model, captured.program, plan.program)
     _strip(model)
-    # Only now do the values have the names that they keep.
+    # The values get their final names only above.
     named = {str(value.name): origin for value, origin in origins.items() if value.graph is model.graph}
     return Translated(model, sources, targets, named, made_for)
 
 
 def _mangle_overloads(model: ir.Model, calls: Iterable[ir.Node]) -> None:
-    """Move the overloads of these calls, and of what they call, into the names."""
+    """Move the overloads of these calls, and of the functions that they call, into the names."""
     for node in calls:
         if node.overload:
             function = model.functions.pop(node.op_identifier(), None)
@@ -116,7 +116,7 @@ def _mangle_overloads(model: ir.Model, calls: Iterable[ir.Node]) -> None:
 
 
 def _custom_calls(plan: Plan) -> list[CustomCall]:
-    """The custom calls of a program, then those inside their bodies: one model has one space of function names."""
+    """The custom calls of a program and of their bodies, because a model has a single name space of functions."""
     if plan.bodies is None or plan.bodies_plan is None:
         return []
     return [*plan.bodies.calls, *_custom_calls(plan.bodies_plan)]
@@ -160,7 +160,7 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
 
 
 def _failure(plan: Plan, error: Exception) -> TranslationError:
-    """Name the operator whose mapping failed, from torch's chain of exceptions."""
+    """An error that names the operator whose mapping failed, from torch's chain of exceptions."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:
@@ -208,7 +208,7 @@ def _all_values(model: ir.Model) -> Iterator[ir.Value]:
 
 
 def _rename(model: ir.Model, captured: Captured) -> None:
-    """Give inputs, outputs and dynamic dimensions their names."""
+    """Rename inputs, outputs and dynamic dimensions as captured."""
     wanted = {*captured.input_names, *captured.output_names}
     interface = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
@@ -233,7 +233,7 @@ def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str 
         return size
     text = size.value
     if text and text.isdecimal():
-        # A dimension that torch froze while it captured is a symbol of one value to it.
+        # A dimension that torch specialized during the capture is a symbol with one value.
         return int(text)
     return re.sub(r"[A-Za-z_]\w*", lambda found: names.get(found.group(), found.group()), text) if text else None
 
@@ -257,14 +257,14 @@ def _provenance(model: ir.Model, twins: Mapping[str, str]) -> tuple[dict[str, st
 
 
 def _strip(model: ir.Model) -> None:
-    """Drop torch's notes: they hold paths of this machine, and would differ from one machine to the next."""
+    """Remove torch's metadata, which contains paths and therefore differs between machines."""
     common_passes.ClearMetadataAndDocStringPass()(model)
     for scope in scopes(model):
         scope.metadata_props.clear()
     for value in _all_values(model):
         value.metadata_props.clear()
     for node in all_nodes(model):
-        node.version = None  # What counts is the model's version of the domain, for every node alike.
+        node.version = None  # The model's version of the domain applies to every node.
     model.metadata_props.clear()
     model.producer_version = None
     model.producer_name = "opbridge"

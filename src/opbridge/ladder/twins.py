@@ -1,7 +1,7 @@
-"""Composite operators that have a translation, kept whole while the program is decomposed.
+"""Opaque aliases of composite operators that have a translation, for the time of the decomposition.
 
-Torch decomposes some of them (``reshape``, ``batch_norm``) whatever the table of decompositions says. Under a name of
-their own, as operators that torch can't look into, they stay.
+torch decomposes some of them (``reshape``, ``batch_norm``) regardless of the table of decompositions. It does not
+decompose an opaque alias, which is a custom operator with another name.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _NAMESPACE = "opbridge_kept"
 
 @contextlib.contextmanager
 def under_twins(program: torch.export.ExportedProgram, keys: Collection[str]) -> Iterator[dict[str, str]]:
-    """Inside the block, nodes of composite operators call a twin that torch does not decompose.
+    """Replace composite operators inside the block by opaque aliases, which torch does not decompose.
 
     Args:
-        program: Changed for the time of the block only.
+        program: The program, which is changed inside the block and restored afterwards.
         keys: The target keys of the operators to keep.
 
     Yields:
-        The target key of each operator that has a twin in the program, by the twin's.
+        The target key of each operator that has an alias in the program, by the alias's target key.
     """
     swapped: list[tuple[torch.fx.Node, Any]] = []
     originals: dict[str, str] = {}
     for module in graph_modules(program):
         for node in module.graph.nodes:
             is_wanted = node.op == "call_function" and target_key(node.target) in keys
-            # torch.onnx gives complex tensors to its own mappings alone, so these are decomposed.
+            # torch.onnx uses only its own mappings for complex tensors, so these operators are decomposed.
             if is_wanted and node.target._can_decompose() and not has_complex_input(node):
                 swapped.append((node, node.target))
     try:
@@ -76,7 +76,7 @@ def _twin(overload: torch._ops.OpOverload) -> torch._ops.OpOverload:
 
 
 def _fresh(overload: torch._ops.OpOverload) -> Callable[..., Any]:
-    """The operator, with results in memory of their own: the twin promises that."""
+    """The operator with results that share no memory with its inputs, as the schema of the alias promises."""
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         return tree_map_only(torch.Tensor, lambda value: value.clone(), overload(*args, **kwargs))

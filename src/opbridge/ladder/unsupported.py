@@ -1,4 +1,4 @@
-"""The errors that name all operators for which no rung is left."""
+"""Creates the errors that name all operators for which no rung is left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["unsupported_nodes", "unsupported_operators"]
 
 
 def unsupported_operators(breaks: Sequence[Break]) -> UnsupportedOperatorError:
-    """The error about operators of a captured program."""
+    """The error about unsupported operators of a captured program."""
     lines = [
         f"  {found.target.removesuffix('.default')}: {found.reason}"
         + (f" [{found.engine}]" if found.engine else "")
@@ -29,7 +29,7 @@ def unsupported_operators(breaks: Sequence[Break]) -> UnsupportedOperatorError:
 
 
 def unsupported_nodes(breaks: Sequence[Break]) -> UnsupportedOperatorError:
-    """The error about nodes of an ONNX model."""
+    """The error about unsupported nodes of an ONNX model."""
     lines = [
         f"  {found.target}: {found.reason} [{found.engine}] (node {', '.join(map(repr, found.sources[:3]))}"
         + (f" and {len(found.sources) - 3} more)" if len(found.sources) > 3 else ")")
