@@ -1,4 +1,4 @@
-"""The ladder's loop: propose a model, attach bodies, build kernels, adapt and probe, until no refused node can be fixed.
+"""The ladder's loop: propose a model, attach bodies, build kernels, adapt and probe, as long as a refusal can be fixed.
 
 Captured programs and ONNX models go through the same loop. The protocol ``Proposer`` hides the differences.
 """

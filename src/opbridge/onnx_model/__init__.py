@@ -1,1 +1,1 @@
-"""An ONNX model as such: read safely, check, infer types, convert between opsets, write."""
+"""Operations on an ONNX model: read safely, check, infer types, convert between opsets, write."""

@@ -48,7 +48,7 @@ def fill_types(model: Model, *, shapes: bool = False) -> None:
 
 
 def binding(call: Node) -> tuple[Any, ...]:
-    """A key for all that a call passes to a function's body: the types and ranks of its inputs, and its attributes."""
+    """A key for what a call passes to a function's body: the types and ranks of its inputs, and its attributes."""
     inputs = tuple(
         None if value is None else (value.type, None if value.shape is None else len(value.shape))
         for value in call.inputs

@@ -1,4 +1,4 @@
-"""A hash of an ONNX model, independent of its file: it shows whether a bundle was made from a given model."""
+"""A hash of an ONNX model, independent of its file, which shows whether a bundle was made from a given model."""
 
 from __future__ import annotations
 

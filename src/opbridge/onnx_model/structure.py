@@ -1,4 +1,4 @@
-"""Checks the names, versions and graph structure of a model, on the protocol buffer."""
+"""Checks the names, versions and graph structure of a model in protocol buffer form."""
 
 from __future__ import annotations
 

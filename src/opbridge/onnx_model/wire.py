@@ -1,7 +1,7 @@
-"""The protocol buffer encoding of ``.onnx`` files: reading one without its large weights.
+"""Reads the protocol buffer encoding of ``.onnx`` files without large weights.
 
 Parsing a whole file takes twice its size in memory. A protocol buffer states the length of each field before the
-field, so large weights can be skipped; they are mapped into memory later, from the file itself.
+field, so large weights can be skipped; they are later mapped into memory from the file itself.
 """
 
 from __future__ import annotations

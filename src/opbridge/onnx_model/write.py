@@ -66,7 +66,7 @@ def save_model(model: ir.Model, folder: Path, *, name: str = "model.onnx", exter
 
 @dataclasses.dataclass(frozen=True)
 class _Initializer:
-    """The message of an initializer: its beginning, and the tensor whose bytes follow, unless they are stored apart."""
+    """The message of an initializer: its beginning, and the tensor whose bytes follow unless stored in another file."""
 
     head: bytes
     tensor: ir.TensorProtocol | None

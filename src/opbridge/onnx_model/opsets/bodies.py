@@ -15,7 +15,7 @@ __all__ = ["expand_body"]
 
 
 def expand_body(site: Site) -> None:
-    """The operator's body in the standard takes its place."""
+    """Replace the node by the standard's function body of its operator."""
     proto = _body(site)
     names = list(proto.output)
     made = {name for node in proto.node for name in node.output} | set(proto.input)

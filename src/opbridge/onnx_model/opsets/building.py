@@ -61,7 +61,7 @@ class Builder:
         self._inside = inside
 
     def graph(self, name: str, body: Callable[..., Sequence[ir.Value]], *inputs: ir.Value) -> ir.Graph:
-        """A subgraph: ``body(builder, *inputs)`` creates its nodes with another builder, and returns its outputs."""
+        """A subgraph; ``body(builder, *inputs)`` creates its nodes with another builder and returns its outputs."""
         for value in inputs:
             value.name = self.fresh(f"{_label(self._before)}/{value.name or name}")
         graph = ir.Graph(inputs, [], nodes=[], name=self.fresh(name))

@@ -36,8 +36,8 @@ _FUNCTIONS_IR_VERSION, _OVERLOADS_IR_VERSION = 8, 10
 def convert_opset(model: ir.Model, opset: int, *, ir_version: int | None = None) -> ConvertedOpset:
     """Convert a model to another opset of the standard domain.
 
-    Subgraphs and model-local functions are converted too. Functions are inlined for an IR version without functions,
-    and if a body can be expressed only for the types of one call. Nodes in other domains are not changed.
+    Subgraphs and model-local functions are converted too. Functions are inlined if the IR version has no functions, or
+    if a body can be expressed only for the types of one call. Nodes in other domains are not changed.
 
     Args:
         model: The model, which is not changed; its tensors are shared with the result.
@@ -84,7 +84,7 @@ def _prepared(model: ir.Model, inlined: bool) -> ir.Model:
 
 
 def _with_one_opset(model: ir.Model) -> ir.Model:
-    """The model with all functions converted to its opset, which their nodes get when they are inlined."""
+    """The model with all functions converted to its opset, which applies to their nodes once they are inlined."""
     own = model.opset_imports.get("")
     others = {function.opset_imports.get("", own) for function in model.functions.values()}
     if own is None or others == {own}:

@@ -1,4 +1,4 @@
-"""Shapes and axes that are known only at run time, in operators of the oldest opset."""
+"""Computations with shapes and axes that are known only at run time, in operators of the oldest opset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["axis_mask", "reshape_exactly", "size_along", "squeeze", "unsqueeze"]
 
 
 def axis_mask(op: Builder, axes: ir.Value, rank: int) -> ir.Value:
-    """A bool for each of ``rank`` axes: whether it is in ``axes``, which may be negative."""
+    """A bool for each of ``rank`` axes: whether it is in ``axes``, whose numbers may be negative."""
     numbers = op.constant(np.arange(rank, dtype=np.int64))
     wrapped = op.Mod(op.Add(op.Cast(axes, to=int(ir.DataType.INT64)), rank), rank)
     column = op.Reshape(numbers, op.constant(np.array([rank, 1])))
@@ -26,7 +26,7 @@ def axis_mask(op: Builder, axes: ir.Value, rank: int) -> ir.Value:
 
 
 def reshape_exactly(op: Builder, data: ir.Value | None, shape: ir.Value) -> ir.Value:
-    """``data`` in a shape whose zeros mean zero; in a plain Reshape they would copy the input's size."""
+    """``data`` in a shape whose zeros mean zero; in a plain Reshape they would copy the input's sizes."""
     constant = known(shape)
     whole = data is not None and data.shape is not None and all(isinstance(n, int) and n for n in data.shape)
     if whole or (constant is not None and not (constant == 0).any()):

@@ -29,7 +29,7 @@ def transform(
     As in ONNX's DFT, y[k] = sum over n of x[n] exp(-2 pi i k n / N); the inverse has the other sign and a factor 1/N.
 
     Args:
-        op: Makes the nodes.
+        op: The builder of the nodes.
         real: The real part.
         imaginary: The imaginary part; None for zero.
         length: N, of shape (1,), to which the input is cropped or zero-padded; None for the input's length.

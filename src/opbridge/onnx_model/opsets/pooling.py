@@ -14,11 +14,10 @@ __all__ = ["full_pads", "pool_sum"]
 
 
 def pool_sum(site: Site, data: ir.Value, pads: list[int] | None = None) -> ir.Value:
-    """The sum over each window of a pooling node; elements outside are zero.
+    """The sum over each window of a pooling node; elements outside the input are zero.
 
-    ``pads`` replaces the node's pads including the additional pads of :func:`full_pads`.
-
-    Channels are moved to the batch axis, so that their number does not have to be known.
+    ``pads`` replaces the node's pads including the additional pads of :func:`full_pads`. Channels are moved to the
+    batch axis, so that their number does not have to be known.
     """
     op, kernel = site.op, site.attribute("kernel_shape")
     spatial = len(kernel)
@@ -58,7 +57,7 @@ def full_pads(site: Site, data: ir.Value) -> list[int]:
         before, after = pads[axis], pads[axis + len(kernel)]
         extent = dilations[axis] * (size - 1) + 1
         windows = math.ceil((length + before + after - extent) / strides[axis]) + 1
-        # A window that would begin after the input is omitted.
+        # A window that would begin after the end of the input is omitted.
         if (windows - 1) * strides[axis] >= length + before:
             windows -= 1
         wider[axis + len(kernel)] = (windows - 1) * strides[axis] + extent - length - before

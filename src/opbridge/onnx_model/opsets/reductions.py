@@ -20,7 +20,7 @@ def _same(op: Builder, value: ir.Value) -> ir.Value:
     return value
 
 
-# Each reduction as an operator before, an operator for each axis in turn, and an operator after.
+# Each reduction consists of an operator before, an operator for each axis in turn, and an operator after.
 _PARTS: dict[str, tuple[_Unary, str, _Unary]] = {
     "ReduceL1": (lambda op, x: op.Abs(x), "ReduceSum", _same),
     "ReduceL2": (lambda op, x: op.Mul(x, x), "ReduceSum", lambda op, x: op.Sqrt(x)),
@@ -31,7 +31,7 @@ _PARTS: dict[str, tuple[_Unary, str, _Unary]] = {
 
 
 def reduce_over(site: Site, noop_with_empty_axes: bool) -> ir.Value:
-    """The node's result: each axis in turn is reduced if it is one of the axes."""
+    """The result of the node: every axis that is in the axes input is reduced in turn."""
     op, data, axes = site.op, site.input(0), site.input(1)
     assert data is not None
     assert axes is not None

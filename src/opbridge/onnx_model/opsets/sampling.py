@@ -1,4 +1,4 @@
-"""Interpolation in operators of opset 11, for GridSample, DeformConv and RoiAlign."""
+"""Interpolation with operators of opset 11, for GridSample, DeformConv and RoiAlign."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def sizes_of(op: Builder, data: ir.Value, first: int, number: int) -> list[ir.Va
 def gather_points(
     op: Builder, flat: ir.Value, places: Sequence[ir.Value], sizes: Sequence[ir.Value], *, zeros: bool
 ) -> ir.Value:
-    """The elements of ``flat`` (N, C, size) at integer positions, each (N, P), as (N, C, P).
+    """The elements of ``flat`` (N, C, size) at integer positions of shape (N, P), as a tensor (N, C, P).
 
     Args:
         op: The builder of the nodes.
         flat: The data with flattened spatial axes.
-        places: One float tensor per spatial axis.
+        places: The positions along each spatial axis, as float tensors.
         sizes: The sizes of these axes, as integers.
-        zeros: Whether elements outside are zero; otherwise the nearest element is used.
+        zeros: Whether elements outside the data are zero; otherwise the nearest element is used.
     """
     index, inside = None, None
     for place, size in zip(places, sizes, strict=True):
@@ -54,7 +54,7 @@ def gather_points(
 def linear(
     op: Builder, flat: ir.Value, points: Sequence[ir.Value], sizes: Sequence[ir.Value], *, zeros: bool
 ) -> ir.Value:
-    """Linear interpolation of ``flat`` (N, C, size) at points, each coordinate of shape (N, P): (N, C, P)."""
+    """Linear interpolation of ``flat`` (N, C, size) at points with coordinates of shape (N, P), as (N, C, P)."""
     floors = [op.Floor(point) for point in points]
     parts = [op.Sub(point, floor) for point, floor in zip(points, floors, strict=True)]
     total = None

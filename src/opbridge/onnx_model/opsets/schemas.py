@@ -94,7 +94,7 @@ def _constraints(op_type: str, since_version: int) -> dict[str, frozenset[str]]:
 
 
 def allowed_types(schema: Any, variable: str) -> frozenset[str]:
-    """The types that a type variable of the schema allows."""
+    """The types that the schema allows for a type variable."""
     return _constraints(schema.name, schema.since_version).get(variable, frozenset((variable,)))
 
 

@@ -1,4 +1,4 @@
-"""The interface of a step to one node: its inputs, attributes and types, and methods to change or replace it."""
+"""The interface between a step and a node: its inputs, attributes and types, and methods to change or replace it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Site:
         self.replaced = False
 
     def input(self, position: int) -> ir.Value | None:
-        """The input at a position; None if it is absent."""
+        """The input at a position; None for an absent input."""
         return self.node.inputs[position] if position < len(self.node.inputs) else None
 
     def wanted(self, position: int) -> bool:
@@ -48,7 +48,7 @@ class Site:
         return bool(output.name) and bool(output.uses() or output.is_graph_output())
 
     def attribute(self, name: str) -> Any:
-        """The value of an attribute as a Python object, or its default, or None."""
+        """The value of an attribute as a Python object, otherwise its default, otherwise None."""
         found = self.node.attributes.get(name)
         if found is None:
             return attribute_default(find_schema(self.node.op_type, self.opset), name)

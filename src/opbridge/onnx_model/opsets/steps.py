@@ -1,8 +1,8 @@
 """The steps between adjacent opsets, which are declared in the files of ``down/`` and ``up/``.
 
-A file declares functions with :func:`down` or :func:`up`. It may also have a table of operators of which an opset
+A file declares functions with :func:`down` or :func:`up`. It may also have a table of operators for which an opset
 changed only the element types (``TYPES_ONLY``) or only added features (``ADDITIONS``, in ``up/``); each table maps an
-opset to operator names. A node whose operator an opset changed without a declaration here is refused.
+opset to operator names. A node is refused if an opset changed its operator and there is no declaration for the change.
 """
 
 from __future__ import annotations

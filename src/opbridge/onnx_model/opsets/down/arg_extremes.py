@@ -9,7 +9,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("ArgMax", "ArgMin", version=12)
 def last_by_reversing(site: Site) -> None:
-    """The last of equal elements is the first one of the reversed axis."""
+    """The last of equal elements is found as the first along the reversed axis."""
     last = site.attribute("select_last_index")
     site.set(select_last_index=None)
     if not last:

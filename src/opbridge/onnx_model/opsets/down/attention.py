@@ -7,7 +7,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Attention", version=25)
 def without_windows(site: Site) -> None:
-    """With a window, the operator's body in the standard takes its place."""
+    """With a window, the node is replaced by the standard's function body."""
     if site.attribute("left_window_size") == -1 and site.attribute("right_window_size") == -1:
         site.set(left_window_size=None, right_window_size=None)
     else:
@@ -16,6 +16,6 @@ def without_windows(site: Site) -> None:
 
 @down("Attention", version=24)
 def without_lengths(site: Site) -> None:
-    """With the lengths of a cache, the operator's body in the standard takes its place."""
+    """With the lengths of a cache, the node is replaced by the standard's function body."""
     if site.input(6) is not None:
         expand_body(site)

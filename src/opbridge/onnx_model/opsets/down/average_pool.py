@@ -10,7 +10,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("AveragePool", version=19)
 def convolved(site: Site) -> None:
-    """With dilations it becomes a convolution with ones."""
+    """With dilations, the node becomes a convolution with ones."""
     dilations = site.attribute("dilations")
     if not dilations or set(dilations) == {1}:
         site.set(dilations=None)
@@ -33,7 +33,7 @@ def convolved(site: Site) -> None:
 
 @down("AveragePool", "MaxPool", version=22)
 def last_window(site: Site) -> None:
-    """A last window that would begin in the pads, which older opsets include, is removed."""
+    """A last window that would begin in the padding, which older opsets include, is removed."""
     data, kernel = site.input(0), site.attribute("kernel_shape")
     if not site.attribute("ceil_mode") or data is None or data.shape is None or site.attribute("auto_pad") != "NOTSET":
         return

@@ -9,7 +9,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("BitCast", version=26)
 def cast_of_integers(site: Site) -> None:
-    """Between integers it is a Cast, which keeps the bits."""
+    """Between integers, the node becomes a Cast, which keeps the bits."""
     wanted = ir.DataType(site.attribute("to"))
     own = site.dtype(site.input(0))
     if own is wanted:

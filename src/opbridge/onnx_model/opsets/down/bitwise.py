@@ -13,10 +13,10 @@ _UNSIGNED = {8: ir.DataType.UINT8, 16: ir.DataType.UINT16, 32: ir.DataType.UINT3
 
 @down("BitwiseNot", version=18)
 def negated(site: Site) -> None:
-    """It becomes a difference: every bit of minus one is set."""
+    """The node becomes a difference from -1, in which every bit is set."""
     data = site.input(0)
     dtype = site.dtype(data)
-    # The difference is within the type's range, so a wider one computes it exactly.
+    # The difference is within the type's range, so a wider type is exact.
     site.replace(site.op.Sub(site.op.like(-1 if dtype.is_signed() else dtype.max, data), data))
 
 
@@ -61,7 +61,7 @@ def _bits(site: Site, value: ir.Value | None, bits: int) -> Any:
 
 @down("BitShift", version=28)
 def shifted_unsigned(site: Site) -> None:
-    """Signed integers are shifted as unsigned ones; shifts beyond the width follow opset 28."""
+    """Signed integers are shifted as unsigned integers; shifts beyond the width follow opset 28."""
     data, by, op = site.input(0), site.input(1), site.op
     dtype, right = site.dtype(data), site.attribute("direction") == "RIGHT"
     bits = dtype.bitwidth

@@ -6,7 +6,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("CastLike", version=15)
 def cast(site: Site) -> None:
-    """A Cast to the type of the other input."""
+    """The node becomes a Cast to the type of the other input."""
     wanted = site.dtype(site.input(1))
     site.replace(site.op.Cast(site.input(0), to=int(wanted)))
 
@@ -24,5 +24,5 @@ def round_mode_dropped(site: Site) -> None:
 
 
 def _drop_if_float8_is_absent(site: Site, name: str) -> None:
-    # A type that the older opset does not have is refused later, as for every operator.
+    # A type that the older opset does not have is refused later, as for all operators.
     site.set(**{name: None})

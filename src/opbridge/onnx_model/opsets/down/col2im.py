@@ -12,7 +12,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Col2Im", version=18)
 def transposed_convolution(site: Site) -> None:
-    """It becomes a transposed convolution whose kernels put each element of a block in its place."""
+    """The node becomes a transposed convolution whose kernels move each element of a block to its position."""
     data, op = site.input(0), site.op
     image, block = known(site.input(1)), known(site.input(2))
     if image is None or block is None:
@@ -28,7 +28,7 @@ def transposed_convolution(site: Site) -> None:
     size = math.prod(int(k) for k in block)
     columns = op.Reshape(data, op.constant(np.array([-1, size, *windows])))
     weight = op.like(np.eye(size).reshape(size, 1, *(int(k) for k in block)), data)
-    # What no window reaches at the far end is padded with zeros, and the pads are cut off.
+    # Elements at the end that no window reaches are padded with zeros, and the pads are cropped.
     summed = op.ConvTranspose(
         columns, weight, strides=strides, dilations=dilations, kernel_shape=[int(k) for k in block]
     )

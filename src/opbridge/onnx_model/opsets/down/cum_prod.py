@@ -12,7 +12,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("CumProd", version=26)
 def scanned(site: Site) -> None:
-    """It becomes a Scan that multiplies."""
+    """The node becomes a Scan that multiplies."""
     data, op = site.input(0), site.op
     rank = site.rank(data, "neither is its axis")
     assert data is not None

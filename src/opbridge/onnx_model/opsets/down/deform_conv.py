@@ -15,7 +15,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("DeformConv", version=19)
 def sampled(site: Site) -> None:
-    """The shifted points are sampled, and multiplied with the weights."""
+    """The shifted points are sampled by elementary operators and multiplied by the weights."""
     data, weight, offset, bias, mask = (site.input(position) for position in range(5))
     op = site.op
     if site.rank(data, "neither is what it convolves") != 4:

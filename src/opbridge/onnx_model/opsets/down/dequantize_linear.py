@@ -1,4 +1,4 @@
-"""DequantizeLinear: per axis since opset 13, of half floats since 19, in blocks since 21, to a chosen type since 23."""
+"""DequantizeLinear: per axis since opset 13, 16-bit floats since 19, blocks since 21, an output type since 23."""
 
 import onnx_ir as ir
 
@@ -10,7 +10,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("DequantizeLinear", version=23)
 def type_of_the_scale(site: Site) -> None:
-    """The chosen type becomes the scale's."""
+    """The scale is cast to the output type."""
     chosen = site.attribute("output_dtype")
     site.set(output_dtype=None)
     scale = site.input(1)
@@ -20,7 +20,7 @@ def type_of_the_scale(site: Site) -> None:
 
 @down("DequantizeLinear", version=21)
 def blocks_multiplied(site: Site) -> None:
-    """Blocks, and integers of 16 bits, become a difference and a product."""
+    """For blocks and 16-bit integers, the node becomes a difference and a product."""
     size = site.attribute("block_size")
     scale, data = site.input(1), site.input(0)
     schema = find_schema("DequantizeLinear", site.target)
@@ -33,7 +33,7 @@ def blocks_multiplied(site: Site) -> None:
 
 @down("DequantizeLinear", version=19)
 def scale_in_float(site: Site) -> None:
-    """Half floats are computed in float32."""
+    """For 16-bit floats, the node is computed in float32."""
     data, scale, zero = site.input(0), site.input(1), site.input(2)
     dtype, op = site.dtype(scale), site.op
     if dtype is not ir.DataType.FLOAT:
@@ -42,7 +42,7 @@ def scale_in_float(site: Site) -> None:
 
 @down("DequantizeLinear", version=13)
 def axis_multiplied(site: Site) -> None:
-    """Per axis, it becomes a difference and a product."""
+    """Per axis, the node becomes a difference and a product."""
     if is_per_tensor(site.input(1)):
         site.set(axis=None)
     else:

@@ -30,7 +30,7 @@ def axis_attribute(site: Site) -> None:
 
 
 def _along_the_middle(site: Site) -> None:
-    """For an axis that is known only at run time, the axes before and after it are flattened."""
+    """Flatten the axes before and after an axis that is known only at run time."""
     data, op, one = site.input(0), site.op, site.op.constant(np.array([1]))
     rank = site.rank(data, "neither is its axis")
     shape, last = op.Shape(data), op.constant(np.array([rank - 1]))
@@ -58,7 +58,7 @@ def _along_the_middle(site: Site) -> None:
 
 @down("DFT", version=17)
 def matrix_products(site: Site) -> None:
-    """It becomes products with the matrices of cosines and sines."""
+    """The node becomes products with matrices of cosines and sines."""
     site.replace(_composed(site, site.input(0), site.attribute("axis")))
 
 

@@ -10,7 +10,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Dropout", version=12)
 def without_inputs(site: Site) -> None:
-    """At inference it becomes the identity, in training a random mask."""
+    """The node becomes an identity at inference, and a random mask in training."""
     mode = site.input(2)
     ratio = known(site.input(1))
     training = np.array(False) if mode is None else known(mode)
@@ -29,7 +29,7 @@ def _keep(site: Site) -> None:
 
 
 def _drop(site: Site) -> None:
-    """In training each element is kept with the probability of 1 - ratio, and scaled by its inverse."""
+    """Keep each element with the probability 1 - ratio, and scale it by the inverse of that probability."""
     data, mode, op = site.input(0), site.input(2), site.op
     ratio = site.input(1)
     ratio = op.constant(np.array(0.5, dtype=np.float32)) if ratio is None else op.cast(ratio, ir.DataType.FLOAT)

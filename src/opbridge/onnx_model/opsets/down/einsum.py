@@ -17,7 +17,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Einsum", version=12)
 def products(site: Site) -> None:
-    """It becomes matrix products, or products and sums."""
+    """The node becomes matrix products, or products and sums."""
     dtype, wide = site.dtype(site.input(0)), _summable(site.dtype(site.input(0)))
     terms, result = _labels(site)
     values = []
@@ -62,7 +62,7 @@ def _labels(site: Site) -> tuple[list[list[str]], list[str]]:
 
 
 def _without_repeats(site: Site, labels: list[str], value: ir.Value) -> tuple[list[str], ir.Value]:
-    """The diagonal of axes with one label: elements off the diagonal are zeroed, and one of the axes is summed."""
+    """The diagonal of axes with the same label: off-diagonal elements are zeroed, and one of the axes is summed."""
     op = site.op
     labels = list(labels)
     for label in dict.fromkeys(labels):

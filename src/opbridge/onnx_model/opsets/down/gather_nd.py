@@ -10,7 +10,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("GatherND", version=12)
 def batch_as_an_index(site: Site) -> None:
-    """The place in the batch becomes the first part of each index."""
+    """The position in the batch becomes the first part of each index."""
     batch = site.attribute("batch_dims")
     site.set(batch_dims=None)
     if not batch:

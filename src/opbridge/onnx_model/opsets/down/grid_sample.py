@@ -20,7 +20,7 @@ _CUBIC = -0.75
 
 @down("GridSample", version=20)
 def planes(site: Site) -> None:
-    """The modes get their old names; volumes are sampled in elementary operators."""
+    """The modes get their old names; other than two axes are sampled by elementary operators."""
     if site.rank(site.input(0), "neither is what it samples") == 4:
         mode = site.attribute("mode")
         site.set(mode=_OLD_MODES.get(mode, mode))
@@ -30,7 +30,7 @@ def planes(site: Site) -> None:
 
 @down("GridSample", version=16)
 def composed(site: Site) -> None:
-    """It is sampled in elementary operators."""
+    """The node becomes elementary operators."""
     _sample(site)
 
 

@@ -1,4 +1,4 @@
-"""GroupNormalization: per group until opset 20, per channel since, and unknown before 18."""
+"""GroupNormalization: new in opset 18; scale and bias per group until opset 20, per channel since opset 21."""
 
 import numpy as np
 import onnx_ir as ir
@@ -10,19 +10,19 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("GroupNormalization", version=21)
 def per_channel(site: Site) -> None:
-    """It becomes means over the groups, with a scale and a bias for each channel."""
+    """The node becomes means over the groups, with a scale and a bias for each channel."""
     _compose(site, per_group=False)
 
 
 @down("GroupNormalization", version=18)
 def per_group(site: Site) -> None:
-    """It becomes means over the groups, with a scale and a bias for each group."""
+    """The node becomes means over the groups, with a scale and a bias for each group."""
     _compose(site, per_group=True)
 
 
 def _compose(site: Site, *, per_group: bool) -> None:
-    # The opset's own ReduceMean takes its axes in one form before 18 and in another since; InstanceNormalization,
-    # which has only one form, computes means and deviations of the data flattened to (N, groups, rest).
+    # The axes of ReduceMean are an attribute before opset 18 and an input since. InstanceNormalization has a single
+    # form, and normalizes the data flattened to (N, groups, rest).
     data, op = site.input(0), site.op
     rank = site.rank(data, "neither is the place of its channels")
     if rank < 2:

@@ -14,7 +14,7 @@ _WIDE = {_D.INT32: _D.INT32, _D.INT64: _D.INT64, _D.UINT32: _D.INT64, _D.UINT64:
 
 @down("Max", "Min", version=12)
 def chosen_by_comparing(site: Site) -> None:
-    """For integers it becomes comparisons."""
+    """For integers, the node becomes comparisons."""
     first = site.input(0)
     if _is_integer(first):
         op, wide = site.op, _wide(first)
@@ -26,7 +26,7 @@ def chosen_by_comparing(site: Site) -> None:
 
 @down("Clip", version=12)
 def clipped_by_comparing(site: Site) -> None:
-    """For integers it becomes comparisons."""
+    """For integers, the node becomes comparisons."""
     data, low, high = (site.input(position) for position in range(3))
     if _is_integer(data):
         op, wide = site.op, _wide(data)
@@ -40,7 +40,7 @@ def clipped_by_comparing(site: Site) -> None:
 
 @down("Relu", version=14)
 def maximum(site: Site) -> None:
-    """For integers it becomes a maximum with zero."""
+    """For integers, the node becomes a maximum with zero."""
     data = site.input(0)
     if _is_integer(data):
         site.replace(site.op.Max(data, 0))

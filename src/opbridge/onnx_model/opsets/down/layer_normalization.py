@@ -8,7 +8,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("LayerNormalization", version=17)
 def composed(site: Site) -> None:
-    """It becomes means, a square root and a division."""
+    """The node becomes means, a square root and a division."""
     data, scale, bias, op = site.input(0), site.input(1), site.input(2), site.body
     rank = site.rank(data, "neither are the axes that it reduces")
     (axis,) = normalized([site.attribute("axis")], rank)

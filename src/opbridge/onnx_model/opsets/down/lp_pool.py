@@ -7,7 +7,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("LpPool", version=18)
 def convolved(site: Site) -> None:
-    """With dilations or ceil_mode it becomes a convolution of powers with ones."""
+    """With dilations or ceil_mode, the node becomes a convolution of powers with ones."""
     dilations = site.attribute("dilations")
     if not site.attribute("ceil_mode") and (not dilations or set(dilations) == {1}):
         site.set(dilations=None, ceil_mode=None)

@@ -15,7 +15,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("MelWeightMatrix", version=17)
 def constant(site: Site) -> None:
-    """It becomes the matrix itself."""
+    """The node becomes a constant matrix."""
     given = [known(site.input(position)) for position in range(5)]
     if any(value is None for value in given):
         raise CannotExpress("its sizes and frequencies are known only at run time")

@@ -1,4 +1,4 @@
-"""Mod: floats with the divisor's sign since opset 28."""
+"""Mod: results with the divisor's sign for floats since opset 28."""
 
 import numpy as np
 import onnx_ir as ir

@@ -10,7 +10,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("OptionalGetElement", version=18)
 def element_itself(site: Site) -> None:
-    """A value that is not an optional is its own element."""
+    """The element of a value that is not an optional is the value itself."""
     value = site.input(0)
     if value is not None and not isinstance(value.type, ir.OptionalType):
         _put_through(site, value)
@@ -36,7 +36,7 @@ def made_of(site: Site) -> None:
 
 @down("Optional", "OptionalHasElement", version=15)
 def unknown(site: Site) -> None:
-    """Opset 14 has no optional values."""
+    """An unused Optional is removed; other nodes are refused, because opset 14 has no optional values."""
     if site.node.op_type == "Optional" and not site.wanted(0):
         site.node.graph.remove(site.node, safe=True)  # type: ignore[union-attr]
         site.replaced = True

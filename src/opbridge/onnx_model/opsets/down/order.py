@@ -8,7 +8,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("GreaterOrEqual", "LessOrEqual", version=12)
 def greater_or_equal(site: Site) -> None:
-    """It becomes two comparisons."""
+    """The node becomes two comparisons."""
     one, other, op = site.input(0), site.input(1), site.op
     strict = "Greater" if site.node.op_type == "GreaterOrEqual" else "Less"
     # Equal of opset 11 does not support float16.

@@ -1,4 +1,4 @@
-"""Pad: of some axes since opset 18; around the edge, in mode 'wrap', since 19."""
+"""Pad: an axes input since opset 18, mode 'wrap' since opset 19."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Pad", version=19)
 def wrapped(site: Site) -> None:
-    """Wrapping becomes a concatenation of slices."""
+    """The mode 'wrap' becomes a concatenation of slices."""
     if site.attribute("mode") != "wrap":
         return
     data, op = site.input(0), site.op
@@ -31,7 +31,7 @@ def wrapped(site: Site) -> None:
 
 @down("Pad", version=18)
 def all_axes(site: Site) -> None:
-    """The pads of some axes become those of all axes."""
+    """The pads of some axes become pads of all axes."""
     data, pads, value, axes = (site.input(position) for position in range(4))
     if axes is None:
         return
@@ -51,7 +51,7 @@ def all_axes(site: Site) -> None:
 
 
 def _wrap(site: Site, op: Builder, value: Any, axis: int, before: int, after: int) -> Any:
-    """The value with what stands at its other end before and after it."""
+    """The value with elements from its opposite ends added before and after it."""
     size = value.shape[axis] if value.shape is not None else None
     for count in (before, after):
         if count > 0 and (not isinstance(size, int) or count > size):

@@ -24,7 +24,7 @@ def exponent_in_float(site: Site) -> None:
 
 @down("Pow", version=12)
 def one_type(site: Site) -> None:
-    """The exponent gets the base's type; for integers it becomes products."""
+    """The exponent is cast to the type of the base; for integers the node becomes products."""
     base, exponent, op = site.input(0), site.input(1), site.op
     if base is None or base.dtype is None:
         # An engine that needs equal types reports it.
@@ -48,7 +48,7 @@ def one_type(site: Site) -> None:
 
 
 def _by_squaring(site: Site, base: Any, exponent: Any) -> Any:
-    """Exact in int64: the product of base^(2^i) over the bits of the exponent, which below 0 gives a truncated 1/x."""
+    """The exact int64 product of base^(2^i) over the bits of the exponent; for negative ones, the truncated inverse."""
     op = site.op
     one, two, zero = (op.like(number, base) for number in (1, 2, 0))
     result, square, rest = one, base, op.Where(op.Less(exponent, zero), zero, exponent)

@@ -1,4 +1,4 @@
-"""QLinearMatMul: scales in half floats, and float8, since opset 21."""
+"""QLinearMatMul: 16-bit floating-point scales and float8 since opset 21."""
 
 import onnx_ir as ir
 
@@ -10,7 +10,7 @@ _SCALES = (1, 4, 6)
 
 @down("QLinearMatMul", version=21)
 def scales_in_float(site: Site) -> None:
-    """Scales in half floats are widened."""
+    """Scales in 16-bit floats are widened."""
     inputs = list(site.node.inputs)
     for position in _SCALES:
         inputs[position] = site.op.cast(inputs[position], ir.DataType.FLOAT)

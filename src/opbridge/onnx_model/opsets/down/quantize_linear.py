@@ -1,4 +1,4 @@
-"""QuantizeLinear: per axis since opset 13, of half floats since 19, in blocks since 21, in a precision since 23."""
+"""QuantizeLinear: per axis since opset 13, 16-bit floats since 19, blocks since 21, a precision since 23."""
 
 import onnx_ir as ir
 
@@ -12,7 +12,7 @@ _FLOAT = ir.DataType.FLOAT
 
 @down("QuantizeLinear", version=23)
 def precision_of_the_input(site: Site) -> None:
-    """A separate precision becomes a quotient in that type."""
+    """With a separate precision, the node becomes a quotient in that type."""
     precision = site.attribute("precision")
     if precision and ir.DataType(precision) is not site.dtype(site.input(1)):
         site.replace(quantize(site, _result(site), ir.DataType(precision)))
@@ -22,7 +22,7 @@ def precision_of_the_input(site: Site) -> None:
 
 @down("QuantizeLinear", version=21)
 def blocks_divided(site: Site) -> None:
-    """Blocks, and integers of 16 bits, become a quotient that is rounded."""
+    """For blocks and 16-bit integers, the node becomes a rounded quotient."""
     result, scale = _result(site), site.input(1)
     schema = find_schema("QuantizeLinear", site.target)
     takes = f"tensor({result.name.lower()})" in allowed_types(schema, schema.outputs[0].type_str)
@@ -38,7 +38,7 @@ def blocks_divided(site: Site) -> None:
 
 @down("QuantizeLinear", version=19)
 def computed_in_float(site: Site) -> None:
-    """Half floats are computed in float32."""
+    """For 16-bit floats, the node is computed in float32."""
     data, scale, zero = site.input(0), site.input(1), site.input(2)
     site.set(saturate=None)
     if site.dtype(scale) is not _FLOAT or site.dtype(data) not in (_FLOAT, ir.DataType.INT32):
@@ -47,7 +47,7 @@ def computed_in_float(site: Site) -> None:
 
 @down("QuantizeLinear", version=13)
 def axis_divided(site: Site) -> None:
-    """Per axis, it becomes a quotient that is rounded."""
+    """Per axis, the node becomes a rounded quotient."""
     if is_per_tensor(site.input(1)):
         site.set(axis=None)
     else:

@@ -8,7 +8,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Range", version=27)
 def counted_in_float(site: Site) -> None:
-    """Half floats are counted in float32, as opset 27 does."""
+    """Ranges of 16-bit floats are computed in float32, as in opset 27."""
     wide = ir.DataType(site.attribute("stash_type"))
     site.set(stash_type=None)
     dtype, op = site.dtype(site.input(0)), site.op

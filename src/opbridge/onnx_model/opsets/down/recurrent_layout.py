@@ -6,7 +6,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("LSTM", "GRU", "RNN", version=14)
 def transposed(site: Site) -> None:
-    """A leading batch axis is moved before and after the node."""
+    """The leading batch axis is moved by Transpose nodes before and after the node."""
     layout = site.attribute("layout")
     site.set(layout=None)
     if not layout:

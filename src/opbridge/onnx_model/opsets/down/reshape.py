@@ -1,4 +1,4 @@
-"""Reshape: until opset 13 a zero in the shape always stands for the input's own size."""
+"""Reshape: ``allowzero`` since opset 14; before, a zero in the shape always copies the input's size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Reshape", version=14)
 def zero_means_zero(site: Site) -> None:
-    """A shape whose zeros mean zero is made so by other means."""
+    """A Reshape in which zeros mean zero becomes other operators with the same result."""
     data, shape = site.input(0), site.input(1)
     literal = site.attribute("allowzero")
     site.set(allowzero=None)
@@ -25,7 +25,7 @@ def zero_means_zero(site: Site) -> None:
 
 
 def _copies_the_same(data: ir.Value, result: ir.Value) -> bool:
-    """Whether a zero can only stand where the input has that very size, so that both readings are one."""
+    """Whether a zero can only occur where the input's size is zero too, so that both meanings are the same."""
     own, wanted = find_shape(data), result.shape
     if own is None or wanted is None:
         return False

@@ -16,7 +16,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Resize", version=19)
 def symmetric_mode(site: Site) -> None:
-    """The symmetric mode is the ordinary one if the size of the result is exact."""
+    """The symmetric mode becomes the ordinary mode, which is equivalent if the size of the result is exact."""
     if site.attribute("coordinate_transformation_mode") != "half_pixel_symmetric":
         return
     data, scales = site.input(0), known(site.input(2))
@@ -33,7 +33,7 @@ def symmetric_mode(site: Site) -> None:
 
 @down("Resize", version=18)
 def all_axes(site: Site) -> None:
-    """The scales or sizes of some axes become those of all axes; with antialias it becomes matrix products."""
+    """The scales or sizes of some axes become those of all axes; with antialias the node becomes matrix products."""
     data, roi, scales, sizes = (site.input(position) for position in range(4))
     policy, axes, op = site.attribute("keep_aspect_ratio_policy"), site.attribute("axes"), site.op
     rank = site.rank(data, "neither are its axes")
@@ -76,7 +76,7 @@ def _scattered(site: Site, values: ir.Value, places: list[int], whole: np.ndarra
 
 
 def _kept_ratio(site: Site, policy: str, places: list[int]) -> ir.Value:
-    """The single scale of all axes, if it results in the sizes that opset 18 rounds to."""
+    """The common scale of all axes, if it results in the rounded sizes of opset 18."""
     data, sizes = site.input(0), known(site.input(3))
     shape = [] if data is None or data.shape is None else [data.shape[place] for place in places]
     lengths = [size for size in shape if isinstance(size, int)]

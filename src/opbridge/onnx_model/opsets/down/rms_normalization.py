@@ -9,7 +9,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("RMSNormalization", version=23)
 def composed(site: Site) -> None:
-    """It becomes a mean of squares, a square root and a division."""
+    """The node becomes a mean of squares, a square root and a division."""
     data, scale, op = site.input(0), site.input(1), site.op
     rank = site.rank(data, "neither are the axes that it reduces")
     (axis,) = normalized([site.attribute("axis")], rank)

@@ -16,7 +16,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("RoiAlign", version=16)
 def without_a_shift(site: Site) -> None:
-    """With the shift, which lets boxes be smaller than a pixel, its points are sampled."""
+    """With the shift, which allows boxes smaller than a pixel, the points are sampled by elementary operators."""
     mode = site.attribute("coordinate_transformation_mode")
     site.set(coordinate_transformation_mode=None)
     if mode == "output_half_pixel":

@@ -8,7 +8,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("SpaceToDepth", version=28)
 def blocks_transposed(site: Site) -> None:
-    """The order column-row-depth is the other one with its channels transposed."""
+    """The channels are transposed, because only the order depth-column-row is available."""
     mode, size = site.attribute("mode"), site.attribute("blocksize")
     site.set(mode=None)
     if mode != "CRD":

@@ -1,4 +1,4 @@
-"""Split: the sizes, an input since opset 13, become an attribute; the number of outputs (18) becomes sizes."""
+"""Split: the sizes are an input since opset 13, and the number of outputs is an attribute since opset 18."""
 
 import numpy as np
 import onnx_ir as ir
@@ -12,7 +12,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Split", version=18)
 def sizes_instead_of_a_number(site: Site) -> None:
-    """The number of outputs becomes their sizes."""
+    """The number of outputs becomes a list of sizes."""
     number = site.attribute("num_outputs")
     if number is None:
         return
@@ -45,7 +45,7 @@ def sizes_attribute(site: Site) -> None:
 
 
 def _slices(site: Site, sizes: ir.Value) -> list[ir.Value]:
-    """The parts one by one: a size is known only at run time, or is zero, which engines refuse."""
+    """Each part as a slice, because a size is known only at run time or is zero, which engines refuse."""
     op, data, axis = site.op, site.input(0), site.attribute("axis")
     if data is None or (data.shape is None and axis < 0):
         raise CannotExpress("the rank of its input is not known")

@@ -16,5 +16,5 @@ from opbridge.onnx_model.opsets.steps import down
 @down("CausalConvWithState", "LinearAttention", version=27)
 @down("SwiGLU", version=28)
 def expanded(site: Site) -> None:
-    """The operator's body in the standard takes its place."""
+    """The node is replaced by the standard's function body."""
     expand_body(site)

@@ -16,7 +16,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("STFT", version=17)
 def frames(site: Site) -> None:
-    """The frames are gathered, weighted, and multiplied by the matrices of cosines and sines."""
+    """The frames are gathered, weighted, and multiplied by matrices of cosines and sines."""
     signal, step, window, length = (site.input(position) for position in range(4))
     op, one = site.op, site.op.constant(np.array([1]))
     rank = site.rank(signal, "neither is whether it is real")

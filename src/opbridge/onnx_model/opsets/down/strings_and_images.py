@@ -7,11 +7,11 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("ImageDecoder", version=20)
 def image(site: Site) -> None:
-    """No older operator reads an image."""
+    """Images can't be decoded by older operators."""
     raise CannotExpress("no operator before opset 20 reads an image")
 
 
 @down("RegexFullMatch", "StringConcat", "StringSplit", version=20)
 def text(site: Site) -> None:
-    """No older operator looks into a string."""
+    """The contents of strings can't be read by older operators."""
     raise CannotExpress("no operator before opset 20 looks into a string")

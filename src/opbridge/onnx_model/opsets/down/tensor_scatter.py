@@ -11,7 +11,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("TensorScatter", version=24)
 def scattered(site: Site) -> None:
-    """It becomes a ScatterElements along the axis of the sequence."""
+    """The node becomes a ScatterElements along the axis of the sequence."""
     cache, update, begin, op = site.input(0), site.input(1), site.input(2), site.op
     rank = site.rank(cache, "neither is its axis")
     (axis,) = normalized([site.attribute("axis")], rank)

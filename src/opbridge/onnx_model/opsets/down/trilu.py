@@ -11,7 +11,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Trilu", version=14)
 def masked(site: Site) -> None:
-    """It becomes a selection between the matrix and zero, by row and column."""
+    """The node becomes a Where between the matrix and zero, by row and column."""
     data, k, op = site.input(0), site.input(1), site.op
     shape = op.Shape(data)
 

@@ -1,4 +1,4 @@
-"""Operators of which an opset changed only the element types that they accept: they stay, or get casts around them."""
+"""Operators of which an opset changed only the element types: their nodes stay unchanged or get casts around them."""
 
 TYPES_ONLY = {
     12: "MaxPool ReduceMax ReduceMin",

@@ -27,7 +27,7 @@ def axes_attribute(site: Site) -> None:
 
 
 def _by_reshaping(site: Site) -> Any:
-    """The shape is computed at run time: the sizes of the input between ones."""
+    """Reshape the input to a shape that is computed at run time, with ones between the input's sizes."""
     op, data, axes = site.op, site.input(0), site.input(1)
     if axes is None or axes.shape is None or not isinstance(axes.shape[0], int):
         raise CannotExpress("neither its axes nor their number are known, and so the rank of its result")

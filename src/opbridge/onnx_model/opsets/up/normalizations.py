@@ -1,4 +1,4 @@
-"""The training outputs of BatchNormalization, and the per-group scales of GroupNormalization."""
+"""Normalizations, Dropout and Scan."""
 
 from typing import Any
 
@@ -37,13 +37,13 @@ def mask_of_bool(site: Site) -> None:
 
 @up("Scan", version=9)
 def batches(site: Site) -> None:
-    """Opset 9 has no batches."""
+    """A Scan over a batch of sequences is refused, because opset 9 does not have one."""
     raise CannotExpress("opset 9 has no Scan over a batch of sequences")
 
 
 @up("GroupNormalization", version=21)
 def per_channel(site: Site) -> None:
-    """The scale and bias of each group become those of its channels."""
+    """The scale and bias per group are repeated for each channel."""
     data, groups, op = site.input(0), site.attribute("num_groups"), site.op
     assert data is not None
     each = op.Div(size_along(op, data, 1), op.constant(np.array([groups])))

@@ -21,5 +21,5 @@ def modes(site: Site) -> None:
 
 @up("RoiAlign", version=16)
 def without_a_shift(site: Site) -> None:
-    """Coordinates without a shift, which are no longer the default, become explicit."""
+    """The coordinate transformation without a shift, which is no longer the default, becomes explicit."""
     site.set(coordinate_transformation_mode="output_half_pixel")

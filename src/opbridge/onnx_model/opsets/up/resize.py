@@ -16,7 +16,7 @@ def renamed(site: Site) -> None:
 
 @up("Resize", version=11)
 def said_how(site: Site) -> None:
-    """The computation and rounding of coordinates, which opset 10 fixed, become attributes."""
+    """The coordinate transformation and rounding, which were fixed in opset 10, become attributes."""
     data, scales, mode = site.input(0), site.input(1), site.attribute("mode")
     values = known(scales)
     if mode == "nearest" and not (values is not None and (values >= 1).all()):

@@ -6,7 +6,7 @@ from opbridge.onnx_model.opsets.steps import up
 
 @up("Softmax", "LogSoftmax", "Hardmax", version=13)
 def one_axis(site: Site) -> None:
-    """If more axes than the last were meant, the input is flattened and restored."""
+    """The input is flattened and the result reshaped, unless only the last axis is affected."""
     data, axis, op = site.input(0), site.attribute("axis"), site.op
     if axis == -1:
         site.set(axis=-1)
