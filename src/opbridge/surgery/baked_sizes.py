@@ -1,4 +1,4 @@
-"""Sizes of inputs that a model holds as constants, and how they follow when the inputs' sizes change."""
+"""Updates constants that hold old input sizes when the sizes of a model's inputs change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Resized:
         axis: The axis.
         old: The old size of the dimension.
         size: The new size or name of the dimension.
-        number: The size to work with where it has a name.
+        number: The number to use for a named size.
     """
 
     value: ir.Value
@@ -43,15 +43,15 @@ class Resized:
 
 
 def repair(model: ir.Model, resized: Sequence[Resized], old: Mapping[ir.Value, Sizes | None]) -> list[Change]:
-    """Give the inputs their new sizes, and let the constants that hold the old ones follow, in place.
+    """Give the inputs their new sizes, and update the constants that hold the old sizes, in place.
 
     Args:
-        model: All sizes are numbers.
+        model: The model; all its sizes must be numbers.
         resized: The dimensions that change.
-        old: The sizes of all values before.
+        old: The sizes of all values before the change.
 
     Raises:
-        InputError: A node's constants can't follow; names it.
+        InputError: A node's constants can't be updated; the message names the node.
     """
     for item in resized:
         sizes = list(sizes_of(item.value) or ())
@@ -84,7 +84,7 @@ class _Work:
         self._right: set[ir.Node] = set()
 
     def mend_first(self) -> Change | None:
-        """Mend the first node, in order, whose constants hold an old size; None if there is none."""
+        """Update the first node, in order, whose constants hold an old size; None if there is no such node."""
         reader = Reader(self._model.opset_imports.get("", 1))
         for node in self._model.graph:
             if node in self._right:
@@ -128,7 +128,7 @@ class _Work:
         return Change("the target of the Reshape follows", (describe(node),))
 
     def _reach(self, node: ir.Node, sizes: Sizes) -> float:
-        """How far the model's shapes make sense with this target: the position of the first node that fails."""
+        """How far the model's shapes are valid with this target: the position of the first node that fails."""
         given = node.inputs[1]
         value = self._constant(np.array(sizes, np.int64))
         node.replace_input_with(1, value)
@@ -144,7 +144,7 @@ class _Work:
         fixed = all(isinstance(item.size, int) for item in self._resized)
         numbers: list[Any] = [int(size) for size in sizes if size is not None]
         if not fixed and len(changed) == 1:
-            # All other sizes are numbers, so this one is what is left.
+            # All other sizes are numbers, so -1 determines this one.
             numbers[changed[0]] = -1
             value = self._constant(np.array(numbers, np.int64))
         elif fixed:
@@ -156,7 +156,7 @@ class _Work:
         remove_unused(self._model.graph, [], [given])
 
     def _concat(self, node: ir.Node) -> Change | None:
-        """A constant beside a value that grows: it is expanded."""
+        """Expand a constant that is concatenated with a value that grows."""
         axis = node.attributes["axis"].as_int()
         shapes = [None if value is None else sizes_of(value) for value in node.inputs]
         if not all(_numbers(shape) for shape in shapes):
@@ -202,7 +202,7 @@ class _Work:
     def _computed(
         self, numbers: Sequence[int], factors: Mapping[int, tuple[Resized, int]], before: ir.Node
     ) -> ir.Value:
-        """A shape some of whose sizes are multiples of an input's."""
+        """A shape in which some sizes are computed as multiples of an input's size."""
         parts: list[ir.Value] = []
         for axis, number in enumerate(numbers):
             if axis not in factors:
@@ -237,10 +237,10 @@ def _numbers(sizes: Sizes | None) -> bool:
 
 
 def _carried(before: Any, now: Any, out: Any, olds: Sequence[int]) -> Iterator[Sizes]:
-    """The shapes to which ``out`` may change when the input changes, in row-major order; the likeliest first.
+    """The shapes that ``out`` may have after the input changes from ``before`` to ``now``, most likely first.
 
-    The elements keep their order, so a size that grows must be the outermost or the innermost of the sizes that it is
-    viewed as.
+    The elements keep their row-major order, so a size that grows must become the outermost or innermost of the sizes
+    that it is viewed as.
     """
     axes = [axis for axis, (a, b) in enumerate(zip(before, now, strict=True)) if a != b]
     choices = []
@@ -256,7 +256,7 @@ def _carried(before: Any, now: Any, out: Any, olds: Sequence[int]) -> Iterator[S
             position: (
                 out[position] not in olds,
                 out[position] != before[axis],
-                # What stands on one side of it stays as it is.
+                # The sizes on one side of it do not change.
                 out[:position] != before[:axis] and out[position + 1 :] != before[axis + 1 :],
             )
             for position in fitting
@@ -270,7 +270,7 @@ def _carried(before: Any, now: Any, out: Any, olds: Sequence[int]) -> Iterator[S
 
 
 def _first_failure(model: ir.Model) -> tuple[str, str]:
-    """The first node whose inputs' shapes contradict it, and why; empty if there is none."""
+    """The first node that is invalid for its input shapes, and the reason; both empty if all are valid."""
     copy = model.clone()
     infer_again(copy)
     for node in copy.graph:

@@ -1,4 +1,4 @@
-"""Sizes that are written as expressions: ``"batch"``, ``"4*batch"``, ``"(s42//4)"``."""
+"""Computes with sizes that are written as expressions: ``"batch"``, ``"4*batch"``, ``"(s42//4)"``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["Size", "Sizes", "same_sizes", "size_of", "sizes_of", "substituted", "symbols_in"]
 
 Size = int | str | None
-"""A number, an expression over the names of dimensions, or unknown."""
+"""A number, an expression over the names of dimensions, or None if the size is unknown."""
 
 Sizes = tuple[Size, ...]
 
@@ -34,7 +34,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def sizes_of(value: Any) -> Sizes | None:
-    """The sizes of an ``onnx_ir`` value; None where not even the rank is known."""
+    """The sizes of an ``onnx_ir`` value; None if the rank is unknown."""
     if value is None or value.shape is None:
         return None
     return tuple(size if isinstance(size, int) else size.value for size in value.shape)
@@ -49,7 +49,7 @@ def symbols_in(size: Size) -> set[str]:
 
 
 def size_of(size: Size, numbers: Mapping[str, int]) -> int | None:
-    """The size where the named dimensions have these sizes; None if a name is not among them."""
+    """Evaluate a size for the given sizes of named dimensions; None if a name is missing."""
     if not isinstance(size, str):
         return size
     if size in numbers:
@@ -62,14 +62,14 @@ def size_of(size: Size, numbers: Mapping[str, int]) -> int | None:
 
 
 def same_sizes(one: Sequence[Size] | None, other: Sequence[Size] | None, numbers: Sequence[Mapping[str, int]]) -> bool:
-    """Whether two shapes of as many elements are one, as far as that is known.
+    """Whether two shapes with the same number of elements are equal, as far as that is known.
 
-    A single size that is unknown on one side follows from the others, because both have as many elements.
+    If one side has a single unknown size, it follows from the number of elements.
 
     Args:
-        one: A shape.
-        other: Another.
-        numbers: Sizes of the named dimensions, several choices of them.
+        one: The first shape.
+        other: The second shape.
+        numbers: Sizes of the named dimensions; the shapes must be equal for each mapping.
     """
     if one is None or other is None or len(one) != len(other):
         return False
@@ -86,7 +86,7 @@ def same_sizes(one: Sequence[Size] | None, other: Sequence[Size] | None, numbers
 
 
 def substituted(size: Size, new: Mapping[str, int | str]) -> Size:
-    """The size with other names, or numbers, for some of its names."""
+    """The size with some of its names replaced by other names or numbers."""
     if not isinstance(size, str):
         return size
     if size in new:

@@ -1,4 +1,4 @@
-"""The arguments and results that all verbs share."""
+"""Helpers for the arguments and results of all verbs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Edited(Record):
                     f"The weights would go to {taken[0]!r}, which exists already.",
                     fix="choose another name, or say overwrite.",
                 )
-            # The model comes last: until then a new one does not appear.
+            # The model is written last, so that an incomplete result never looks like a model.
             for file in files:
                 sync(file)
                 os.replace(file, target.with_name(file.name))
@@ -99,10 +99,10 @@ ModelLike: TypeAlias = ir.Model | onnx.ModelProto | str | os.PathLike[str] | Edi
 
 
 def model_of(model: Any) -> ir.Model:
-    """A model of one's own to change: a copy that shares the weights, or read from a file.
+    """A model that may be changed: read from a file, or a copy that shares the weights.
 
     Raises:
-        InputError: It is none, or its file is damaged.
+        InputError: The argument is not a model, or its file is damaged.
     """
     if isinstance(model, Edited):
         return model.model.clone()
@@ -119,10 +119,10 @@ def model_of(model: Any) -> ir.Model:
 
 
 def finished(original: Any, model: ir.Model, changes: Iterable[Change]) -> Edited:
-    """The result of a verb, checked by ``onnx.checker`` with shape inference; the types found are written down.
+    """The result of a verb, checked by ``onnx.checker`` with shape inference; inferred types are stored in it.
 
     Raises:
-        InputError: It is no valid model; says whether the original was one.
+        InputError: The model is not valid; the message says whether the original was valid.
     """
     problem = _problem(model)
     if problem:
@@ -194,17 +194,17 @@ def rename_value(value: ir.Value, name: str) -> None:
 
 
 def values_of(model: ir.Model) -> Iterator[ir.Value]:
-    """The inputs of the model, and what its nodes give, those of subgraphs included."""
+    """The inputs of the model and the outputs of all nodes, including those in subgraphs."""
     yield from model.graph.inputs
     for node in model.graph.all_nodes():
         yield from node.outputs
 
 
 def find_value(model: ir.Model, name: str, what: str = "value") -> ir.Value:
-    """The value of this name in the main graph.
+    """The value with this name in the main graph.
 
     Raises:
-        InputError: There is none; the closest names are said.
+        InputError: There is no such value; the message lists the closest names.
     """
     known = values_by_name(model.graph)
     if name not in known:
@@ -213,10 +213,10 @@ def find_value(model: ir.Model, name: str, what: str = "value") -> ir.Value:
 
 
 def find_node(model: ir.Model, name: str) -> ir.Node:
-    """The node of this name, or the one that gives the value of this name; subgraphs included.
+    """The node with this name, or the node that produces the value with this name; subgraphs are included.
 
     Raises:
-        InputError: There is none, or several; the closest names are said.
+        InputError: There is no such node, or more than one; the message lists the closest names.
     """
     nodes = list(model.graph.all_nodes())
     found = [node for node in nodes if node.name == name]
@@ -233,12 +233,12 @@ def find_node(model: ir.Model, name: str) -> ir.Node:
 
 
 def describe(node: ir.Node) -> str:
-    """The node's name; where it has none, its operator and what it gives."""
+    """The node's name; for an unnamed node, its operator and outputs."""
     return node.name or f"{node.op_type} → {next((output.name for output in node.outputs), '')}"
 
 
 def names_of_values(model: ir.Model) -> set[str]:
-    """The names of all values, those in subgraphs included."""
+    """The names of all values, including those in subgraphs."""
     graphs = [model.graph]
     names: set[str] = set()
     while graphs:
@@ -254,7 +254,7 @@ def names_of_values(model: ir.Model) -> set[str]:
 
 
 def fresh_name(base: str, taken: set[str]) -> str:
-    """``base``, or ``base_1`` and so on; it is taken from then on."""
+    """``base``, or ``base_1`` and so on if it is taken; the name is added to ``taken``."""
     name, number = base, 0
     while name in taken:
         number += 1
@@ -264,7 +264,7 @@ def fresh_name(base: str, taken: set[str]) -> str:
 
 
 def remove_unused(graph: ir.Graph, nodes: Sequence[ir.Node], values: Iterable[ir.Value | None] = ()) -> list[ir.Node]:
-    """Remove those of ``nodes`` that nothing uses any more, what was used by them alone, and unused ``values``.
+    """Remove the unused nodes among ``nodes``, everything that only they used, and unused ``values``.
 
     Returns:
         The nodes that were removed.
@@ -294,7 +294,7 @@ def _is_used(value: ir.Value) -> bool:
 
 
 def _captured(node: ir.Node) -> list[ir.Value]:
-    """What the subgraphs of a node take from outside."""
+    """The outer values that the subgraphs of a node read."""
     found: list[ir.Value] = []
     for attribute in node.attributes.values():
         if attribute.is_ref() or attribute.type is not ir.AttributeType.GRAPH:

@@ -1,4 +1,4 @@
-"""Weights that are converted one at a time, while a model is written."""
+"""Converts weights one at a time, while a model is written."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["converted_weight"]
 
 
 def converted_weight(tensor: ir.TensorProtocol, name: str, *dtypes: ir.DataType) -> ir.Value:
-    """An initializer of these numbers in the last of the types, brought through the others.
+    """An initializer whose numbers are converted to each of the types in turn.
 
-    Nothing is converted before its numbers are read, and none are kept: neither the converted ones nor, of a weight
-    that lies in a file, the original ones. What does not fit becomes infinite.
+    The conversion runs when the numbers are read, and its result is not kept; the original numbers of a weight in a
+    file are not kept either. Numbers that are too large for a type become infinite.
     """
 
     def convert() -> ir.Tensor:

@@ -1,4 +1,4 @@
-"""Finds where a graph computes what a pattern computes. Both are read through :mod:`~opbridge.surgery.terms`."""
+"""Finds the places where a graph computes a pattern. Both are read with :mod:`~opbridge.surgery.terms`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_STEPS = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """What an input of the pattern is in the graph.
+    """The value in the graph for an input of the pattern.
 
     Attributes:
         value: A value of the graph.
@@ -33,7 +33,7 @@ class Bound:
 
 @dataclasses.dataclass
 class Match:
-    """A place, complete or growing.
+    """A complete or partial match of the pattern.
 
     Attributes:
         inputs: The graph value of each input of the pattern.
@@ -49,7 +49,7 @@ class Match:
     pairs: dict[ir.Value, ir.Value] = dataclasses.field(default_factory=dict)
 
     def grown(self, **changes: Any) -> Match:
-        """A copy with changes."""
+        """A copy with the given changes."""
         return dataclasses.replace(self, **changes)
 
 
@@ -57,12 +57,12 @@ class Matcher:
     """Matches one pattern in one graph.
 
     Args:
-        pattern: Reads the pattern.
-        graph: Reads the graph.
+        pattern: The reader of the pattern.
+        graph: The reader of the graph.
         inputs: The pattern's inputs.
         outputs: The pattern's outputs; each is the output of a node.
-        exact: Whether constants, numbers and sizes must be the same. If not, they are only collected.
-        numbers: Sizes of the named dimensions by which two shapes are compared, several choices of them.
+        exact: Whether constants, numbers and sizes must be equal. If False, they are only collected.
+        numbers: Sizes of the named dimensions; two shapes are equal if they are equal for each mapping.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Matcher:
         self.closest: tuple[int, str] = (0, "")
 
     def find(self, value: ir.Value, candidates: Sequence[ir.Value] = (), given: Match | None = None) -> Match | None:
-        """The place whose first output is ``value``, if it is one.
+        """The match whose first output is ``value``; None if there is no match.
 
         Args:
             value: A value of the graph.
-            candidates: Values among which the other outputs are.
-            given: What is known of the place beforehand.
+            candidates: Values to search for the other outputs.
+            given: A partial match to start from.
         """
         self._steps = 0
         for found in self._values(self._outputs[0], value, given or Match()):
@@ -99,7 +99,7 @@ class Matcher:
         return None
 
     def _rest(self, match: Match, candidates: Sequence[ir.Value]) -> Iterator[Match]:
-        """The match with the pattern's other outputs."""
+        """The match extended by the pattern's other outputs."""
         if len(match.outputs) == len(self._outputs):
             yield match
             return
@@ -111,7 +111,7 @@ class Matcher:
                     yield from self._rest(found.grown(outputs=(*match.outputs, value)), candidates)
 
     def _values(self, mine: Any, theirs: Any, match: Match) -> Iterator[Match]:
-        """The ways in which ``theirs`` (of the graph) is ``mine`` (of the pattern), given a match so far."""
+        """All extensions of a match in which ``theirs`` (in the graph) corresponds to ``mine`` (in the pattern)."""
         self._steps += 1
         if self._steps > _MOST_STEPS:
             return
@@ -207,7 +207,7 @@ class Matcher:
             orders.append(others[::-1])
         for order in orders:
             yield from self._in_turn(ours, order, match)
-        # A view or transpose of an input may lie behind others of the graph.
+        # The graph may combine a view or transpose of an input with its own views and transposes.
         if mine.operator in {"view", "transpose"} and mine.operands[0] in self._inputs:
             for value in theirs.through:
                 if value is not others[0] and mine.operator == "view":
@@ -221,7 +221,7 @@ class Matcher:
             yield from self._in_turn(mine[1:], theirs[1:], found)
 
     def _inverse(self, mine: Term, theirs: Any, match: Match) -> Iterator[Match]:
-        """A transposed input where the graph has something else: the input is that, transposed back."""
+        """Bind a transposed input to another value of the graph, by transposing that value back."""
         if mine.operator != "transpose" or mine.operands[0] not in self._inputs or not isinstance(theirs, ir.Value):
             return
         perm = mine.attributes["perm"]
@@ -235,7 +235,7 @@ class Matcher:
         yield match.grown(inputs={**match.inputs, mine.operands[0]: Bound(theirs, back)})
 
     def _attributes(self, mine: Term, theirs: Term, match: Match) -> list[tuple[Any, Any]] | None:
-        """The numbers that differ, where that is allowed; None if the attributes do not fit."""
+        """The numbers that differ, if that is allowed; None if the attributes do not match."""
         if mine.operator == "view":
             one, other = mine.attributes["sizes"], theirs.attributes["sizes"]
             if not self._exact and (one is None or other is None):
@@ -258,14 +258,14 @@ class Matcher:
         return differing
 
     def _note(self, match: Match, what: Any, reason: str) -> None:
-        """Keep why the match that came furthest ended."""
+        """Record why a match failed, if it is the largest one so far."""
         if len(match.pairs) > self.closest[0]:
             name = getattr(what, "name", None) or "a value"
             self.closest = (len(match.pairs), f"{name!r} {reason}")
 
 
 def is_reference(value: Any) -> bool:
-    """Whether an attribute's value stands for an attribute of the function that it is in."""
+    """Whether an attribute's value refers to an attribute of the enclosing function."""
     return isinstance(value, tuple) and len(value) == 2 and value[0] == "reference"
 
 
@@ -295,7 +295,7 @@ def _same_constant(one: np.ndarray, other: np.ndarray) -> bool:
     if one.shape != other.shape:
         return False
     if one.dtype.kind in "fc":
-        # What was computed in another width, or in another order, is off by a rounding error.
+        # Constants computed in another precision or order differ by a rounding error.
         close = np.allclose(one, other, rtol=8 * float(np.finfo(one.dtype).eps), atol=0, equal_nan=True)
         return bool(close)
     return bool(np.array_equal(one, other))

@@ -1,4 +1,4 @@
-"""Rewrites a float32 model in a narrower type, but for given nodes."""
+"""Rewrites a float32 model in a narrower type, except for given nodes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Narrowed:
 
     Attributes:
         model: The model.
-        narrow: The names of the nodes that compute in it.
-        fixed: The nodes that can't, with the reason.
+        narrow: The names of the nodes that compute in the narrower type.
+        fixed: The reason for each node that can't compute in it, by name.
     """
 
     model: ir.Model
@@ -35,7 +35,7 @@ class Narrowed:
 
     @property
     def count(self) -> int:
-        """How many nodes compute in the narrower type."""
+        """The number of nodes that compute in the narrower type."""
         return len(self.narrow)
 
 
@@ -58,7 +58,7 @@ def narrow(model: ir.Model, dtype: ir.DataType, kept: frozenset[str], *, keep_io
 
 
 class _Work:
-    """Keeps, of each value that was float32, the form in either type, made when it is first asked for."""
+    """Rewrites nodes. The form of each float32 value in each type is created when it is first needed."""
 
     def __init__(self, model: ir.Model, dtype: ir.DataType) -> None:
         self.model = model
@@ -79,7 +79,7 @@ class _Work:
                 self._forms[value] = {_FLOAT if keep_io else self._dtype: value}
 
     def rewrite(self, node: ir.Node, kept: bool) -> None:
-        """Give the node inputs of the type that it computes in."""
+        """Give the node inputs in the type in which it computes."""
         reason = self._obstacle(node)
         concerned = any(value is not None and self._is_float(value) for value in (*node.inputs, *node.outputs))
         if reason and concerned:
@@ -124,7 +124,7 @@ class _Work:
             return None
 
     def _takes(self, schema: Any, position: int, side: str) -> bool:
-        """Whether the operator's schema allows the narrower type there."""
+        """Whether the operator's schema allows the narrower type at this position."""
         if schema is None:
             return False
         formal = getattr(schema, side)
@@ -141,7 +141,7 @@ class _Work:
         return value in self._forms or value.dtype is _FLOAT
 
     def _form(self, value: ir.Value, dtype: ir.DataType, before: ir.Node | None) -> ir.Value:
-        """The value in a type; made by a Cast before ``before``, or for a weight by converting it."""
+        """The value in a type, created by a Cast inserted before ``before``, or by converting a weight."""
         forms = self._forms.setdefault(value, {_FLOAT: value})
         if dtype not in forms:
             tensor = value.const_value
@@ -171,7 +171,7 @@ class _Work:
         return node.outputs[0]
 
     def _widen_captured(self, node: ir.Node) -> None:
-        """Let the subgraphs of a node read float32."""
+        """Make the subgraphs of a node read float32 values."""
         for attribute in node.attributes.values():
             graphs = []
             if attribute.type is ir.AttributeType.GRAPH:
@@ -206,7 +206,7 @@ class _Work:
             node.attributes["value"] = ir.AttrTensor("value", ir.Tensor(array, dtype=self._dtype))
 
     def give_outputs(self, keep_io: bool) -> None:
-        """Give every output that was float32 the type that it shall have, under its name."""
+        """Give every float32 output its final type under its original name."""
         wanted = _FLOAT if keep_io else self._dtype
         for position, value in enumerate(self.graph.outputs):
             forms = self._forms.get(value)

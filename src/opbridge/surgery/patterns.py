@@ -1,4 +1,4 @@
-"""What is looked for, an operator's body on arguments of given sizes as a graph, and the node that replaces it."""
+"""Builds the patterns to search for, graphs of an operator's body, and the nodes that replace them."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class OperatorSource:
 
     Args:
         operator: The operator.
-        args: Example arguments, tensors and others.
+        args: Example arguments; they may include values that are not tensors.
         opset: The opset of the model.
-        catalog: The declarations in force.
+        catalog: The active declarations.
     """
 
     def __init__(self, operator: Operator, args: Sequence[Any], opset: int, catalog: Catalog) -> None:
@@ -87,7 +87,7 @@ class OperatorSource:
         return tuple(filter(_is_number, self._leaves))
 
     def guesses(self, match: Match) -> Iterator[tuple[Any, ...]]:
-        """What the numbers among the arguments may be at a place: the examples, or what stands there in their stead."""
+        """Possible values of the number arguments for a match: the examples, or the numbers found in the graph."""
         options = [
             [number, *(found for found in _in_stead(number, match.constants) if found != number)][:_MOST_GUESSES]
             for number in self._numbers
@@ -98,16 +98,16 @@ class OperatorSource:
         """The body on inputs of these types and sizes, with these numbers for its other arguments.
 
         Args:
-            given: One per tensor.
-            numbers: One per number.
-            sizes: Sizes of the named dimensions to capture with.
+            given: The type and sizes of each tensor argument.
+            numbers: The value of each number argument.
+            sizes: The sizes of the named dimensions during capture.
         """
         function = self._operator.body
         model = self._captured(function, given, numbers, sizes)
         return Pattern(tuple(model.graph.inputs), tuple(model.graph.outputs), model.graph)
 
     def template(self, given: Sequence[Given], numbers: Sequence[Any], sizes: Mapping[str, int]) -> Template:
-        """The node for the same."""
+        """The node that replaces the pattern of :meth:`exactly`."""
         model = self._captured(self._operator, given, numbers, sizes, inlined=False)
         domain, _, name = self.name.partition("::")
         node = next((node for node in model.graph if (node.domain, node.op_type) == (domain, name)), None)
@@ -230,7 +230,7 @@ class FunctionSource:
         return Pattern(tuple(body.inputs), tuple(body.outputs), body)
 
     def template(self, given: Sequence[Given], attributes: Sequence[Any], sizes: Mapping[str, int]) -> Template:
-        """The node for the same."""
+        """The node that replaces the pattern of :meth:`exactly`."""
         function = self._function
         positions = tuple(range(len(function.inputs)))
         return Template(function.domain, function.name, "", positions, tuple(self._attributes(attributes)), (function,))

@@ -1,4 +1,4 @@
-"""Puts one node where several were."""
+"""Replaces several nodes by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["add_functions", "depends_on_itself", "put", "used_elsewhere"]
 
 
 def used_elsewhere(nodes: Collection[ir.Node], outputs: Sequence[ir.Value]) -> str:
-    """Why the nodes can't go: a value inside that something outside needs; empty if they can."""
+    """Why the nodes can't be removed: another node uses an inner value. Empty if they can be removed."""
     inside = _with_helpers(nodes, outputs)
     for node in nodes:
         for value in node.outputs:
@@ -31,7 +31,7 @@ def used_elsewhere(nodes: Collection[ir.Node], outputs: Sequence[ir.Value]) -> s
 
 
 def _with_helpers(nodes: Collection[ir.Node], outputs: Sequence[ir.Value]) -> set[ir.Node]:
-    """The nodes, and those that work for them alone: what computes the shape of a Reshape among them."""
+    """The nodes, and those used only by them, such as nodes that compute the shape for a Reshape."""
     inside = set(nodes)
     waiting = list(nodes)
     while waiting:
@@ -47,7 +47,7 @@ def _with_helpers(nodes: Collection[ir.Node], outputs: Sequence[ir.Value]) -> se
 
 
 def depends_on_itself(nodes: Collection[ir.Node], inputs: Sequence[ir.Value]) -> str:
-    """Why one node can't stand for these: an input that is computed from an output; empty if it can."""
+    """Why one node can't replace these: an input is computed from an output. Empty if it can."""
     inside = set(nodes)
     waiting, seen = list(inputs), set(inputs)
     while waiting:
@@ -68,7 +68,7 @@ def add_functions(model: ir.Model, functions: Sequence[ir.Function]) -> dict[str
     """Add the functions that the model does not have.
 
     Returns:
-        The overload of each function of another content that had the same name: the old to the new.
+        The new overload by old overload, for functions whose name the model uses for another body.
     """
     renamed: dict[str, str] = {}
     for function in functions:
@@ -105,14 +105,14 @@ def _text(function: ir.Function, overload: str = "") -> bytes:
 
 
 def put(graph: ir.Graph, match: Match, inputs: Sequence[ir.Value], template: Template, taken: set[str]) -> ir.Node:
-    """Put one node where ``match`` is, and remove what nothing uses any more.
+    """Replace the nodes of ``match`` by one node, and remove everything that is then unused.
 
     Args:
         graph: The graph that contains the nodes of the match.
-        match: The place.
-        inputs: The pattern's inputs, in the order that ``template.inputs`` counts.
-        template: The node.
-        taken: Names of values that are taken.
+        match: The match to replace.
+        inputs: The pattern's inputs, in the order to which ``template.inputs`` refers.
+        template: The description of the new node.
+        taken: The names that are already used.
     """
     last = max(match.nodes, key=list(graph).index)
     bound = [None if position is None else match.inputs[inputs[position]] for position in template.inputs]
@@ -134,7 +134,7 @@ def put(graph: ir.Graph, match: Match, inputs: Sequence[ir.Value], template: Tem
 
 
 def replace_values(graph: ir.Graph, old: Sequence[ir.Value], new: Sequence[ir.Value]) -> None:
-    """Let ``new`` take the places of ``old``: uses, outputs, types and names."""
+    """Replace ``old`` by ``new`` in all uses and outputs; the types and names are kept."""
     for before, after in zip(old, new, strict=True):
         after.type, after.shape = before.type, before.shape
         name = before.name
@@ -144,7 +144,7 @@ def replace_values(graph: ir.Graph, old: Sequence[ir.Value], new: Sequence[ir.Va
 
 
 def _materialised(graph: ir.Graph, bound: Bound, before: ir.Node, taken: set[str]) -> ir.Value:
-    """The value that a bound input is; where it is another one transposed, that is made."""
+    """The value of a bound input. A transposed value is added as a weight or with a Transpose node."""
     if bound.perm is None:
         return bound.value
     value = bound.value

@@ -1,7 +1,7 @@
-"""A float32 model that rounds as the narrow one does.
+"""Makes a float32 model that rounds like the narrow model.
 
-An engine without kernels for a narrow type computes in float32, and leaves out the rounding in between. What another
-engine would make of the model shows only if the rounding is written down.
+An engine without kernels for a narrow type computes in float32 and skips the rounding in between. Explicit rounding
+shows what an engine with such kernels would compute.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["rounded"]
 
 
 def rounded(model: ir.Model, narrow: Collection[str], dtype: ir.DataType) -> tuple[ir.Model, dict[str, str]]:
-    """A copy in which the named nodes read rounded weights and inputs, and give rounded results.
+    """A copy in which the named nodes read rounded weights and inputs, and round their results.
 
     Returns:
-        The model, and for each value that is rounded the name of the rounded one.
+        The model, and the name of the rounded value for each value that is rounded.
     """
     copy: ir.Model = model.clone()
     graph, taken = copy.graph, names_of_values(copy)

@@ -1,4 +1,4 @@
-"""Runs a changed model beside the one that it was made from."""
+"""Runs changed models, to compare them with their originals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import ml_dtypes  # noqa: F401 - teaches NumPy the names of its types
+import ml_dtypes  # noqa: F401 - registers its dtype names with NumPy
 import numpy as np
 import onnx_ir as ir
 
@@ -23,23 +23,23 @@ Feeds = Mapping[str, np.ndarray]
 
 @contextlib.contextmanager
 def loaded(model: ir.Model, engine: str) -> Iterator[Session]:
-    """The model in an engine, for as long as the context lasts.
+    """Load the model in an engine for the duration of the context.
 
     Raises:
-        EngineError: The engine refuses it.
+        EngineError: The engine rejects the model.
     """
     with tempfile.TemporaryDirectory(prefix="opbridge_") as folder:
-        # An engine maps weights that lie in a file of their own, and would copy those in the model's.
+        # An engine maps weights in a separate file, but copies weights in the model file.
         save_model(model, Path(folder), external_data=True)
         yield get(engine).load_lean(Path(folder) / "model.onnx")
 
 
 def random_feeds(model: ir.Model, numbers: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
-    """Fresh inputs: normally distributed numbers, integers 0 and 1.
+    """Create random inputs: normally distributed numbers, and integers 0 and 1.
 
     Args:
         model: The model.
-        numbers: The sizes of named dimensions; 2 where there is none.
+        numbers: The sizes of named dimensions; a dimension without a size gets 2.
         seed: The seed of the random numbers.
     """
     generator = np.random.default_rng(seed)

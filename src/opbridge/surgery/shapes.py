@@ -1,4 +1,4 @@
-"""Shapes as far as they can be known: what a model states, and what follows from it."""
+"""Infers the shapes of a model's values from its declared shapes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["infer_again", "refine_shapes"]
 
 
 def refine_shapes(model: ir.Model) -> None:
-    """Write down, in place, the types and sizes that follow from others, computed shapes included.
+    """Store the types and sizes that can be inferred, in place; computed shapes are evaluated too.
 
-    Stated sizes stay. Subgraphs are included, functions are not.
+    Declared sizes are kept. Subgraphs are included, functions are not.
     """
     light = without_weights(model)
     try:
         inferred = ir.from_proto(onnx.shape_inference.infer_shapes(ir.to_proto(light), data_prop=True))
     except (onnx.shape_inference.InferenceError, ir.serde.SerdeError, ValueError):
-        # A model that contradicts itself is refused where it is checked.
+        # An inconsistent model is rejected by the later check.
         return
     for known, node in zip(inferred.graph.all_nodes(), model.graph.all_nodes(), strict=True):
         for found, value in zip(known.outputs, node.outputs, strict=True):
@@ -41,12 +41,12 @@ def _refine(value: ir.Value, found: ir.Value) -> None:
 
 
 def _named(size: Size) -> Size:
-    # What onnx calls unk__3 is unknown, and another in the next run.
+    # The name unk__3 is onnx's placeholder for an unknown size; it differs between runs.
     return None if isinstance(size, str) and size.startswith("unk__") else size
 
 
 def infer_again(model: ir.Model) -> None:
-    """Work out anew, in place, every size that follows from the inputs; what custom nodes give is kept."""
+    """Infer every size that follows from the inputs again, in place; output sizes of custom nodes are kept."""
     for node in model.graph.all_nodes():
         if not node.domain or node.op_identifier() in model.functions:
             for value in node.outputs:

@@ -1,4 +1,4 @@
-"""What is looked for, and the node that is put in its place."""
+"""The data of a pattern and of the node that replaces it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Given", "Pattern", "Template"]
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """The node that stands for a pattern.
+    """The node that replaces a pattern.
 
     Attributes:
         domain: The domain of the node.
         name: The operator of the node.
         overload: The overload of its function.
-        inputs: For each input of the node its position among the pattern's inputs, or None.
+        inputs: For each input of the node, its position among the pattern's inputs, or None.
         attributes: The attributes of the node.
         functions: The body of the node, and the functions that the body calls.
     """
@@ -34,12 +34,12 @@ class Template:
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """A graph to look for.
+    """A graph to search for.
 
     Attributes:
         inputs: The inputs of the pattern.
         outputs: The outputs of the pattern.
-        graph: The graph, without calls of functions.
+        graph: The graph, without function calls.
     """
 
     inputs: tuple[ir.Value, ...]
@@ -49,11 +49,11 @@ class Pattern:
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """What an input of a pattern is at some place.
+    """The type and sizes of a pattern's input in a match.
 
     Attributes:
         dtype: The element type.
-        sizes: Numbers, or expressions over named dimensions.
+        sizes: The sizes, as numbers or as expressions over named dimensions.
     """
 
     dtype: ir.DataType

@@ -1,9 +1,10 @@
-"""What a value of a graph computes, in one spelling: two graphs that say the same differently read the same here.
+"""Reads what a value computes in a normal form, so that equivalent spellings in two graphs become equal.
 
-Looked through: ``Identity`` and everything that changes nothing where sizes are known (a ``Cast`` to the same type, an
-``Expand`` to the same shape, ``Dropout`` in inference). ``Reshape``, ``Flatten``, ``Squeeze`` and ``Unsqueeze`` are one
-operation, *view*, that is described by the shape of its result, however that shape was computed; views of views and
-transposes of transposes are one. ``Gemm`` is a product and a sum. What follows from constants is a constant.
+The following are skipped: ``Identity``, and nodes that change nothing for known sizes (a ``Cast`` to the same type, an
+``Expand`` to the same shape, ``Dropout`` in inference). ``Reshape``, ``Flatten``, ``Squeeze`` and ``Unsqueeze`` become
+one operation, *view*, described by the shape of its result, regardless of how that shape is computed. Consecutive views
+and consecutive transposes are merged. ``Gemm`` becomes a product and a sum. Values computed from constants become
+constants.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class Term:
     Attributes:
         operator: ``"domain::Op"``, ``"view"``, ``"transpose"``, or ``"leaf"`` for a value that no node produces.
         attributes: The attributes, with defaults filled in.
-        operands: Values, or terms that are no value of the graph; None for an absent input.
-        nodes: The nodes that it stands for.
-        value: The value that it computes; None if no value of the graph is that.
+        operands: The operands: values, or terms that are not a value of the graph; None for an absent input.
+        nodes: The nodes that the term represents.
+        value: The value that the term computes; None if it is not a value of the graph.
         output: The index of the value among the outputs of its node.
-        through: Values on the way from ``value`` to what a view or transpose is taken of, the nearest first.
+        through: For a view or transpose, the values between ``value`` and the operand, nearest first.
     """
 
     operator: str
@@ -52,21 +53,21 @@ class Reader:
     """Reads one graph."""
 
     def __init__(self, opset: int, variable: frozenset[ir.Value] = frozenset()) -> None:
-        """``variable`` are values that are no constants, whatever they hold."""
+        """Create a reader; the values in ``variable`` are never treated as constants."""
         self._opset = opset
         self._variable = variable
         self._constants: dict[ir.Value, np.ndarray | None] = {}
         self._terms: dict[ir.Value, Term] = {}
 
     def constant(self, value: ir.Value) -> np.ndarray | None:
-        """What the value holds if it is the same in every run."""
+        """The array of a constant value; None if the value may differ between runs."""
         if value not in self._constants:
             self._constants[value] = None
             self._constants[value] = self._find_constant(value)
         return self._constants[value]
 
     def term(self, value: ir.Value | Term) -> Term:
-        """What the value computes."""
+        """The operation that computes the value."""
         if isinstance(value, Term):
             return value
         if value not in self._terms:
@@ -74,7 +75,7 @@ class Reader:
         return self._terms[value]
 
     def base(self, value: ir.Value) -> tuple[ir.Value, tuple[ir.Node, ...]]:
-        """What the value is the same as, and the nodes in between that change nothing."""
+        """The value that this value equals, and the skipped nodes in between."""
         nodes: list[ir.Node] = []
         while (node := value.producer()) is not None:
             if self._changes_nothing(node, value):
@@ -89,7 +90,7 @@ class Reader:
         return value, tuple(nodes)
 
     def _viewed(self, value: ir.Value) -> tuple[ir.Value, list[ir.Node], list[ir.Value]]:
-        """What the value is a view of, through other views; the nodes and the values in between."""
+        """The value of which this is a view, possibly through other views; the nodes and values in between."""
         nodes: list[ir.Node] = []
         through: list[ir.Value] = []
         while (node := value.producer()) is not None and not node.domain:
@@ -220,7 +221,7 @@ class Reader:
         return self._computed(node, value)
 
     def _sizes_read(self, node: ir.Node) -> np.ndarray | None:
-        """What ``Shape``, or a ``Gather`` or ``Slice`` of one, gives where those sizes are fixed."""
+        """The output of ``Shape``, or of a ``Gather`` or ``Slice`` of it, if the sizes are fixed."""
         if node.op_type == "Shape":
             return _fixed(_of_shape(node))
         source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
@@ -237,7 +238,7 @@ class Reader:
         return _fixed(sizes[int(given[0][0]) : int(given[1][0]) : step])
 
     def _computed(self, node: ir.Node, value: ir.Value) -> np.ndarray | None:
-        """What a node gives, all of whose inputs are small constants."""
+        """The output of a node if all its inputs are small constants."""
         given = [None if item is None else self.constant(item) for item in node.inputs]
         if not given or any(
             item is not None and (found is None or found.size > _LARGEST_FOLDED)
@@ -263,12 +264,12 @@ class Reader:
             feeds = {name: item for name, item in zip(inputs, given, strict=True) if item is not None}
             return np.asarray(session.run(None, feeds)[0])
         except Exception:
-            # What the evaluator can't compute is compared as it is written.
+            # Nodes that the evaluator can't run are compared as they are written.
             return None
 
 
 def _of_shape(node: ir.Node) -> list[Any] | None:
-    """The sizes that a ``Shape`` gives, as far as they are known."""
+    """The output of a ``Shape`` node, as far as the sizes are known."""
     sizes = sizes_of(node.inputs[0])
     if sizes is None:
         return None
@@ -306,7 +307,7 @@ def _known(sizes: Sizes | None) -> bool:
 
 
 def _same_view(one: Sizes | None, other: Sizes | None) -> bool:
-    """Whether two views of the same elements have one shape; a single unknown size follows from the others."""
+    """Whether two views of the same elements have the same shape; a single unknown size follows from the others."""
     if one is None or other is None or len(one) != len(other):
         return False
     unknown = sum(a is None or b is None for a, b in zip(one, other, strict=True))
@@ -324,7 +325,7 @@ def _of_constant(node: ir.Node) -> np.ndarray | None:
 
 
 def _plain(value: Any) -> Any:
-    """An attribute's value that compares by content."""
+    """An attribute's value in a form that compares by content."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_plain, value))
     if isinstance(value, bytes):

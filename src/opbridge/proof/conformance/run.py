@@ -74,7 +74,7 @@ def run_conformance(
 
     Args:
         file: The file to append the results to, one line of JSON per entry and element type. Results that are already
-        in the file are not computed again.
+            in the file are not computed again.
         engine: The engine's name.
         exporter: "opbridge", or "torch" for the plain ``torch.onnx.export``.
         entries: Names of database entries, such as "nn.functional.gelu"; all by default.

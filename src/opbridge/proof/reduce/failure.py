@@ -22,7 +22,7 @@ class Failure:
 
     Attributes:
         kind: "results" (they differ from the ONNX standard), "crash", "hang", "memory", "error" (the engine raises an
-        error) or "export".
+            error) or "export".
         signature: The part that a smaller model must share: the signal, or the error without names and numbers.
         message: A description in one line.
     """

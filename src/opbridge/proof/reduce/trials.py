@@ -87,7 +87,7 @@ class EngineTrials:
         Args:
             problem: The model.
             must_be_standard: Whether a model that the evaluator rejects counts as not failing, because a wrongly cut
-            part is rejected everywhere.
+                part is rejected everywhere.
             expected: The expected results if they are known already; the evaluator is far slower than an engine.
         """
         self._clock.tick(f"{len(problem.nodes)} nodes")

@@ -1,4 +1,4 @@
-"""Give foreign custom nodes what they lack: a function body, or a compiled kernel."""
+"""Attach function bodies and compiled kernels to custom nodes of other domains."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Attached(Edited):
     libraries: tuple[Built, ...] = ()
 
     def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None, overwrite: bool = False) -> Path:
-        """Write the model, and beside it the library of each engine: ``path`` with ``.ENGINE.so`` at its end."""
+        """Write the model, and the library of each engine to ``path`` with ``.ENGINE.so`` appended."""
         target = super().save(path, external_data=external_data, overwrite=overwrite)
         for built in self.libraries:
             file = library_file(target, built)
@@ -47,7 +47,7 @@ class Attached(Edited):
 
 
 def library_file(model: Path, built: Built) -> Path:
-    """Where the library for a model file is written."""
+    """The path of the library for a model file."""
     return model.with_name(f"{model.name}.{built.engine}{built.library.path.suffix}")
 
 
@@ -58,20 +58,20 @@ def attach(
     ops: Sequence[str | Path | ModuleType] = (),
     engines: Sequence[str] = (),
 ) -> Attached:
-    """Give the custom nodes of a model the bodies and kernels that are declared for them.
+    """Attach to the custom nodes of a model the bodies and kernels that are declared for them.
 
     A body comes from ``@opbridge.operator`` or ``opbridge.body_for``, exported for each node's types and attributes, or
-    is an onnxscript function of the node's domain and name. A kernel comes from ``.kernel(...)`` or
-    ``opbridge.kernel_for``. A node that has a body keeps it.
+    from an onnxscript function with the node's domain and name. A kernel comes from ``.kernel(...)`` or
+    ``opbridge.kernel_for``. A node that already has a body keeps it.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        operators: onnxscript functions.
+        operators: The onnxscript functions to use as bodies.
         ops: Files with declarations, in addition to those of this process.
         engines: The engines to compile the kernels for.
 
     Raises:
-        InputError: Nothing that is declared fits a node of the model.
+        InputError: No declaration matches a node of the model.
         TranslationError: A body can't be exported.
         BuildError: A kernel does not compile.
     """

@@ -1,4 +1,4 @@
-"""Put one custom node in the place of everything between some values."""
+"""Replace all nodes between given values by one custom node."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from opbridge.surgery.template import Template
 __all__ = ["collapse"]
 
 _SMALL = 1024
-"""Weights of fewer bytes go into the node's body; larger ones become inputs of the node."""
+"""Weights with fewer bytes become part of the node's body; larger ones become inputs of the node."""
 
 
 def collapse(model: Any, operator: str, inputs: Sequence[str], outputs: Sequence[str]) -> Edited:
-    """Put one node where all that lies between ``inputs`` and ``outputs`` was.
+    """Replace all nodes between ``inputs`` and ``outputs`` by one custom node.
 
-    The node carries what was there as its function body. Weights of at least 1 KB become further inputs of the node.
+    The replaced nodes become the function body of the new node. Weights of at least 1 KB become additional inputs.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        operator: The node's ``"domain::Op"``.
-        inputs: The values that it reads.
-        outputs: The values that it gives.
+        operator: The operator of the node, as ``"domain::Op"``.
+        inputs: The names of the values that the node reads.
+        outputs: The names of the values that the node produces.
 
     Raises:
-        InputError: There is no such value, an input of the model is needed that is not among ``inputs``, or a value in
+        InputError: A value does not exist, an input of the model is needed that is not among ``inputs``, or a value in
             between is used elsewhere.
     """
     domain, _, name = operator.partition("::")
@@ -107,7 +107,7 @@ def _between(starts: Sequence[ir.Value], ends: Sequence[ir.Value]) -> tuple[list
 
 
 def _weights_inside(graph: ir.Graph) -> None:
-    """Turn the graph's initializers into nodes, but for those that are inputs: a function has none."""
+    """Turn the graph's initializers, except inputs, into nodes, because a function can't have initializers."""
     for value in graph.inputs:
         graph.initializers.pop(str(value.name), None)
         value.const_value = None

@@ -1,4 +1,4 @@
-"""Compute in float16: everywhere but where running both models shows that float32 is needed."""
+"""Convert a model to float16, except for nodes that need float32 as shown by running both models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["convert_dtype"]
 _DTYPES = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16}
 _ROUNDS = 24
 _AT_ONCE = 64
-"""Values that are compared in one run: so many are held in memory."""
+"""The number of values that are compared in one run, and so held in memory at once."""
 
 
 def convert_dtype(
@@ -35,12 +35,13 @@ def convert_dtype(
     engine: str = "onnxruntime",
     seed: int = 0,
 ) -> Edited:
-    """Compute in a narrower type.
+    """Convert a float32 model to a narrower type.
 
-    The original is run beside one that rounds as the narrow model does (engines on a CPU leave rounding out) on fresh
-    inputs, and where the outputs differ all values in between are compared; then the narrow model itself is run. A node
-    stays float32 if it makes numbers that the type can't hold, or errors that its inputs do not explain, until the
-    outputs agree; no list of operators is consulted. Nodes with subgraphs and custom nodes stay float32.
+    The original is compared, on random inputs, with a model that rounds like the narrow model (engines may skip the
+    rounding on a CPU). If the outputs differ, all values in between are compared. A node stays float32 if its results
+    exceed the range of the type, or have errors that its inputs do not explain. This is repeated until the outputs
+    agree; then the narrow model itself is run. There is no list of operators. Nodes with subgraphs and custom nodes
+    stay float32.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
@@ -48,12 +49,12 @@ def convert_dtype(
         keep_io: Whether inputs and outputs stay float32.
         tolerance: The largest error of an output, as a fraction of its largest magnitude.
         inputs: Inputs of the float32 model, by name, one mapping per case; by default two cases of random numbers.
-        engine: The engine that runs both.
+        engine: The engine that runs both models.
         seed: The seed of the random inputs.
 
     Raises:
-        InputError: The outputs do not agree whatever stays float32.
-        EngineError: The engine does not run the original.
+        InputError: The outputs do not agree, whichever nodes stay float32.
+        EngineError: The engine can't run the original model.
     """
     if dtype not in _DTYPES:
         raise InputError(f"No conversion to {dtype!r} is known.", fix=did_you_mean(dtype, _DTYPES))
@@ -114,7 +115,7 @@ def _changes(
 
 @dataclasses.dataclass(frozen=True)
 class _Verdict:
-    """How the narrow model came out: the worst output, and the nodes to blame with their reasons."""
+    """The result of a comparison: the worst output, and the nodes to keep in float32 with the reasons."""
 
     passed: bool
     output: str
@@ -123,7 +124,7 @@ class _Verdict:
 
 
 class _Proof:
-    """Compares narrow models with one original."""
+    """Compares narrow models with the original model."""
 
     def __init__(
         self, model: ir.Model, dtype: ir.DataType, cases: Sequence[Feeds], engine: str, tolerance: float
@@ -144,7 +145,7 @@ class _Proof:
             self._expected = [session.run(_typed(session, case)) for case in cases]
 
     def judge(self, narrowed: Narrowed) -> _Verdict:
-        """Compare the outputs; where they are too far off, find where that begins."""
+        """Compare the outputs; if an error is too large, find the nodes that cause it."""
         rounding, names = rounded(self._model, narrowed.narrow, self._dtype)
         errors = self._output_errors(rounding)
         if max(errors.values()) <= self._tolerance:
@@ -205,7 +206,7 @@ _NOISE = 2.0**-10
 
 
 def _showing(model: ir.Model, names: Sequence[str]) -> ir.Model:
-    """The model with further outputs."""
+    """The model with additional outputs."""
     copy: ir.Model = model.clone()
     wanted = set(names)
     for node in copy.graph:
@@ -216,12 +217,12 @@ def _showing(model: ir.Model, names: Sequence[str]) -> ir.Model:
 
 
 def _typed(session: Any, case: Feeds) -> dict[str, np.ndarray]:
-    """The inputs in the types that the model takes."""
+    """The inputs in the types that the model expects."""
     return {spec.name: np.asarray(case[spec.name]).astype(np.dtype(spec.dtype)) for spec in session.inputs}
 
 
 def _error(expected: np.ndarray, found: np.ndarray) -> float:
-    """The largest difference, as a fraction of the largest magnitude; infinite where only one is finite."""
+    """The largest difference, as a fraction of the largest magnitude; infinite if finite elements don't match."""
     one, other = expected.astype(np.float64), found.astype(np.float64)
     if not one.size:
         return 0.0

@@ -1,4 +1,4 @@
-"""The public verb: an ONNX model at another opset, or an error that says what can't be expressed."""
+"""Convert an ONNX model to another opset, or report the nodes that can't be expressed in it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _SHOWN = 12
 
 
 def convert_opset(model: ModelLike, opset: int, *, ir_version: int | None = None) -> Edited:
-    """Take an ONNX model to another opset of the standard domain, up or down.
+    """Convert an ONNX model to a higher or lower opset of the standard domain.
 
-    Names of inputs, outputs and weights stay, as do nodes of other domains. Model-local functions are converted; where
-    the IR version knows none (below 8, which is the default below opset 15), they are inlined.
+    The names of inputs, outputs and weights and the nodes of other domains are kept. Model-local functions are
+    converted; if the IR version has no functions (below 8, the default below opset 15), they are inlined.
 
     Args:
         model: A path, an ``onnx_ir.Model``, a ``ModelProto`` or the result of another change. It is not changed.
         opset: The target opset, from 11 to the newest opset of the installed onnx.
-        ir_version: The IR version; by default the model's own if the opset is older than that, else the opset's.
+        ir_version: The IR version; by default the model's own if the opset is older than it, else the opset's.
 
     Returns:
-        The model, and what was changed in it; ``save`` writes it.
+        The converted model and the changes; its ``save`` method writes the model.
 
     Raises:
         InputError: The opset or IR version is unknown, the model is damaged, or it has no opset of the standard domain.

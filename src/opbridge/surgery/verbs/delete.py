@@ -19,18 +19,18 @@ __all__ = ["delete"]
 def delete(model: Any, *, nodes: Sequence[str] = (), outputs: Sequence[str] = (), inputs: Sequence[str] = ()) -> Edited:
     """Delete nodes, outputs and inputs.
 
-    What read a deleted node's output reads the node's first input of the same type instead. What nothing needs any more
-    goes with a deleted output or node.
+    Nodes that read a deleted node's output read the node's first input of the same type instead. Everything that is
+    then unused is deleted too.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        nodes: Names of nodes, or of what they give.
-        outputs: Names of the model's outputs.
-        inputs: Names of the model's inputs that nothing reads.
+        nodes: The names of nodes, or of their outputs.
+        outputs: The names of outputs of the model.
+        inputs: The names of unused inputs of the model.
 
     Raises:
-        InputError: There is no such node, input or output; a node has no input that can stand for its output, an input
-            is read, or no output would be left.
+        InputError: A node, input or output does not exist; a node has no input that can replace its output; an input is
+            used; or no output would be left.
     """
     own = model_of(model)
     changes = []
@@ -65,7 +65,7 @@ def _bypass(model: ir.Model, node: ir.Node) -> tuple[str, ...]:
 
 
 def _stand_in(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
-    """Let an input of the node stand for its output."""
+    """Replace the output of the node by one of its inputs."""
     source = next((item for item in node.inputs if item is not None and _same_kind(item, value)), None)
     if source is None:
         raise InputError(
@@ -75,7 +75,7 @@ def _stand_in(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
         )
     if value.is_graph_output():
         if source.is_graph_input() or source.is_graph_output() or source.producer() is None:
-            # An output must have a node of its own.
+            # An output of the graph needs a node that produces it.
             identity = ir.Node("", "Identity", [source], name=f"Identity_for_{value.name}")
             identity.outputs[0].type, identity.outputs[0].shape = source.type, source.shape
             graph.insert_before(node, identity)

@@ -50,12 +50,12 @@ class ModelDifference(Record):
 def diff(first: Any, second: Any) -> ModelDifference:
     """Compare two models: opsets, inputs, outputs, nodes, attributes, wiring, weights by content, shapes, functions.
 
-    Names of nodes and of values inside don't count, nor does the order of nodes, nor whether a constant is a weight or
+    Names of nodes and of inner values are ignored, and so are the order of nodes and whether a constant is a weight or
     a node.
 
     Args:
-        first: A path, an ``ir.Model`` or a ``ModelProto``.
-        second: The same.
+        first: The first model, as a path, an ``ir.Model`` or a ``ModelProto``.
+        second: The second model, in the same forms.
     """
     one, two = model_of(first), model_of(second)
     found = [*_opsets(one, two)]
@@ -88,7 +88,7 @@ class _Contents:
         for name, value in one.graph.initializers.items():
             other = others.get(name)
             tensor, twin = value.const_value, None if other is None else other.const_value
-            # Comparing is many times faster than hashing, and most weights have their twin under their own name.
+            # Comparing is many times faster than hashing, and most weights have the same name in both models.
             if tensor is not None and twin is not None and tensor.nbytes > _SMALL and _identical(tensor, twin):
                 self._labels[id(tensor)] = self._labels[id(twin)] = f"twin {name}"
                 self._kept += [tensor, twin]
@@ -123,7 +123,7 @@ def _identical(one: Any, other: Any) -> bool:
 
 
 def _release(tensor: Any) -> None:
-    """Let go of the memory of a weight that is mapped from a file."""
+    """Release the memory of a weight that is mapped from a file."""
     release = getattr(tensor, "release", None)
     if release is not None:
         release()
@@ -143,7 +143,7 @@ def _digest(tensor: Any) -> str:
 
 
 class _Side:
-    """One of two graphs: what each value and node is, downwards from the inputs."""
+    """One of the two graphs, with a signature of each value and node, computed from the inputs down."""
 
     def __init__(self, graph: ir.Graph, contents: _Contents) -> None:
         self.graph = graph
@@ -154,7 +154,7 @@ class _Side:
         self.signatures = {node: self._signature(node) for node in self.nodes}
 
     def constant(self, value: ir.Value) -> Any:
-        """The tensor that a value always is, if it is one."""
+        """The tensor of a constant value; None if the value is not constant."""
         if value.const_value is not None and value not in self._inputs:
             return value.const_value
         node = value.producer()
@@ -163,7 +163,7 @@ class _Side:
         return None
 
     def of_value(self, value: ir.Value | None) -> str:
-        """What a value is."""
+        """The signature of a value."""
         if value is None:
             return "absent"
         if value not in self._known:
@@ -173,7 +173,7 @@ class _Side:
             elif tensor is not None:
                 self._known[value] = self._contents.label(tensor)
             else:
-                # A value of the graph around a subgraph.
+                # This value belongs to the graph that encloses the subgraph.
                 self._known[value] = f"outer {value.name}"
         return self._known[value]
 
@@ -190,7 +190,7 @@ class _Side:
         return " ".join([_operator(node), *attributes])
 
     def attributes(self, node: ir.Node) -> dict[str, str]:
-        """A node's attributes as text; of a graph, what it computes."""
+        """A node's attributes as text; a graph attribute is described by what it computes."""
         return {name: self._text(attribute) for name, attribute in node.attributes.items()}
 
     def _text(self, attribute: ir.Attr) -> str:
@@ -259,14 +259,14 @@ def _type(value: ir.Value) -> str:
 
 
 def _paired(one: _Side, two: _Side) -> dict[ir.Node, ir.Node]:
-    """Which node of the second stands where which of the first does."""
+    """Match the nodes of the first graph with those of the second."""
     pairs: dict[ir.Node, ir.Node] = {}
     _pair(pairs, one.nodes, two.nodes, lambda side, node: side.signatures[node], one, two)
     _pair(pairs, one.nodes, two.nodes, lambda side, node: (node.name, _operator(node)) if node.name else node, one, two)
     mine = [node for node in one.nodes if node not in pairs]
     taken = set(pairs.values())
     theirs = [node for node in two.nodes if node not in taken]
-    # What is left is taken in order, where the same operators follow each other.
+    # The remaining nodes are matched in order, if their operators are in the same sequence.
     for texts in ([one.kind, two.kind], [_operator, _operator]):
         matcher = difflib.SequenceMatcher(None, [*map(texts[0], mine)], [*map(texts[1], theirs)], autojunk=False)
         for block in matcher.get_matching_blocks():
@@ -337,7 +337,7 @@ def _of_input(
 def _same_source(
     one: _Side, two: _Side, mine: ir.Value | None, theirs: ir.Value | None, partners: Mapping[ir.Node, ir.Node]
 ) -> bool:
-    """Whether two values come from the same place, whatever is different further up."""
+    """Whether two values have matching producers, regardless of differences further up."""
     if mine is None or theirs is None:
         return mine is theirs
     a, b = mine.producer(), theirs.producer()

@@ -1,4 +1,4 @@
-"""Cut a part out of a model, at names."""
+"""Extract the part of a model between named values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["drop_functions", "extract"]
 
 
 def extract(model: Any, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Edited:
-    """The part of a model between some values, as a model of its own.
+    """Extract the part of a model between given values as a separate model.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        inputs: The values that become the inputs; by default the model's own inputs, as far as they are needed.
-        outputs: The values that become the outputs; by default the model's own.
+        inputs: The values that become the inputs; by default those of the model's inputs that are needed.
+        outputs: The values that become the outputs; by default the model's outputs.
 
     Raises:
-        InputError: There is no such value, or the outputs need an input of the model that is not among ``inputs``.
+        InputError: A value does not exist, or the outputs need an input of the model that is not among ``inputs``.
     """
     own = model_of(model)
     refine_shapes(own)
@@ -66,7 +66,7 @@ def extract(model: Any, inputs: Sequence[str] | None = None, outputs: Sequence[s
 
 
 def _needed_inputs(starts: Sequence[ir.Value], ends: Sequence[ir.Value]) -> list[ir.Value]:
-    """The inputs of the graph that the outputs are computed from, other than through ``starts``."""
+    """The inputs of the graph from which ``ends`` are computed on a path that does not go through ``starts``."""
     stop = set(starts)
     found: dict[ir.Value, None] = {}
     waiting = [value for value in ends if value not in stop]
@@ -94,7 +94,7 @@ def _inner_nodes(node: ir.Node) -> list[ir.Node]:
 
 
 def drop_functions(model: ir.Model) -> None:
-    """Drop the functions that nothing calls, and the domains that nothing is of."""
+    """Remove functions that are never called, and opset imports of unused domains."""
     used: set[Any] = set()
     waiting: list[Any] = [model.graph]
     domains: set[str] = {""}

@@ -1,4 +1,4 @@
-"""Put one custom node wherever a model computes what an operator's body computes."""
+"""Replace every computation of an operator's body in a model by one custom node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from opbridge.surgery.terms import Reader
 __all__ = ["fuse"]
 
 _HINTS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
-"""Sizes with which named dimensions are captured: they hide no coincidence with sizes of the model."""
+"""Sizes of named dimensions during capture; primes rarely coincide with sizes of the model."""
 
 
 def fuse(
@@ -36,27 +36,27 @@ def fuse(
     at: Sequence[str] | None = None,
     ops: Sequence[Any] = (),
 ) -> Edited:
-    """Find every place where the body of ``operator`` is computed, and put one node of the operator there.
+    """Find every place where a model computes the body of ``operator``, and replace it by one node of the operator.
 
-    The node carries the body as a function of the model, so the result still runs in any engine; with a kernel it runs
-    the kernel. A place is found also where it is spelled differently: constants as weights or as nodes, the inputs of
-    commutative operators swapped, shapes given or computed, ``Identity``, ``Expand`` and ``Cast`` that change nothing.
-    Numbers among the operator's arguments (a count of heads, an epsilon) are read from the place. Each place is
-    confirmed by capturing the body again with its very sizes, types and numbers, which must then agree in everything.
+    The body is stored as a function of the model, so the result still runs in any engine; if there is a kernel, the
+    kernel is used. Equivalent spellings are found too: constants as weights or as nodes, swapped inputs of commutative
+    operators, constant or computed shapes, ``Identity``, ``Expand`` and ``Cast`` nodes that change nothing. Number
+    arguments of the operator (the number of heads, an epsilon) are read from each place. Each place is confirmed by
+    capturing the body again with the sizes, types and numbers of the place; the two must then agree completely.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
         operator: An operator declared with ``@opbridge.operator``, or its name, or an onnxscript function.
-        args: Example arguments for a declared operator, of the ranks that the model has; by default its first sample.
-        at: The values that the places give, to fuse only these.
+        args: Example arguments for a declared operator, with the model's ranks; by default its first sample.
+        at: The names of output values; only places that produce one of them are fused. None for all places.
         ops: Files with declarations, in addition to those of this process.
 
     Returns:
-        The new model; each change names the node that was put.
+        The new model; each change names the new node.
 
     Raises:
-        InputError: The body occurs nowhere (says how the closest place differs), two places overlap, or a place in
-            ``at`` is none.
+        InputError: The body does not occur (the message says how the closest place differs), two places overlap, or a
+            value in ``at`` is not the output of a place.
     """
     own = model_of(model)
     refine_shapes(own)
@@ -69,7 +69,7 @@ def fuse(
         renamed = add_functions(own, [function.clone() for function in place.template.functions])
         overload = renamed.get(place.template.overload, place.template.overload)
         template = dataclasses.replace(place.template, overload=overload)
-        # What a place reads may be what an earlier one gave.
+        # An input of this place may be an output of a place that was replaced before.
         bound = {
             key: dataclasses.replace(item, value=moved.get(item.value, item.value))
             for key, item in place.match.inputs.items()
@@ -82,7 +82,7 @@ def fuse(
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where the body is: the match, in terms of the inputs of the pattern that confirmed it."""
+    """A place where the body is computed; ``inputs`` are those of the pattern that confirmed the match."""
 
     graph: ir.Graph
     match: Match
@@ -94,7 +94,7 @@ class _Place:
 def _places(
     model: ir.Model, sources: Sequence[OperatorSource | FunctionSource], at: Sequence[str] | None
 ) -> list[_Place]:
-    """The places of the first spelling of the body that has any."""
+    """The places found with the first form of the body that occurs."""
     first = None
     for source in sources:
         try:
@@ -104,7 +104,7 @@ def _places(
         except OpbridgeError:
             if first is None or source is sources[0]:
                 raise
-            continue  # What torch alone does not map is not spelled by torch alone either.
+            continue  # Torch's own mappings do not cover this body.
         if places:
             return _chosen(places, at, search, source.name)
     assert first is not None
@@ -114,7 +114,7 @@ def _places(
 def _sources(
     operator: Any, args: Sequence[Any] | None, opset: int, ops: Sequence[Any]
 ) -> Sequence[OperatorSource | FunctionSource]:
-    """The body as opbridge exports it and, since others export too, by torch's own mappings alone."""
+    """The body as exported by opbridge and, for models of other exporters, with torch's own mappings only."""
     catalog = Catalog.load(ops)
     if isinstance(operator, str):
         found = find_operator(operator)
@@ -155,7 +155,7 @@ def _example(operator: Any) -> tuple[Any, ...]:
 
 
 class _Search:
-    """Looks for one operator's body in the graphs of a model."""
+    """Searches the graphs of a model for one operator's body."""
 
     def __init__(self, model: ir.Model, source: OperatorSource | FunctionSource) -> None:
         self._opset = model.opset_imports.get("", 1)
@@ -191,7 +191,7 @@ class _Search:
                 self.reasons[str(value.name)] = place
 
     def _confirmed(self, graph: ir.Graph, reader: Reader, match: Match, values: Sequence[ir.Value]) -> _Place | str:
-        """The place, matched again in everything; or why it is none."""
+        """The place, confirmed by an exact match; or the reason why it is rejected."""
         bound = [match.inputs[item] for item in self._loose.inputs]
         given = []
         for item in bound:
@@ -232,7 +232,7 @@ class _Search:
     def _made(
         self, given: Sequence[Given], guess: tuple[Any, ...], sizes: Mapping[str, int]
     ) -> tuple[Pattern, Template] | str:
-        """The pattern and the node for arguments of these types and sizes, or why there are none."""
+        """The pattern and the node for arguments of these types and sizes, or the reason why they can't be made."""
         key = (tuple(given), guess)
         if key not in self._exact:
             try:
@@ -250,12 +250,12 @@ class _Search:
 
 
 def _named(size: Any, value: ir.Value, axis: int) -> Any:
-    """A size; one that is unknown gets a name."""
+    """A size; an unknown size gets a name."""
     return f"size_{axis}_of_{value.name}" if size is None else size
 
 
 def _numbers(given: Sequence[Given]) -> list[dict[str, int]]:
-    """Choices of sizes for the dimensions that are named."""
+    """Several choices of sizes for the named dimensions."""
     names = sorted({name for item in given for size in item.sizes for name in symbols_in(size)})
     choices = []
     for shift in range(3):

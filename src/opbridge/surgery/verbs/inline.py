@@ -1,4 +1,4 @@
-"""Replace calls of model-local functions by what the functions compute: the reverse of fusing."""
+"""Replace calls of model-local functions by the functions' nodes, the reverse of fusing."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def inline(model: Any, functions: Sequence[str] | None = None) -> Edited:
             calls[f"{node.domain}::{node.op_type}"].append(describe(node))
     result: ir.Model = InlinePass(lambda function: function.identifier() in chosen)(own).model
     for key in chosen & set(result.functions):
-        # Nothing called it.
+        # The function was never called.
         del result.functions[key]
     _forget_domains(result)
     return finished(model, result, [Change(f"{name} is inlined", tuple(nodes)) for name, nodes in calls.items()])
 
 
 def _forget_domains(model: ir.Model) -> None:
-    """Drop the opset imports of domains that no node is of any more."""
+    """Remove the opset imports of domains that are no longer used."""
     used = {node.domain for node in all_nodes(model)} | {key[0] for key in model.functions}
     for domain in list(model.opset_imports):
         if domain and domain not in used:

@@ -35,19 +35,19 @@ def insert(
     only: Sequence[str] | None = None,
     name: str | None = None,
 ) -> Edited:
-    """Insert a node on a value: what read the value reads the node's output from then on.
+    """Insert a node after a value. The readers of the value then read the node's output.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        operator: ``"Relu"`` or ``"domain::Op"``; it has one output.
-        on: The value. If it is an output of the model, the node gives the output, under its name.
-        inputs: The inputs of the node; ``on`` by default. ``""`` omits an optional input.
+        operator: The operator, as ``"Relu"`` or ``"domain::Op"``; it must have one output.
+        on: The name of the value. If it is an output of the model, the node produces that output, with the same name.
+        inputs: The names of the node's inputs; by default ``on``. ``""`` omits an optional input.
         attributes: The attributes of the node.
-        only: The nodes that shall read the node's output; by default all that read ``on``.
-        name: The node's name.
+        only: The names of the nodes that read the node's output; by default all nodes that read ``on``.
+        name: The name of the node.
 
     Raises:
-        InputError: There is no such value or node, or the result would be cyclic or otherwise not valid.
+        InputError: A value or node does not exist, or the result would be cyclic or otherwise invalid.
     """
     own = model_of(model)
     domain, _, op_type = operator.rpartition("::")
@@ -112,5 +112,5 @@ def _redirect(model: ir.Model, value: ir.Value, node: ir.Node, readers: Sequence
         if not value.is_graph_input():
             value.name, result.name = result.name, name
         if node.domain == "":
-            # What it is follows from the node.
+            # Its type and shape are inferred from the node.
             result.type = result.shape = None

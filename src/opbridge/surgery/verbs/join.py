@@ -1,4 +1,4 @@
-"""Make one model of two, the second on the first's outputs."""
+"""Join two models into one by connecting the first's outputs to the second's inputs."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ __all__ = ["join"]
 
 
 def join(first: Any, second: Any, mapping: Mapping[str, str] | None = None) -> Edited:
-    """Connect outputs of one model with inputs of another.
+    """Connect outputs of one model to inputs of another.
 
-    The result has the first model's inputs and the second's other inputs, and the second's outputs after those of the
-    first that were not connected. Names that both models use get a number in the second.
+    The inputs of the result are the first model's inputs and the unconnected inputs of the second. Its outputs are the
+    unconnected outputs of the first model and the outputs of the second. Names that both models use are numbered in the
+    second.
 
     Args:
-        first: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        second: The same.
-        mapping: Pairs of an output of the first model and an input of the second; by default equal names.
+        first: The first model, as a path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
+        second: The second model, in the same forms.
+        mapping: The inputs of the second model, by output of the first; by default equal names are connected.
 
     Raises:
-        InputError: There is no such output or input, their types or opsets differ, or nothing is connected.
+        InputError: An output or input does not exist, their types or opsets differ, or nothing is connected.
     """
     one, two = model_of(first), model_of(second)
     _check_opsets(one, two)
@@ -58,7 +59,7 @@ def join(first: Any, second: Any, mapping: Mapping[str, str] | None = None) -> E
     own_inputs = [value for value in two.graph.inputs if value not in {target for _, target in connected}]
     for source, target in connected:
         target.replace_all_uses_with(source, replace_graph_outputs=True)
-        # What a connected input would be by default is not used any more.
+        # The default value of a connected input is no longer used.
         two.graph.initializers.pop(str(target.name), None)
     ends = [next((source for source, target in connected if target is value), value) for value in ends]
     _move(one.graph, two.graph, own_inputs)
@@ -119,7 +120,7 @@ def _name(value: ir.Value) -> str:
 
 
 def _align_dimensions(one: ir.Model, two: ir.Model, connected: list[tuple[ir.Value, ir.Value]]) -> None:
-    """Name the second model's dimensions as the first's where they are connected; others of one name are others."""
+    """Give connected dimensions of the second model the first's names; rename others whose names would clash."""
     new: dict[str, Any] = {}
     for given, taken in connected:
         for size, name in zip(sizes_of(given) or (), sizes_of(taken) or (), strict=False):
@@ -136,7 +137,7 @@ def _align_dimensions(one: ir.Model, two: ir.Model, connected: list[tuple[ir.Val
 
 
 def _resolve_names(one: ir.Model, two: ir.Model, connected: set[ir.Value]) -> dict[str, str]:
-    """Rename, in the second model, what the first has a name for."""
+    """Rename values and nodes of the second model whose names the first model uses."""
     taken, nodes = names_of_values(one), {node.name for node in one.graph.all_nodes() if node.name}
     taken_by_both = taken | names_of_values(two)
     renamed = {}

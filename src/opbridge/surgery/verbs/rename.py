@@ -33,17 +33,17 @@ def rename(
     dimensions: Mapping[str, str] | None = None,
     operators: Mapping[str, str] | None = None,
 ) -> Edited:
-    """Rename, old to new. Names may be swapped.
+    """Rename parts of a model. Each argument maps old names to new names; names may be swapped.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        values: Inputs, outputs, weights and what nodes give.
-        nodes: Nodes.
-        dimensions: Named dimensions.
-        operators: ``"domain::Op"`` of custom nodes, and of the functions that are their bodies.
+        values: New names of inputs, outputs, weights and outputs of nodes.
+        nodes: New names of nodes.
+        dimensions: New names of named dimensions.
+        operators: New operators of custom nodes and of the functions that are their bodies, as ``"domain::Op"``.
 
     Raises:
-        InputError: There is no such name, or the new name is taken.
+        InputError: An old name does not exist, or a new name is taken.
     """
     own = model_of(model)
     changes = []

@@ -1,4 +1,4 @@
-"""Set and drop attributes of nodes."""
+"""Set and remove attributes of nodes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["set_attributes", "typed_attribute"]
 def set_attributes(
     model: Any, node: str, attributes: Mapping[str, Any] | None = None, *, drop: Sequence[str] = ()
 ) -> Edited:
-    """Set attributes of a node, or drop them, which gives them their default.
+    """Set attributes of a node, or remove them so that their defaults apply.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        node: The node's name, or that of what it gives.
-        attributes: Numbers, texts, lists of them, arrays. Of a standard operator they must be among those it has, and
-            get its types.
-        drop: Names of attributes.
+        node: The name of the node or of one of its outputs.
+        attributes: The new attributes: numbers, strings, lists of these, or arrays. For a standard operator, each
+            must be an attribute of the operator, and is converted to the declared type.
+        drop: The names of the attributes to remove.
 
     Raises:
-        InputError: There is no such node or attribute, the type does not fit, or the result would not be valid.
+        InputError: The node or an attribute does not exist, a type does not fit, or the result would be invalid.
     """
     own = model_of(model)
     found = find_node(own, node)
@@ -62,18 +62,18 @@ def _shown(value: Any) -> str:
 def typed_attribute(
     domain: str, op_type: str, opset: int, name: str, value: Any, before: ir.AttributeType | None = None
 ) -> ir.Attr:
-    """An attribute of the type that its operator declares.
+    """Create an attribute with the type that its operator declares.
 
     Args:
-        domain: The operator's domain; of others than the standard one nothing is known.
+        domain: The domain of the operator; only operators of the standard domain have known attributes.
         op_type: The operator.
         opset: The version of the standard domain.
-        name: The attribute's name.
+        name: The name of the attribute.
         value: The value of the attribute.
-        before: The type that it had.
+        before: The previous type of the attribute; None if it is new.
 
     Raises:
-        InputError: The operator has no such attribute, or it is of another type.
+        InputError: The operator has no such attribute, or the attribute has another type.
     """
     kind = before
     if not domain:

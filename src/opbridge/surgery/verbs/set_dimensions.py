@@ -25,20 +25,20 @@ _PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 def set_dimensions(
     model: Any, sizes: Mapping[str, Mapping[int, Size]], *, engine: str | None = "onnxruntime"
 ) -> Edited:
-    """Give dimensions of inputs a name, which makes them dynamic, or a number.
+    """Give dimensions of inputs a name, which makes them dynamic, or a fixed size.
 
-    All shapes follow. Where the model has the old size as a constant (the target of a ``Reshape``, a token that was
-    expanded), the constant is made to follow. The result is then run at other sizes; where the dimension is the first
-    of every input, and one of every output, each part of a batch must come out as by itself.
+    All shapes are updated, and so are constants that hold the old size (the target of a ``Reshape``, an expanded
+    token). The result is then run at other sizes. If the dimension is the first of every input and occurs in every
+    output, it is a batch dimension: each part of a batch must give the same results as when it is run alone.
 
     Args:
         model: A path, an ``ir.Model`` or a ``ModelProto``. It is not changed.
-        sizes: The new name or size by input and axis: ``{"x": {0: "batch"}}``. Dimensions of one name are equal.
-        engine: The engine to run it in; None to trust the shapes alone.
+        sizes: The new name or size by input and axis: ``{"x": {0: "batch"}}``. Dimensions with the same name are equal.
+        engine: The engine that runs the result; None to check the shapes only.
 
     Raises:
-        InputError: There is no such input or axis, or the old size is a part of the model that can't follow; names the
-            node.
+        InputError: An input or axis does not exist, or a node depends on the old size and can't be updated; the message
+            names the node.
     """
     own = model_of(model)
     refine_shapes(own)
@@ -67,7 +67,7 @@ def _input(model: ir.Model, name: str) -> ir.Value:
 
 
 def _change(model: ir.Model, value: ir.Value, axis: int, size: Size, resized: list[Resized]) -> Change:
-    """Do what only renames or fixes a named dimension; put the rest on the list."""
+    """Rename or fix a named dimension at once; add any other change to ``resized``."""
     stated = sizes_of(value) or ()
     if not -len(stated) <= axis < len(stated):
         raise InputError(f"The input {value.name!r} has {len(stated)} axes, and no axis {axis}.", fix="count from 0.")
@@ -93,7 +93,7 @@ def _change(model: ir.Model, value: ir.Value, axis: int, size: Size, resized: li
 
 
 def _resize(model: ir.Model, resized: Sequence[Resized]) -> list[Change]:
-    """Let the whole model follow, first in numbers, then with the names put back."""
+    """Update the whole model, first with numbers for all sizes, then with the names restored."""
     inputs = {value: sizes_of(value) for value in model.graph.inputs}
     outputs = list(model.graph.outputs)
     names = sorted({name for sizes in inputs.values() for size in sizes or () for name in symbols_in(size)})
@@ -121,7 +121,7 @@ def _resize(model: ir.Model, resized: Sequence[Resized]) -> list[Change]:
 
 
 def _name_unknown(value: ir.Value, measured: Sequence[Size], numbers: Mapping[str, int]) -> None:
-    """Write down, for sizes that inference lost, what they were when all sizes were numbers."""
+    """Restore sizes that inference lost from the sizes measured when all sizes were numbers."""
     sizes = sizes_of(value)
     if sizes is None or None not in sizes or len(sizes) != len(measured):
         return
@@ -149,10 +149,10 @@ def _forget(model: ir.Model, outputs: Sequence[ir.Value]) -> None:
 
 
 def _prove(original: ir.Model, model: ir.Model, resized: Sequence[Resized], engine: str) -> Change:
-    """Run the model at other sizes, and compare with the original where that can tell.
+    """Run the model at other sizes, and compare it with the original if the results must agree.
 
     Raises:
-        InputError: The engine fails at another size, or a part of a batch does not come out as by itself.
+        InputError: The engine fails at another size, or a part of a batch gives other results than when run alone.
     """
     names = {str(item.size) for item in resized if isinstance(item.size, str)}
     shown = "at the new size" if not names else f"at other sizes of {', '.join(sorted(names))}"
