@@ -21,7 +21,7 @@ __all__ = ["build_parser", "main"]
 
 
 class _UsageError(Exception):
-    """The arguments don't parse; argparse has the words for it."""
+    """Raised with argparse's message if the arguments are invalid."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 0 fine, 1 the user's model or input, 2 usage."""
+    """Run the command line. Returns 0 for success, 1 for a problem in the user's model or input, 2 for wrong usage."""
     argv = sys.argv[1:] if argv is None else argv
     try:
         arguments = build_parser().parse_args(argv)

@@ -23,7 +23,7 @@ def read_arrays(items: Sequence[str]) -> dict[str, np.ndarray]:
     """Read ``NAME=FILE.npy`` and ``FILE.npz`` items into arrays by name.
 
     Raises:
-        InputError: An item is neither, its file can't be read, or a name comes twice.
+        InputError: An item has neither form, a file can't be read, or a name occurs twice.
     """
     arrays: dict[str, np.ndarray] = {}
     for item in items:
@@ -35,10 +35,10 @@ def read_arrays(items: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def read_cases(items: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
-    """Read ``.npz`` files, and folders of them, into one mapping of names to arrays per file, by the file's name.
+    """Read ``.npz`` files and folders of them. Returns one mapping of names to arrays per file, by file name.
 
     Raises:
-        InputError: A file can't be read, or a folder holds none.
+        InputError: A file can't be read, or a folder contains no ``.npz`` files.
     """
     files: list[str] = []
     for item in items:
@@ -52,7 +52,7 @@ def read_cases(items: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[str, np.ndarray]:
-    """Check the names, and restore the dtypes of bfloat16 and float8 arrays, which NumPy stores as raw bytes.
+    """Check the names of inputs, and restore the dtypes of bfloat16 and float8 arrays, which NumPy stores as raw bytes.
 
     Raises:
         InputError: A name is unknown or missing.
@@ -72,7 +72,7 @@ def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[s
 
 
 def describe(name: str, array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON data: ``name``, ``dtype``, ``shape``, and ``min``, ``mean`` and ``max`` if they are defined."""
+    """Describe an array as JSON: ``name``, ``dtype``, ``shape``, and ``min``, ``mean`` and ``max`` if defined."""
     data: dict[str, Any] = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
     with contextlib.suppress(TypeError, ValueError):
         if array.size:

@@ -23,7 +23,7 @@ __all__ = [
     "add_ops",
 ]
 
-Commands = Any  # argparse has no public name for what add_subparsers returns.
+Commands = Any  # The type that add_subparsers returns has no public name in argparse.
 
 ENTRY_HELP = "the model: file.py:function or package.module:function, a model.pt2 or a model.onnx file"
 

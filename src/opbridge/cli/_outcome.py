@@ -27,7 +27,7 @@ _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
 class _Terminated(SystemExit):
-    """A signal requested the end of the process."""
+    """Raised when a signal asks the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -141,7 +141,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
-    # A pipe or a file has no width. Rich's 80 columns would break most lines of a table.
+    # A pipe or a file has no width, and Rich's default of 80 columns would wrap most lines of a table.
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     for renderable in outcome.view(outcome.data):
@@ -159,7 +159,7 @@ class _Pipe:
 
 @contextlib.contextmanager
 def _unbroken_pipe() -> Iterator[_Pipe]:
-    """Record a closed stdout (``opbridge ops | head``) instead of failing."""
+    """Record that stdout was closed (``opbridge ops | head``) instead of failing."""
     pipe = _Pipe()
     try:
         yield pipe
@@ -188,7 +188,7 @@ def _traced_crash(screen: TextIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Make SIGTERM, and the end of the terminal, unwind the stack, so that temporary files are deleted."""
+    """Make SIGTERM and SIGHUP unwind the stack, so that temporary files are deleted."""
 
     def stop(number: int, frame: object) -> None:
         raise _Terminated(number)

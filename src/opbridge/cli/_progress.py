@@ -87,7 +87,7 @@ class Progress:
 
 
 class _Pace:
-    """Estimates the remaining time of counted work."""
+    """Estimates the remaining time from the progress counts."""
 
     def __init__(self) -> None:
         self._what = ""
@@ -136,7 +136,7 @@ def _live(stream: TextIO, shown: RenderableType) -> Live:
     from rich.console import Console
     from rich.live import Live
 
-    # Left to itself, Live replaces sys.stdout and sys.stderr, where others' output is being collected.
+    # By default, Live replaces sys.stdout and sys.stderr, which would bypass the collector.
     return Live(
         shown,
         console=Console(file=stream),

@@ -56,15 +56,15 @@ def written(arguments: argparse.Namespace, progress: Callable[[str], None], chan
 
 
 def names(text: str) -> list[str]:
-    """``a,b`` as a list, for argparse."""
+    """Parse ``a,b`` into a list, for argparse."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def pairs(items: Sequence[str], example: str) -> dict[str, str]:
-    """``["a=b"]`` as a mapping.
+    """Parse items such as ``["a=b"]`` into a mapping.
 
     Raises:
-        InputError: One has no ``=``.
+        InputError: An item has no ``=``.
     """
     found = {}
     for item in items:
@@ -76,7 +76,7 @@ def pairs(items: Sequence[str], example: str) -> dict[str, str]:
 
 
 def plain(text: str) -> Any:
-    """The value of an attribute: parsed JSON, or the text if it is not valid JSON."""
+    """Parse the value of an attribute as JSON; text that is not valid JSON is returned unchanged."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""``opbridge compare``: whether two models compute the same, and the first mismatching node."""
+"""``opbridge compare``: check whether two models compute the same, and find the first mismatching node."""
 
 from __future__ import annotations
 

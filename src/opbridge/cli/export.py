@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         entry=entry.text,
         progress=progress,
     )
-    # An engine that can't run here has no proof, and is no failure either: the verdict says so.
+    # An engine that can't run here is not verified, but this is not a failure; the verdict reports it.
     verdict = (bundle.verification or {}).get("verdict")
     failed = arguments.verify and not bundle.verified and verdict not in NOT_RUN
     return Outcome(bundle.to_dict(), bundle_view, exit_code=1 if failed else 0)

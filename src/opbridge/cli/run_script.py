@@ -33,7 +33,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     from opbridge.legacy.run_script import run_script
     from opbridge.report.legacy import script_view
 
-    # The script may change the working directory, and a long run must not fail only when the report is written.
+    # Resolve and check the path now: the script may change the working directory, and may run for a long time.
     report = None if arguments.report is None else Path(arguments.report).absolute()
     if report is not None and not report.parent.is_dir():
         raise _unwritable(arguments.report, "the folder does not exist")

@@ -43,7 +43,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         if not arguments.no_browser:
             webbrowser.open(server.url)
         server.wait()
-    # What is to be said was said when the server started.
+    # All output was printed when the server started.
     arguments.json = False
     return Outcome(found, lambda data: ())
 
@@ -57,5 +57,5 @@ def _server(path: Path, port: int) -> ReportServer:
         return ReportServer([path.resolve()], None, port)
     bundle = read_bundle(path)
     models = [path / str(model["file"]) for model in bundle.manifest["models"]]
-    # Read anew for each request, so that a verification meanwhile is shown by reloading the page.
+    # The bundle is read for each request, so that reloading the page shows a new verification.
     return ReportServer(models, lambda: render(read_bundle(path)), port)

@@ -1,4 +1,4 @@
-"""The engines as a table, and as the one in README.md."""
+"""The engines as a table, and as the Markdown table in README.md."""
 
 from __future__ import annotations
 

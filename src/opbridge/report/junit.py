@@ -1,7 +1,7 @@
 """A bundle's verification as JUnit XML: a suite per engine, a test per set of inputs and output.
 
-The structure is the one that Jenkins, GitLab and GitHub Actions read: ``testsuites`` contains ``testsuite`` elements
-with counts, and each ``testcase`` may contain ``failure``, ``error`` or ``skipped``.
+Jenkins, GitLab and GitHub Actions read this structure: ``testsuites`` contains ``testsuite`` elements with counts, and
+each ``testcase`` may contain ``failure``, ``error`` or ``skipped``.
 """
 
 from __future__ import annotations

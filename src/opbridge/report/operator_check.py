@@ -1,4 +1,4 @@
-"""The checks of a file's operators as a table."""
+"""The results of checking a file's operators, as a table."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from opbridge.report.words import divergence_words, fixed_by, status_words, unit
 __all__ = ["page_data"]
 
 _MOST_VALUES = 40_000
-"""The limit on traced values of all traces together; above it each trace keeps the worst value of each depth range."""
+"""The maximum number of traced values in all traces; above it, each trace keeps the worst value per depth range."""
 
 _MOST_HISTOGRAMS = 6
 _NAMES = {"user": "user", "catalog": "opbridge's catalog", "torch": "torch.onnx", "onnx": "the ONNX model"}

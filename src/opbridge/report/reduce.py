@@ -1,4 +1,4 @@
-"""The result of a reduction, in a few lines."""
+"""The result of a reduction in a few lines."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class ReportServer:
                 pass
 
             def _send(self, *, with_content: bool) -> None:
-                # Protects from DNS rebinding: a page of another host name must not read the responses.
+                # Protects against DNS rebinding: a page from another host name must not read the responses.
                 if (self.headers.get("Host") or "").partition(":")[0] not in _HOSTS:
                     self._refuse(HTTPStatus.FORBIDDEN, "Only requests to localhost are answered.")
                     return

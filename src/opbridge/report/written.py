@@ -20,7 +20,7 @@ FORMATS = ("html", "markdown", "junit")
 
 
 def render(bundle: Bundle, form: str = "html") -> str:
-    """The report of a bundle, made of its files alone.
+    """Render the report of a bundle from the bundle's files.
 
     Args:
         bundle: The bundle.
@@ -54,7 +54,7 @@ def write_report(bundle: Bundle, form: str = "html", path: str | Path | None = N
         path: The file to write; None for ``report.html`` in the bundle.
 
     Raises:
-        InputError: See :func:`render`; or the file can't be written.
+        InputError: The report can't be rendered (see :func:`render`), or the file can't be written.
     """
     text = render(bundle, form)
     if path is None:
