@@ -24,7 +24,7 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def number(value: Any) -> str:
-    """Three significant digits; the strings that stand for non-finite values are returned unchanged."""
+    """Three significant digits; strings that represent non-finite values are returned unchanged."""
     return f"{value:.3g}" if isinstance(value, int | float) else str(value)
 
 

@@ -24,7 +24,7 @@ class Bound:
 
     Attributes:
         value: A value of the graph.
-        perm: The permutation that transposes ``value`` to the input; None if there is none.
+        perm: The permutation that transposes ``value`` to the input; None if it is not transposed.
     """
 
     value: ir.Value
@@ -38,8 +38,9 @@ class Match:
     Attributes:
         inputs: The graph value of each input of the pattern.
         outputs: The value of the graph for each output of the pattern found so far.
-        nodes: The nodes of the graph that compute it, as an ordered set.
+        nodes: The matched nodes of the graph, as an ordered set.
         constants: Pairs of a constant in the pattern and in the graph: arrays, numbers or shapes.
+        pairs: The value of the graph for each matched value of the pattern.
     """
 
     inputs: dict[ir.Value, Bound] = dataclasses.field(default_factory=dict)

@@ -244,7 +244,7 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _in_stead(number: Any, constants: Sequence[tuple[Any, Any]]) -> list[Any]:
-    """What stands in the graph where the pattern has ``number``, the most frequent first."""
+    """The numbers in the graph at positions where the pattern has ``number``, most frequent first."""
     counted: collections.Counter[Any] = collections.Counter()
     for one, other in constants:
         mine, theirs = _flat(one), _flat(other)

@@ -90,7 +90,7 @@ def engine_script(
         engine: The engine that fails.
         libraries: The file names of the kernel libraries in the same folder.
         seconds: The time limit after which a run counts as a hang.
-        told: For a wrong mapping, a sentence that names the operator that the nodes stand for.
+        told: For a wrong mapping, a sentence that names the operator that the nodes implement.
     """
     failure = tried.failure
     assert failure is not None

@@ -42,7 +42,7 @@ class WrongSegment:
         problem: The nodes as a model with PyTorch's values as inputs.
         tried: The wrong result.
         nodes_before: The number of nodes in the whole model.
-        told: A sentence that names the operator that the nodes stand for.
+        told: A sentence that names the operator that the nodes implement.
     """
 
     problem: Problem
@@ -121,7 +121,7 @@ def _segment(captured: Captured, inside: TorchInside, first: TracedValue, feeds:
 
 
 def _told(count: int, first: TracedValue) -> str:
-    """A sentence that names the operator that the nodes stand for."""
+    """A sentence that names the operator that the nodes implement."""
     place = f" at {first.source}" if first.source else ""
     operator = f"PyTorch's {first.target or 'operator'}{place}"
     if count == 1:

@@ -47,7 +47,7 @@ def written(
         nodes_before: The number of nodes in the whole model.
         clock: The number of runs and the time used.
         started: The time at which the reduction began.
-        told: For a wrong mapping, a sentence that names the operator that the nodes stand for.
+        told: For a wrong mapping, a sentence that names the operator that the nodes implement.
     """
     assert tried.failure is not None
     kernels = side.libraries if any(node.domain for node in problem.model.graph.all_nodes()) else ()
