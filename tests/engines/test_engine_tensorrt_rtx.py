@@ -369,4 +369,4 @@ def test_a_gpu_is_looked_for_in_the_driver(monkeypatch):
     monkeypatch.setattr(cuda, "_driver", lambda: failing)
     with pytest.raises(EngineError, match="cuMemAlloc_v2 gave error 2") as caught:
         cuda.Memory(8)
-    assert "lack of memory" in caught.value.fix
+    assert "out of memory" in caught.value.fix

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,9 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, crashes: str) -> None
     """Make the engine known; ``crashes`` says where it does what."""
     import opbridge.engines
 
+    # Another test of this process may have imported the engine: its class depends on ``crashes``.
+    monkeypatch.delitem(sys.modules, "opbridge.engines.crashing", raising=False)
+    opbridge.engines.get.cache_clear()
     (folder / "crashing").mkdir(parents=True)
     (folder / "crashing" / "__init__.py").write_text(ENGINE + COMPILES)
     hook = f"import opbridge.engines as e; e.__path__.append({str(folder)!r})"

@@ -371,7 +371,7 @@ def test_after_many_failures_the_rest_is_not_run(monkeypatch: pytest.MonkeyPatch
         def check(self, entry: str, calls: Any) -> check.Checked:
             return check.Checked("mismatch", "wrong")
 
-    monkeypatch.setattr(check, "Checker", Failing)
+    monkeypatch.setattr(worker, "Checker", Failing)
     request = {"entry": "x", "dtype": "float32", "way": dataclasses.asdict(Way()), "done": [], "failures": 0}
     worker._check_entry({**request, "alone": []}, said.append)
     tally = pool.Tally()
@@ -415,7 +415,7 @@ def test_results_are_read_back_and_the_latest_counts(tmp_path: Path) -> None:
     file.write_text("\n".join([*lines, '{"entry": "cut o']))
     assert latest(read_results(file)) == [better, other]
     file.write_text('{"entry": "x"}\n')
-    with pytest.raises(InputError, match=r"Line 1 of .* is no result"):
+    with pytest.raises(InputError, match=r"Line 1 of .* is not a result"):
         read_results(file)
     with pytest.raises(InputError, match="no file"):
         read_results(tmp_path / "none")
@@ -448,7 +448,7 @@ def test_the_page_holds_every_cell_and_loads_nothing(tmp_path: Path, capsys: pyt
 
 def test_a_page_without_results_is_refused(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text("")
-    with pytest.raises(InputError, match="hold no results"):
+    with pytest.raises(InputError, match="contain no results"):
         write_page([tmp_path / "results.jsonl"], tmp_path / "site")
     assert not (tmp_path / "site").exists()
 
