@@ -1,4 +1,4 @@
-"""Stage 1, link 1: ``capture`` a model in a graph with ``torch.export``."""
+"""Stage 1, link 1: ``capture`` a model as a graph with ``torch.export``."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ __all__ = ["Captured", "as_module", "capture"]
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
-    """A model in a graph.
+    """A captured model.
 
     Attributes:
-        program: The graph as captured, not decomposed; its parameters require no gradient.
-        module: The user's eager model; None when a captured program was given.
-        args: The example inputs, positional.
+        program: The captured graph, not decomposed; its parameters do not require gradients.
+        module: The user's eager model; None if a captured program was given.
+        args: The positional example inputs.
         kwargs: The example inputs by keyword.
-        input_names: ONNX names of the flattened inputs that are tensors or dynamic ints, in order.
-        output_names: ONNX names of the flattened tensor outputs, in order.
+        input_names: The ONNX names of the flattened inputs that are tensors or dynamic ints, in order.
+        output_names: The ONNX names of the flattened tensor outputs, in order.
         dimension_names: The user's names of dynamic dimensions, by torch's symbol ("s77" to "batch").
-        bounded_inputs: The inputs for which the user declared a largest size of a dimension.
-        rewrites: The rewrites that were taken.
-        was_training: Whether the model came in training mode. It is captured in evaluation mode.
-        declared: The mappings of operators that this capture made: autograd.Functions, while the bridge is on.
+        bounded_inputs: The inputs with a dimension for which the user declared a maximum size.
+        rewrites: The rewrites that were used.
+        was_training: Whether the model was in training mode. It is captured in evaluation mode.
+        declared: The mappings of operators that this capture created for autograd.Functions, if that is enabled.
     """
 
     program: torch.export.ExportedProgram
@@ -72,19 +72,20 @@ def capture(
     output_names: Sequence[str] | None = None,
     rewrites: Sequence[OpSpec] = (),
 ) -> Captured:
-    """Capture a model in a graph.
+    """Capture a model as a graph.
 
     Args:
         model: An ``nn.Module``, a function of tensors, or an ``ExportedProgram``.
-        args: Example inputs; a single tensor is taken as the only one.
+        args: Example inputs; a single tensor is the only input.
         kwargs: Example inputs by keyword.
-        dynamic_shapes: As ``torch.export.export`` takes it; a dimension may also be named by a string.
-        input_names: ONNX names of the inputs; by default the parameters' names.
-        output_names: ONNX names of the outputs; by default the keys of a dict output, else "output".
-        rewrites: Python functions to replace meanwhile.
+        dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
+            a string.
+        input_names: The ONNX names of the inputs; by default the parameters' names.
+        output_names: The ONNX names of the outputs; by default the keys of a dict output, otherwise "output".
+        rewrites: The replacements of Python functions to use during the capture.
 
     Raises:
-        CaptureError: torch.export can't capture the model; names the place in the user's source.
+        CaptureError: torch.export can't capture the model; the message names the line in the user's source.
         InputError: The arguments do not fit the model, or the names do not fit its inputs and outputs.
     """
     if isinstance(model, torch.export.ExportedProgram):
@@ -92,7 +93,7 @@ def capture(
     module = as_module(model)
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
-    # The lock of rewriting comes first: two threads must not freeze one model at a time.
+    # The lock in rewriting is acquired first, because two threads must not freeze a model at the same time.
     with rewriting(rewrites) as used, frozen(module) as was_training, contextlib.ExitStack() as stack:
         observers = [stack.enter_context(around()) for around in AROUND]
         program = _export(module, positional, keywords, dynamic_shapes)
@@ -131,7 +132,7 @@ class _Function(torch.nn.Module):
 
 
 def _named_forward(function: Any) -> Any:
-    """The function under the name ``forward``: torch notes the source lines of frames of that name only."""
+    """The function under the name ``forward``, because torch records the source lines of frames with that name only."""
     if isinstance(function, types.FunctionType):
         code = function.__code__.replace(co_name="forward")
         named = types.FunctionType(code, function.__globals__, "forward", function.__defaults__, function.__closure__)
@@ -141,7 +142,7 @@ def _named_forward(function: Any) -> Any:
     def forward(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    # The inputs and dynamic_shapes go by the function's own parameters; one written in C may have none to show.
+    # Inputs and dynamic_shapes refer to the function's parameters; a function in C may have no signature.
     with contextlib.suppress(ValueError):
         forward.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return forward
@@ -198,7 +199,7 @@ def _output_names(
 
 
 def _default_output_names(program: torch.export.ExportedProgram, positions: Sequence[int]) -> list[str]:
-    """The keys of a dict or dataclass output, else output or output_0, output_1, ..."""
+    """The keys of a dict or dataclass output, otherwise output or output_0, output_1, ..."""
     tree = program.call_spec.out_spec
     paths: list[Any] = [()] * (max(positions, default=-1) + 1)
     if tree is not None:

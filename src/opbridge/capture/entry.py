@@ -1,4 +1,4 @@
-"""Entries: how a user names a model on the command line, and in a bundle.
+"""Entries, which name a model on the command line and in a bundle.
 
 ``file.py:function`` and ``package.module:function`` name a function without arguments that returns ``(module, args)``,
 ``(module, args, kwargs)``, or a dict with ``model``, ``args`` and any of ``kwargs``, ``dynamic_shapes``,
@@ -41,10 +41,10 @@ class Entry:
         model: A ``torch.nn.Module``, or the ``ExportedProgram`` of a ``.pt2`` file.
         args: Positional example inputs.
         kwargs: Keyword example inputs.
-        dynamic_shapes: As ``torch.export.export`` takes them.
+        dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``.
         input_names: Names for the inputs of the ONNX model, or None.
-        output_names: Names for its outputs, or None.
-        file: The file that the entry is defined in, if it is one.
+        output_names: Names for the outputs of the ONNX model, or None.
+        file: The file that the entry is defined in; None for an entry in a module.
     """
 
     text: str
@@ -60,10 +60,11 @@ class Entry:
 def load_entry(text: str) -> Entry:
     """Import the file or module of an entry and call its function.
 
-    A file is imported once per process. Its folder (for a module: the current folder) is importable meanwhile.
+    A file is imported once per process. During the import, its folder (for a module, the current folder) is in
+    ``sys.path``.
 
     Raises:
-        InputError: The entry can't be read, is missing, raises, or returns something else than a model and inputs.
+        InputError: The entry can't be read, is missing, raises an error, or does not return a model and inputs.
     """
     if text.endswith(".pt2"):
         return _load_program(text)
@@ -79,7 +80,7 @@ def load_entry(text: str) -> Entry:
 
 
 def load_file(place: str) -> types.ModuleType:
-    """Import a file as that of an entry is: once per process, its folder importable meanwhile.
+    """Import a file like that of an entry: once per process, with its folder in ``sys.path`` during the import.
 
     Raises:
         InputError: The file does not exist, or it raises an error.
@@ -89,7 +90,7 @@ def load_file(place: str) -> types.ModuleType:
 
 
 def portable_entry(text: str) -> str:
-    """The entry without a path of this machine: a relative path stays (with ``/``), else the file name."""
+    """The entry without an absolute path: a relative path is kept (with ``/``), otherwise only the file name."""
     place, separator, function = split_entry(text)
     if not is_file_entry(place):
         return text
@@ -153,7 +154,7 @@ def _import_file(what: str, place: str) -> types.ModuleType:
 
 
 def _module_name(file: Path) -> str:
-    """The name to import ``file`` under: its own where that is free, so that its siblings can import it too."""
+    """The module name for ``file``: its own name if that is free, so that files in its folder can import it too."""
     name = file.stem
     if name.isidentifier():
         loaded = sys.modules.get(name)
@@ -209,7 +210,7 @@ def _call(text: str, function: Callable[[], Any]) -> Any:
             fix="give every parameter a default value, or wrap it in a function without parameters.",
         ) from error
     except ValueError:
-        pass  # A C function does not tell its signature.
+        pass  # A function in C may have no signature.
     try:
         return function()
     except BaseException as error:
@@ -217,7 +218,7 @@ def _call(text: str, function: Callable[[], Any]) -> Any:
 
 
 def _reraise(what: str, error: BaseException) -> NoReturn:
-    """Raise the user's error as ours: with his own innermost line, the whole traceback in the details."""
+    """Raise the user's error as an InputError with the user's innermost line, and the traceback in the details."""
     if isinstance(error, OpbridgeError | KeyboardInterrupt):
         raise error
     fix = "correct the entry; it must run on its own in this environment."

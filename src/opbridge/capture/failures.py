@@ -1,4 +1,4 @@
-"""Why torch.export could not capture a model, in one line with the user's own source line."""
+"""Explains in one line why torch.export could not capture a model, with the user's source line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["CaptureFailure", "capture_finding", "explain_capture_failure"]
 
 
 class CaptureFailure(CaptureError):
-    """A :class:`~opbridge.errors.CaptureError` that keeps the finding it was made from.
+    """A :class:`~opbridge.errors.CaptureError` with the finding that it was made from.
 
     Attributes:
-        finding: Code, culprit, fix and sources as data.
+        finding: The finding, with its code, cause, fix and sources.
     """
 
     def __init__(self, finding: Finding, *, details: str) -> None:
@@ -26,7 +26,7 @@ class CaptureFailure(CaptureError):
         self.finding = finding
 
     def to_dict(self) -> dict[str, object]:
-        """As of any error, with the finding's ``code`` and ``sources``."""
+        """The error as JSON data, with the finding's ``code`` and ``sources``."""
         found = {"code": self.finding.code, "sources": list(self.finding.sources)}
         return {**super().to_dict(), "error": CaptureError.__name__, **found}
 
@@ -40,17 +40,17 @@ def capture_finding(
     dynamic_shapes: Any = None,
     fixed_sizes: Sequence[FixedSize] = (),
 ) -> Finding:
-    """The finding that fits what ``torch.export.export`` raised.
+    """The finding for an exception raised by ``torch.export.export``.
 
-    The model may be run once on its example inputs, to see whether it fails in PyTorch too.
+    The model may be run once on its example inputs, to check whether it also fails in PyTorch.
 
     Args:
         error: The exception.
-        model: The model that was to be captured, and its example inputs.
-        args: Positional ones.
-        kwargs: Keyword ones.
-        dynamic_shapes: As passed to ``torch.export.export``.
-        fixed_sizes: The dynamic sizes that became numbers on the way.
+        model: The model that could not be captured.
+        args: Its positional example inputs.
+        kwargs: Its example inputs by keyword.
+        dynamic_shapes: The dynamic dimensions, as passed to ``torch.export.export``.
+        fixed_sizes: The dynamic sizes that were specialized to numbers before the exception.
     """
     return findings.explain(Failure(error, model, args, dict(kwargs or {}), dynamic_shapes, fixed_sizes))
 
@@ -64,12 +64,12 @@ def explain_capture_failure(
     dynamic_shapes: Any = None,
     fixed_sizes: Sequence[FixedSize] = (),
 ) -> OpbridgeError:
-    """The error to raise for what ``torch.export.export`` raised; arguments as of :func:`capture_finding`.
+    """The error to raise for an exception of ``torch.export.export``, with the arguments of :func:`capture_finding`.
 
     Returns:
-        A :class:`CaptureFailure`, or an :class:`~opbridge.errors.InputError` where the arguments are at fault. Its
-        ``details`` have the whole traceback and the graph as far as it was captured. An error that is an
-        :class:`~opbridge.errors.OpbridgeError` already comes back as it is.
+        A :class:`CaptureFailure`, or an :class:`~opbridge.errors.InputError` if the arguments are wrong. Its
+        ``details`` have the whole traceback and the partly captured graph. An
+        :class:`~opbridge.errors.OpbridgeError` is returned unchanged.
     """
     if isinstance(error, OpbridgeError):
         return error

@@ -1,4 +1,4 @@
-"""What other layers do around a capture."""
+"""Hooks for other layers around a capture."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["AROUND", "Observer"]
 
 
 class Observer(Protocol):
-    """What watches one capture."""
+    """An observer of one capture."""
 
     def finish(self, program: torch.export.ExportedProgram) -> tuple[OpSpec, ...]:
-        """The declarations of operators that exist in this program only."""
+        """The declarations of operators that exist only in this program."""
 
 
 AROUND: list[Callable[[], AbstractContextManager[Observer]]] = []
-"""Entered around each capture. ``legacy`` adds one that captures autograd.Functions as operators."""
+"""Context managers around each capture. ``legacy`` adds one that captures autograd.Functions as operators."""

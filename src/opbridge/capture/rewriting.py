@@ -1,9 +1,9 @@
-"""Replaces Python functions and torch APIs while a model is captured, and only then (rung ``rewrite``).
+"""Replaces Python functions and torch APIs only while a model is captured (rung ``rewrite``).
 
-A torch API is replaced by a TorchFunctionMode. A plain Python function is never seen by such a mode, and other modules
-hold references to it, so its code object is swapped instead: every alias then runs the replacement. A lock keeps two
-threads from swapping at once, a thread that does not capture runs the original, and the code comes back in a
-``finally``.
+A torch API is replaced through a TorchFunctionMode. Such a mode does not see plain Python functions, and other modules
+have references to them, so their code objects are swapped instead: every alias then runs the replacement. A lock
+prevents two threads from swapping at the same time, other threads run the original function, and a ``finally`` restores
+the code.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _numbers = itertools.count()
 
 @contextlib.contextmanager
 def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
-    """Put the rewrites in force.
+    """Apply the rewrites inside the block.
 
-    A rewrite whose library is not imported in this process can't be called by the model, so it is left alone; so is one
-    of the catalog for a function that this version of the library lacks. One that returns ``NotImplemented`` leaves its
-    call to the original, and was not taken.
+    A rewrite is skipped if its library is not imported in this process, because the model can't call it. A rewrite of
+    the catalog is also skipped if this version of the library does not have the function. If a rewrite returns
+    ``NotImplemented``, the original function is called, and the rewrite does not count as used.
 
     Yields:
-        A list that receives the target of each rewrite that was taken.
+        A list to which the target of each used rewrite is added.
 
     Raises:
-        InputError: A target names something that is neither a torch API nor a Python function.
+        InputError: A target is neither a torch API nor a Python function.
     """
     used: list[str] = []
     modes: dict[Any, OpSpec] = {}
@@ -86,7 +86,7 @@ class _Rewrites(TorchFunctionMode):
 
 
 def _resolve(spec: OpSpec) -> Any:
-    """The object at a rewrite's import path, or None if there is none to replace."""
+    """The object at a rewrite's import path; None if there is nothing to replace."""
     path = spec.target
     parts = path.split(".")
     if parts[0] not in sys.modules:
@@ -94,7 +94,7 @@ def _resolve(spec: OpSpec) -> Any:
     of_catalog = (getattr(spec.function, "__module__", None) or "").startswith("opbridge.catalog.ops.")
     for length in range(len(parts) - 1, 0, -1):
         try:
-            # A large library is not imported further for the catalog's sake.
+            # The catalog must not cause further imports of a large library.
             name = ".".join(parts[:length])
             found: Any = sys.modules[name] if of_catalog else importlib.import_module(name)
         except (ImportError, KeyError):
@@ -129,7 +129,7 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -
     thread = threading.get_ident()
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        # In the functions given to a loop or a branch Dynamo reads on, and has no threads.
+        # Dynamo traces this code in the functions of a loop or branch, and does not support threads.
         if torch.compiler.is_dynamo_compiling() or threading.get_ident() != thread:
             return unchanged(*args, **kwargs)
         result = spec.function(unchanged, *args, **kwargs)
@@ -138,12 +138,12 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -
         used.append(spec.target)
         return result
 
-    # The same function may be replaced again inside.
+    # The function may be replaced again by a nested rewriting.
     key = f"{spec.target} {next(_numbers)}"
     _replacements[key] = replacement
     template = _trampoline.__code__
     constants = tuple(key if constant == "KEY" else constant for constant in template.co_consts)
-    # The function may be the forward pass that is captured: its inputs are named by its parameters.
+    # The function may be the captured forward pass, whose parameters determine the names of the inputs.
     attributes = dict(vars(original))
     original.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
     original.__code__ = template.replace(co_consts=constants, co_freevars=code.co_freevars)

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a captured model, as an engine declares them."""
+"""The inputs and outputs of a captured model, in the form in which an engine declares them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["specs_of_program"]
 
 
 def specs_of_program(captured: Captured) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """The inputs and the outputs of a captured program, by the names that the user gave them or its dimensions."""
+    """The inputs and outputs of a captured program, with the user's names for them and their dimensions."""
     graph = captured.program.graph
     placeholders = {node.name: node for node in graph.find_nodes(op="placeholder")}
     inputs = [placeholders[name].meta["val"] for name in user_inputs(captured.program)]
