@@ -1,15 +1,16 @@
-"""The bundle: a folder with a model, what is known about it, and the proof that it is right.
+"""The bundle: a folder with a model, its manifest, and the result of its verification.
 
 ::
 
     model.onnx  ...      the model's files, each listed with its sha256
-    bundle.json          the manifest: byte-identical for identical input, no path of this machine
-    verification.json    what the last verification found (side file: may be absent, is replaced as a whole)
-    sources.json         where the entry and the nodes come from (side file, holds paths of this machine)
-    failing_input.npz    a small input on which a verification failed, if one was looked for (side file)
-    report.html          all that for a reader, made of the files above (side file)
+    bundle.json          the manifest: byte-identical for identical input, without absolute paths
+    verification.json    the result of the last verification (side file: may be absent, is replaced as a whole)
+    sources.json         the source locations of the entry and the nodes (side file with absolute paths)
+    failing_input.npz    a small input on which a verification failed, if one was searched for (side file)
+    report.html          a readable report made from the files above (side file)
 
-A bundle appears whole, by renaming a temporary sibling folder. Nothing here imports torch or an engine.
+A bundle is written atomically, by renaming a temporary folder next to it. This module imports neither torch nor an
+engine.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""The format of bundles that this version writes, and the only one it reads."""
+"""The version of the bundle format that this version writes, and the only one that it reads."""
 
 MANIFEST = "bundle.json"
 VERIFICATION = "verification.json"
@@ -68,7 +69,7 @@ class Bundle:
     """A bundle on disk.
 
     Attributes:
-        path: Its folder.
+        path: The folder of the bundle.
         manifest: The content of ``bundle.json``.
     """
 
@@ -77,7 +78,7 @@ class Bundle:
 
     @property
     def entry(self) -> str | None:
-        """The entry that it was exported from, as written in the manifest."""
+        """The entry that the bundle was exported from, as recorded in the manifest."""
         return self.manifest.get("entry")
 
     @property
@@ -107,7 +108,7 @@ class Bundle:
         return _read_side_file(self.path / SOURCES) or {}
 
     def model_file(self, engine: str) -> Path:
-        """The model file that was made for ``engine``, or for another version of it. Raises InputError if none was."""
+        """The model file for ``engine`` or for another version of it. Raises InputError if there is none."""
         own = self._own_name(engine)
         for model in self.manifest["models"]:
             if own in model["engines"]:
@@ -119,12 +120,12 @@ class Bundle:
         )
 
     def kernels(self, engine: str) -> Mapping[str, Any] | None:
-        """What the manifest says of the engine's library of kernels; None if it has none."""
+        """The manifest's entry about the engine's library of kernels; None if there is no library."""
         own = self._own_name(engine)
         return next((library for library in self.manifest.get("kernels", ()) if library["engine"] == own), None)
 
     def runs(self, engine: str) -> list[tuple[str, tuple[Path, ...]]]:
-        """How to run it on ``engine``: with its kernels, without where every node has a body; a label and libraries."""
+        """The labels and libraries of the runs on ``engine``: with kernels, and without if all nodes have bodies."""
         kernels = self.kernels(engine)
         if kernels is None:
             return [(engine, ())]
@@ -132,7 +133,7 @@ class Bundle:
         return [*found, (f"{engine} with function bodies", ())] if kernels["optional"] else found
 
     def _own_name(self, engine: str) -> str:
-        """The engine that the bundle was made for which ``engine`` is, perhaps in another version."""
+        """The name of ``engine`` among the bundle's engines, perhaps in another version."""
         names = [name for model in self.manifest["models"] for name in model["engines"]]
         family = engine.partition("==")[0]
         return next((name for name in names if name == engine), "") or next(
@@ -154,11 +155,12 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle and check every file against its sha256.
 
     Raises:
-        InputError: There is no bundle at ``path``, or a file of it is missing, truncated or changed; it is named.
+        InputError: There is no bundle at ``path``, or one of its files, which the message names, is missing, truncated
+            or changed.
     """
     folder = Path(path)
     if not folder.exists():
-        delete_stale(folder)  # It puts a bundle back whose replacement was interrupted.
+        delete_stale(folder)  # This also restores a bundle whose replacement was interrupted.
     manifest = _read_manifest(folder)
     for name, recorded in manifest["files"].items():
         _check_file(folder, name, recorded)
@@ -169,7 +171,7 @@ def check_destination(path: str | os.PathLike[str], *, overwrite: bool = False) 
     """Check, before any work is done, that a bundle can be written to ``path``.
 
     Raises:
-        InputError: Something is there that must not be replaced, or the folder above can't be written to.
+        InputError: ``path`` exists and must not be replaced, or the parent folder is not writable.
     """
     target = Path(os.path.realpath(path))
     delete_stale(target)
@@ -195,20 +197,21 @@ def write_bundle(
     page: Callable[[Mapping[str, Any]], str] | None = None,
     overwrite: bool = False,
 ) -> Bundle:
-    """Write a bundle; it appears whole or not at all.
+    """Write a bundle atomically.
 
     Args:
-        path: The folder to make; its parents are made too.
-        manifest: The manifest without ``format``, ``opbridge``, ``files`` and ``sha256``, which are filled in here.
-        write: Writes the model's files into the folder it is given.
+        path: The folder to create, including its parents.
+        manifest: The manifest without ``format``, ``opbridge``, ``files`` and ``sha256``, which are added here.
+        write: A function that writes the model's files into a folder.
         sources: The content of ``sources.json``: ``entry_path``, ``nodes`` and ``operators``.
-        verification: Given the folder with the model's files, before the bundle appears, returns the content of
+        verification: A function of the temporary folder with the model's files that returns the content of
             ``verification.json``, or None for no such file.
-        page: Given what ``Bundle.to_dict()`` is going to say, returns ``report.html``; None for no such file.
-        overwrite: Replace a bundle that is already there. Anything else is never replaced.
+        page: A function of the future ``Bundle.to_dict()`` that returns the content of ``report.html``; None for no
+            such file.
+        overwrite: Whether to replace an existing bundle. Other files and folders are never replaced.
 
     Raises:
-        InputError: See :func:`check_destination`; or the disk is full, or a file can't be written.
+        InputError: ``path`` can't be used (:func:`check_destination`), the disk is full, or a file can't be written.
     """
     check_destination(path, overwrite=overwrite)
     target = Path(os.path.realpath(path))
@@ -231,7 +234,7 @@ def write_bundle(
 
 
 def write_side_file(bundle: Bundle, name: str, data: Mapping[str, Any] | str) -> None:
-    """Write or replace a side file of a bundle, atomically: JSON data, or text as it is."""
+    """Write or replace a side file of a bundle atomically; ``data`` is JSON data or text."""
     if name not in SIDE_FILES:
         raise ValueError(f"{name!r} is not one of {SIDE_FILES}")
     content = data.encode(errors="replace") if isinstance(data, str) else _json(data)
@@ -340,7 +343,7 @@ def _manifest_hash(manifest: Mapping[str, Any]) -> str:
 
 
 def to_json(data: Any) -> str:
-    """Deterministic, strict JSON. A float that is not finite becomes the string that ``float()`` reads back."""
+    """Deterministic, strict JSON. A non-finite float becomes a string that ``float()`` accepts."""
     return json.dumps(finite(data), sort_keys=True, indent=2, allow_nan=False) + "\n"
 
 
@@ -354,7 +357,7 @@ def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         file.relative_to(folder).as_posix(): {"sha256": _file_hash(file), "bytes": file.stat().st_size}
         for file in files
     }
-    # Through JSON once, so that what the caller gets equals what a reader of the file gets.
+    # Converting to JSON and back makes the caller's data equal to that of a reader of the file.
     complete = json.loads(_json({**manifest, "format": FORMAT, "opbridge": __version__, "files": listed}))
     return {**complete, "sha256": _manifest_hash(complete)}
 

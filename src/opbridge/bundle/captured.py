@@ -15,7 +15,7 @@ from opbridge.catalog.declare.catalog import Catalog, Ops
 __all__ = ["REFERENCE", "capture_entry", "captured_of_bundle"]
 
 REFERENCE = "reference.pt2"
-"""The captured program, in a bundle that was exported with its reference."""
+"""The file of the captured program in a bundle that was exported with its reference."""
 
 
 def capture_entry(
@@ -34,7 +34,7 @@ def capture_entry(
 
 
 def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
-    """What a bundle of a PyTorch model is compared with; ``reference`` is that of :func:`opbridge.verify`."""
+    """The captured program that a bundle is compared with; ``reference`` is that of :func:`opbridge.verify`."""
     inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
     if reference is None and REFERENCE in bundle.manifest["files"]:
         return capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)

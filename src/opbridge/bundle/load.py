@@ -1,4 +1,4 @@
-"""Open a bundle, or a model file, in an engine. Needs NumPy and the engine only."""
+"""Loads a bundle or a model file in an engine; requires only NumPy and the engine."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ def load(
     kernels: bool = True,
     isolated: bool = False,
 ) -> Session:
-    """Load a bundle or an ``.onnx`` file in an inference engine, in this process or in one of its own.
+    """Load a bundle or an ``.onnx`` file in an inference engine, in this process or in a child process.
 
     The files of a bundle are checked against their hashes first.
 
     Args:
         path: The folder of a bundle, or a model file.
-        engine: An engine's name, as in ``opbridge.engines.names()``; "onnxruntime==1.16.3" is that version, in an
-            environment and a process of its own.
-        threads: Threads per operator; the engine's default is one per core.
-        providers: The engine's execution providers in order of preference; the default is its CPU.
+        engine: An engine's name, as in ``opbridge.engines.names()``; "onnxruntime==1.16.3" is that version, in a
+            separate environment and process.
+        threads: The number of threads per operator; the engine's default is one per core.
+        providers: The engine's execution providers in order of preference; the default is the CPU.
         libraries: Libraries of kernels, built with the engine's adapter, in addition to the bundle's own.
-        kernels: Whether to use the bundle's compiled kernels; without them its function bodies run.
-        isolated: Whether the engine runs in a child process, so that its crash is an EngineCrashError and not the end
-            of this process. A run then costs the copying of its inputs and outputs.
+        kernels: Whether to use the bundle's compiled kernels; otherwise the function bodies run.
+        isolated: Whether the engine runs in a child process, so that its crash is an EngineCrashError and does not end
+            this process. Each run then copies its inputs and outputs.
 
     Returns:
         A session: ``.inputs``, ``.outputs``, ``.run({name: array}) -> {name: array}``, ``session(*arrays) -> tuple``,
         ``.close()``.
 
     Raises:
-        InputError: The path, the engine's name or an option is wrong; the bundle or file is truncated or no ONNX.
+        InputError: The path, the engine's name or an option is wrong; or the bundle or file is truncated or invalid.
         EngineNotInstalledError: The engine's package is missing.
-        EngineCrashError: ``isolated``, and the engine crashes, hangs, or runs out of memory while it loads the model.
+        EngineCrashError: With ``isolated``, the engine crashes, hangs, or runs out of memory while it loads the model.
         EngineError: The engine refuses the model.
     """
     chosen = engines.get(engine)
@@ -77,7 +77,7 @@ def load(
 
 
 def _kernels_of(bundle: Bundle, engine: str) -> Path | None:
-    """The bundle's library of kernels, if it has one for this machine."""
+    """The bundle's library of kernels for this platform; None if there is none."""
     built = bundle.kernels(engine)
     if built is None:
         return None

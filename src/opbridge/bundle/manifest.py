@@ -1,4 +1,4 @@
-"""The content of a bundle's manifest, and of the side file with the facts that depend on the machine."""
+"""The content of a bundle's manifest, and of the side file with machine-dependent data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_manifest(
     packages: Sequence[str],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The manifest, without what :func:`~opbridge.bundle.bundle.write_bundle` adds. It holds no path of this machine.
+    """The manifest, without absolute paths and the entries that :func:`~opbridge.bundle.bundle.write_bundle` adds.
 
     Args:
         entry: The entry or the ONNX file as the user wrote it; empty for a model in memory.
@@ -37,7 +37,7 @@ def make_manifest(
         engines: All engines.
         converted: The main file of each engine that takes a torch program, by the engine's name.
         packages: The packages whose versions are recorded, in addition to those of ONNX and the engines.
-        facts: The entries of the source: its weights or its hash, and its dynamic dimensions if they are known.
+        facts: The entries of the source: the hashes of its weights or of the model, and its dynamic dimensions.
     """
     programs = climbed.programs
     models = distinct_models(climbed.onnx) if climbed.onnx is not None else {}
@@ -69,7 +69,7 @@ def make_manifest(
 
 
 def _interface(climbed: ClimbedAll) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec]]:
-    """The inputs and the outputs, which all engines' models share."""
+    """The inputs and outputs, which are the same for all engines."""
     if climbed.onnx is None:
         program = next(iter(climbed.programs.values())).program
         return program.inputs, program.outputs
@@ -102,7 +102,7 @@ def _versions(engines: Sequence[Engine], packages: Sequence[str]) -> dict[str, s
 
 
 def make_sources(file: Path | None, climbed: ClimbedAll, found: Sequence[Finding]) -> dict[str, Any]:
-    """The side file: the places of the entry, the nodes and the operators in the user's source, and the findings.
+    """The side file: the source locations of the entry, the nodes and the operators, and the findings.
 
     Args:
         file: The file that the entry is defined in, or the ONNX file; None for a model in memory.

@@ -1,4 +1,4 @@
-"""The files of a bundle beside its manifest: the models, the libraries of kernels, what engines make ahead of time."""
+"""The files of a bundle other than the manifest: models, libraries of kernels, and files compiled by engines."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def distinct_models(climbed: Climbed) -> dict[str, tuple[list[str], ir.Model]]:
 
 
 def write_models(folder: Path, climbed: ClimbedAll, engines: Sequence[Engine], external_data: bool | None) -> None:
-    """Write the ONNX models and the libraries into a bundle's folder, and what each engine compiles ahead of time.
+    """Write the ONNX models, the libraries and the files that engines compile ahead of time into a bundle's folder.
 
     Args:
-        folder: The folder.
+        folder: The folder of the bundle.
         climbed: The result of the ladder. The models of engines that take a torch program are written by
             :func:`convert_programs`.
         engines: All engines.
-        external_data: Whether the weights are in a file beside the model; None leaves it to their size.
+        external_data: Whether to store the weights in a separate file; None decides by their size.
 
     Raises:
-        EngineError: An engine can't make its part.
+        EngineError: An engine can't compile its model.
     """
     write_libraries(climbed.built, folder)
     if climbed.onnx is None:
@@ -66,7 +66,7 @@ def write_models(folder: Path, climbed: ClimbedAll, engines: Sequence[Engine], e
 
 
 def convert_programs(programs: Mapping[str, ClimbedProgram], engines: Sequence[Engine], folder: Path) -> dict[str, str]:
-    """Let the engines that take a torch program write their models into a folder.
+    """Write the models of the engines that take a torch program into a folder.
 
     Returns:
         The name of each engine's main file, by the engine's name.

@@ -12,9 +12,9 @@ __all__ = ["find_entry"]
 
 
 def find_entry(bundle: Bundle) -> str:
-    """The text of the entry that a bundle was exported from, such that ``load_entry`` finds it from here.
+    """The text of the entry that a bundle was exported from, in a form that ``load_entry`` finds.
 
-    A relative path counts from the current folder; if nothing is there, ``entry_path`` of ``sources.json`` is used.
+    A relative path refers to the current folder; if it does not exist, ``entry_path`` of ``sources.json`` is used.
 
     Raises:
         InputError: The bundle records no entry, or the entry does not exist.
