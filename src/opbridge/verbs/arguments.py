@@ -1,4 +1,4 @@
-"""The arguments of the public verbs, as what they stand for: engines, entries, ONNX models, declarations."""
+"""Converts the arguments of the public verbs to engines, entries, ONNX models and declarations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def quiet(stage: str) -> None:
-    """The default of ``progress``: reports nothing."""
+    """The default of ``progress``, which reports nothing."""
 
 
 def opened(
@@ -43,12 +43,12 @@ def opened(
     engines: Sequence[Engine],
     requested: Versions,
 ) -> Entry | OnnxEntry:
-    """The model and its inputs as one value, checked against the engines and the requested versions.
+    """The model with its inputs as one value, checked against the engines and the requested versions.
 
     The parameters are those of :func:`opbridge.export`; ``text`` is its ``entry``.
 
     Raises:
-        InputError: The arguments do not fit each other.
+        InputError: The arguments are inconsistent.
     """
     from opbridge.engines.versions import check_versions
 
@@ -65,7 +65,7 @@ def opened(
 
 
 def _refuse_torch_engines(engines: Sequence[Engine]) -> None:
-    """Raise InputError for an engine that loads no ONNX, where the model is one."""
+    """Raise InputError if an engine can't load ONNX models."""
     for engine in engines:
         if engine.accepts != "onnx":
             raise InputError(
@@ -75,7 +75,7 @@ def _refuse_torch_engines(engines: Sequence[Engine]) -> None:
 
 
 def is_onnx(model: Any) -> bool:
-    """Whether this is an ONNX model, or the path of one, rather than something of PyTorch's."""
+    """Whether this is an ONNX model or the path of one, rather than a PyTorch model."""
     if isinstance(model, str | Path):
         return str(model).endswith((".onnx", ".onnx.pb"))
     kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(model).__mro__}
@@ -83,7 +83,7 @@ def is_onnx(model: Any) -> bool:
 
 
 def _refuse_torch_options(**options: Any) -> None:
-    """Raise InputError for options, by name, that mean nothing for an ONNX model."""
+    """Raise InputError for options, given by name, that do not apply to an ONNX model."""
     for name, value in options.items():
         if value is not None:
             raise InputError(
@@ -98,7 +98,7 @@ def catalog_of(entry: Entry | OnnxEntry, ops: Ops) -> Catalog:
 
 
 def declared_catalog(ops: Ops) -> Catalog:
-    """The catalog with the user's declarations; empty without any, because an ONNX model then needs no mapping."""
+    """The catalog with the user's declarations; empty without declarations, because an ONNX model needs no mappings."""
     return Catalog.load(ops) if ops or declared_specs() else Catalog((), ())
 
 
@@ -112,7 +112,7 @@ def _resolved_entry(
     *,
     text: str | None = None,
 ) -> Entry:
-    """The model and its inputs as one value, loaded if ``model`` is the text of an entry."""
+    """The model with its inputs as one value, loaded if ``model`` is the text of an entry."""
     if isinstance(model, str | Path):
         loaded = load_entry(str(model))
         return dataclasses.replace(
@@ -121,5 +121,5 @@ def _resolved_entry(
             input_names=input_names or loaded.input_names,
             output_names=output_names or loaded.output_names,
         )
-    # A single tensor is iterable; it is wrapped by capture, not taken apart here.
+    # A single tensor is iterable, so it must stay whole here; capture wraps it.
     return Entry(text or "", model, args, dict(kwargs or {}), dynamic_shapes, input_names, output_names)  # type: ignore[arg-type]

@@ -47,29 +47,29 @@ def compare(
     ops: Ops = (),
     progress: Callable[[str], None] = lambda stage: None,
 ) -> ModelComparison:
-    """Compare what two models compute, on fresh inputs, within the error budget of a verification.
+    """Compare the results of two models on fresh inputs, within the error budget of a verification.
 
     Args:
-        first: The text of an entry (``"file.py:function"``, ``"model.pt2"``) or an ``Entry``; or an ONNX model: the
-            path of an ``.onnx`` file; or the path of a bundle.
-        second: Another; by default the first one, on another engine.
-        engines: Two names: where ``first`` and ``second`` run. One: where those run that need an engine. "eager" and
-            "program" stand for PyTorch, as the module and as the captured program; with the name of an engine an entry
-            is exported for it. By default an entry runs eagerly, a bundle on the first engine that it is for, and a
-            file on ONNX Runtime.
+        first: The text of an entry (``"file.py:function"``, ``"model.pt2"``), an ``Entry``, the path of an ``.onnx``
+            file, or the path of a bundle.
+        second: The second model, in the same forms; by default the first model on another engine.
+        engines: Two names for the engines of ``first`` and ``second``, or one name for each side that needs an engine.
+            "eager" and "program" mean PyTorch, with the module or the captured program; an entry is exported for any
+            other engine. By default an entry runs in eager mode, a bundle on its first engine, and a file on ONNX
+            Runtime.
         inputs: Inputs by name, one mapping per case, instead of fresh ones.
         seed: The seed of the fresh inputs.
-        rtol: A relative tolerance instead of the budget that is worked out.
-        atol: An absolute tolerance likewise.
-        ops: As for ``export``.
+        rtol: A relative tolerance instead of the computed error budget.
+        atol: An absolute tolerance instead of the computed error budget.
+        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
         progress: A callback that receives the name of each stage as it begins.
 
     Returns:
-        What was found. Where one side is PyTorch, its captured graph in float64 sets the budget, otherwise the first
-        model in float64.
+        The comparison. If one side is PyTorch, the float64 run of its captured graph determines the error budget,
+        otherwise that of the first model.
 
     Raises:
-        InputError: The models take other inputs, or an argument can't be used.
+        InputError: The models have different inputs, or an argument can't be used.
         CaptureError: torch.export can't capture an entry.
         EngineError: An engine is not installed, or refuses a model.
     """
@@ -89,7 +89,7 @@ def compare(
 
 
 def _places(models: Sequence[Any], engines: Sequence[str], second: Any) -> tuple[str | None, str | None]:
-    """Where each of the two runs; None for the default."""
+    """The engine of each model; None for the default."""
     names = [engines] if isinstance(engines, str) else list(engines)
     if len(names) > 2:
         raise InputError(f"A comparison has two sides, and {len(names)} engines were named.", fix="name one or two.")
@@ -115,7 +115,7 @@ def _is_entry(model: Any) -> bool:
 
 
 class _Sides:
-    """Makes sides; an entry that is named twice is loaded once."""
+    """Creates the sides of a comparison; an entry that is named twice is loaded only once."""
 
     def __init__(self, ops: Ops, folder: Path, progress: Callable[[str], None]) -> None:
         self._ops = ops
@@ -125,7 +125,7 @@ class _Sides:
         self._entries: dict[Any, Any] = {}
 
     def side(self, model: Any, where: str | None) -> ModelSide | TorchSide:
-        """The model, where it runs."""
+        """The model on the engine ``where``."""
         if _is_entry(model):
             return self._exported(model, where) if where not in (None, *_IN_PYTORCH) else self._torch(model, where)
         if where in _IN_PYTORCH:
@@ -178,7 +178,7 @@ class _Sides:
 def _compare_with_torch(
     reference: Any, model: ModelSide | TorchSide, labels: tuple[str, str], options: VerifyOptions
 ) -> ModelComparison:
-    """A model held against PyTorch: a verification."""
+    """Compare a model with PyTorch, as a verification does."""
     from opbridge.proof.compare.torch_inputs import inputs_at
     from opbridge.proof.compare.torch_insides import inside_of
     from opbridge.proof.verify.reference_captured import CapturedReference
@@ -197,7 +197,7 @@ def _compare_with_torch(
             probed = None if inside is None else inside.inside
             verified = verify(CapturedReference(reference.captured), runs, inside=probed, **more)
             if verified.verdict == "failed" and inside is None:
-                # Matching by numbers holds all values of both models: it is left to where it is needed.
+                # Matching by numbers keeps all values of both models in memory, so it is done only if needed.
                 inside = inside_of(reference.captured, model, pairing)
                 if inside is not None:
                     verified = verify(CapturedReference(reference.captured), runs, inside=inside.inside, **more)
@@ -206,7 +206,7 @@ def _compare_with_torch(
 
 
 def _compare_models(one: ModelSide, other: ModelSide, options: VerifyOptions) -> ModelComparison:
-    """Two models that engines run; the first that is an ONNX model sets the budget."""
+    """Compare two models that engines run; the first one that is an ONNX model determines the error budget."""
     from opbridge.proof.compare.departures import with_departures
     from opbridge.proof.compare.models import verify_against
 

@@ -1,4 +1,4 @@
-"""``diagnose``: capture and climb the ladder without building; list every broken link and its fix."""
+"""``diagnose``: capture a model, climb the ladder without building, and list every broken link with its fix."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def diagnose(
 ) -> Diagnosis:
     """List every operator of a model with its three links, and the fix of each broken one.
 
-    The diagnosis does not stop at the first problem. If the model can't be captured, that is the finding.
+    The diagnosis does not stop at the first problem. A failed capture is reported as a finding.
 
     Args:
         model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, the text of an entry; or an ONNX model:
             the path of an ``.onnx`` file, an ``onnx.ModelProto``, an ``onnx_ir.Model``.
         args: Example inputs.
         kwargs: Example inputs by keyword.
-        engines: The engines to ask for kernels: "onnxruntime" is the installed one, "onnxruntime==1.16.3" that version
-            in its own environment, which is created on first use.
+        engines: The engines to query for kernels: "onnxruntime" is the installed version, "onnxruntime==1.16.3" that
+            version in a separate environment, which is created on first use.
         dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
             a string.
-        opset: The version of the standard ONNX domain to use, 11 or newer; by default the lowest that serves every
-            operator and that the engines take.
+        opset: The version of the standard ONNX domain to use, 11 or newer; by default the lowest that supports every
+            operator and that the engines accept.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
         progress: A callback that receives the name of each stage as it begins.
 
@@ -113,7 +113,7 @@ def _finding_of_error(error: CaptureError | TranslationError) -> Finding:
 
 
 def _links(climbed: ClimbedAll) -> Iterator[OperatorLinks]:
-    """The links of each operator; the kernel link is broken if one of the engines refuses the operator for good."""
+    """The links of each operator; the kernel link is broken if an engine refuses the operator on every rung."""
     from opbridge.torch_graph.targets import display_name
 
     def left(breaks: Sequence[Break]) -> set[tuple[str, str]]:
@@ -123,7 +123,7 @@ def _links(climbed: ClimbedAll) -> Iterator[OperatorLinks]:
     of_first = left(climbed.onnx.breaks) if climbed.onnx is not None else of_all
     for step in climbed.steps:
         has_kernel = (step.target, "kernel") not in of_first
-        # An operator whose kernels are all refused has no rung left either, but a mapping exists.
+        # An operator whose nodes an engine refuses on every rung has no rung left, but it has a mapping.
         mapping = (step.rung != "missing" or not has_kernel) and (step.target, "mapping") not in of_first
         kernel = (step.target, "kernel") not in of_all
         yield OperatorLinks(step, True, mapping, kernel if mapping else None)

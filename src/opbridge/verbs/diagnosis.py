@@ -1,4 +1,4 @@
-"""What stands between a model and the engines, as data."""
+"""The broken links between a model and the engines, as data."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class OperatorLinks:
     """One operator of the model and its three links.
 
     Attributes:
-        step: The rung it takes.
-        torch: Link 1: it is captured.
-        mapping: Link 2: something maps it to ONNX.
-        kernel: Link 3: every engine has kernels for what it becomes; None where that could not be asked.
+        step: The rung of the operator.
+        torch: Link 1: whether the operator is captured.
+        mapping: Link 2: whether the operator has a mapping to ONNX.
+        kernel: Link 3: whether every engine has kernels for the operator's nodes; None if this could not be determined.
     """
 
     step: Step
@@ -36,16 +36,16 @@ class OperatorLinks:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What stands between a model and the engines.
+    """The broken links between a model and the engines.
 
     Attributes:
-        operators: Every distinct operator of the model; none if it can't be captured.
-        findings: The broken links, their fixes, and other properties of the model that matter.
-        engines: The version of each engine that was asked.
-        opset: The lowest opset that serves the model; None if it can't be captured.
-        opset_reason: Which operator forced it.
-        seconds: How long it took.
-        details: The long story of a failed capture, for a log; empty otherwise.
+        operators: The links of every distinct operator of the model; empty if the model can't be captured.
+        findings: The broken links, their fixes, and other relevant properties of the model.
+        engines: The version of each engine that was queried, by name.
+        opset: The lowest opset that supports the model; None if it can't be captured.
+        opset_reason: The reason for the opset.
+        seconds: The duration of the diagnosis in seconds.
+        details: The details of a failed capture, for a log; otherwise empty.
     """
 
     operators: tuple[OperatorLinks, ...]

@@ -1,4 +1,4 @@
-"""Examines this machine: what opbridge uses, in which version, what is missing, and the line that installs it."""
+"""Examines the environment: the components that opbridge uses, their versions, and how to install missing ones."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ print("\\n" + json.dumps(problems))
 
 @dataclasses.dataclass(frozen=True)
 class Component:
-    """Something that opbridge uses.
+    """A component that opbridge uses.
 
     Attributes:
-        name: The distribution, or the program.
+        name: The name of the distribution or program.
         kind: ``"python"``, ``"package"``, ``"engine"``, ``"environment"`` (of another version of an engine) or
             ``"compiler"``.
         purpose: The use of the component.
         status: ``"ok"``, ``"missing"``, ``"too old"`` or ``"broken"``.
         version: The installed version; None if it is missing.
-        required: Whether the main job (export, run, verify) needs it.
-        detail: The problem.
+        required: Whether export, run and verify need the component.
+        detail: A description of the problem, if there is one.
         fix: The command that fixes the problem; empty if there is none.
     """
 
@@ -74,7 +74,7 @@ class Component:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """What this machine has.
+    """The components of opbridge on this machine.
 
     Attributes:
         system: The operating system and processor.
@@ -88,7 +88,7 @@ class Environment:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that the main job needs is there and works."""
+        """Whether every required component is installed and works."""
         return all(component.status == "ok" for component in self.components if component.required)
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Environment:
 
 
 def examine() -> Environment:
-    """Look at this machine. Every installed package is imported once, in a child process, to see whether it works."""
+    """Examine this machine. Each installed package is imported in a child process to check whether it works."""
     minimums = _minimums()
     engines = dict(_engines())
     modules = [module for name, module, _, _ in _PACKAGES if _version(name)]
@@ -158,11 +158,11 @@ def _version(name: str) -> str | None:
 
 
 def _minimums() -> dict[str, str]:
-    """The lower bounds that opbridge's own metadata states, by distribution."""
+    """The minimum versions in opbridge's package metadata, by distribution."""
     try:
         lines = importlib.metadata.requires("opbridge") or []
     except importlib.metadata.PackageNotFoundError:
-        return {}  # Run from a source tree that is not installed.
+        return {}  # opbridge runs from a source tree that is not installed.
     matches = (re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*>=\s*([\w.]+)", line) for line in lines)
     return {match[1].lower(): match[2] for match in matches if match}
 
@@ -177,7 +177,7 @@ def _engines() -> Iterable[tuple[str, str]]:
 
 
 def _environments() -> Iterable[Component]:
-    """The other versions of engines that are at hand: ``--engine NAME==VERSION`` made them."""
+    """The environments of other engine versions, which ``--engine NAME==VERSION`` created."""
     from opbridge.engines.environments import cached_environments
 
     for item in cached_environments():
@@ -195,7 +195,7 @@ def _engine_problem(name: str) -> str | None:
 
 
 def _import_problems(modules: list[str]) -> dict[str, str]:
-    """Import each module in one child process; the error of each that fails. A crash counts against the last ones."""
+    """The errors of importing the modules, in one child process or, if that fails, in one per module."""
     command = [sys.executable, "-c", _IMPORT_PROGRAM, *modules]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False)

@@ -60,33 +60,33 @@ def export(
     Args:
         model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, or the text of an entry
             (``"file.py:function"``). Or an ONNX model: the path of an ``.onnx`` file, an ``onnx.ModelProto``, an
-            ``onnx_ir.Model``; it needs no capture and no translation, and is verified against itself.
-        args: Example inputs; for an ONNX model arrays, which are optional.
+            ``onnx_ir.Model``; it needs no capture or translation, and is verified against itself.
+        args: Example inputs; for an ONNX model, optional arrays.
         kwargs: Example inputs by keyword.
-        path: The bundle, a new folder. It appears whole or not at all.
-        engines: The engines to export for; "onnxruntime==1.16.3" is that version in its own environment.
+        path: The folder of the bundle, which is created atomically.
+        engines: The engines to export for; "onnxruntime==1.16.3" is that version in a separate environment.
         dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
             a string.
-        opset: The version of the standard ONNX domain, 11 or newer; by default the lowest that serves every operator,
-            or the newest that the engine takes, if that is lower.
+        opset: The version of the standard ONNX domain, 11 or newer; by default the lowest that supports every operator,
+            or the newest that the engine accepts, if that is lower.
         input_names: Names of the inputs in the ONNX model.
         output_names: Names of the outputs in the ONNX model.
-        verify: Compare the bundle with PyTorch on fresh inputs. A failed verification still writes the bundle, with
-            ``bundle.verified`` False.
+        verify: Whether to compare the bundle with PyTorch on fresh inputs. If the verification fails, the bundle is
+            still written, and ``bundle.verified`` is False.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
-        overwrite: Replace an existing bundle. Nothing else is ever replaced.
-        with_reference: Save the captured program, or the ONNX model, in the bundle, so that a later verification does
-            not need the model's source.
-        external_data: Store the weights in a separate file; by default only above 2 GB.
-        ir_version: The version of the ONNX IR: by default 10, or what the opset or the engine needs. Below 10 function
-            overloads become names, below 8 functions are inlined.
+        overwrite: Whether to replace an existing bundle. Other files and folders are never replaced.
+        with_reference: Whether to save the captured program, or the ONNX model, in the bundle, so that a later
+            verification does not need the model's source.
+        external_data: Whether to store the weights in a separate file; by default only above 2 GB.
+        ir_version: The version of the ONNX IR; by default 10, or the version that the opset or the engine requires.
+            Below 10, function overloads become part of the names; below 8, functions are inlined.
         inputs: The inputs to verify on instead of fresh ones; see :func:`verify`.
         seed: The seed of the fresh inputs.
-        edge_sizes: Verify at the sizes 0 and 1 too.
-        special_values: Verify on NaN, infinities and other special values too; see :func:`verify`.
+        edge_sizes: Whether to verify at the sizes 0 and 1 too.
+        special_values: Whether to verify on NaN, infinities and other special values too; see :func:`verify`.
         shrink: The time in seconds to search for a small failing input.
-        bisect: If the verification fails, find the first mismatching node.
-        trace: Compare the values inside the model too, for the plot of the error against the depth.
+        bisect: Whether to find the first mismatching node if the verification fails.
+        trace: Whether to compare the values inside the model too, for the plot of the error against the depth.
         entry: The text of the entry from which the model can be loaded again, recorded for a later ``verify``.
         time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
         memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
@@ -96,7 +96,7 @@ def export(
         CaptureError: torch.export can't capture the model.
         UnsupportedOperatorError: No rung is left for some operators; all are named.
         TranslationError: A mapping fails.
-        InputError: The arguments do not fit, or the bundle can't be written.
+        InputError: The arguments do not fit the model, or the bundle can't be written.
         EngineNotInstalledError: An engine is not installed.
     """
     from opbridge.engines.versions import Versions
@@ -134,7 +134,7 @@ def export(
 
 
 def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, report: Callable[[str], None]) -> Bundle:
-    """The stages after capture, each once and in order: the ladder, the bundle, the verification."""
+    """Run the stages after capture in order: the ladder, the bundle, the verification."""
     from opbridge.bundle.manifest import make_manifest, make_sources
     from opbridge.bundle.model_files import convert_programs, write_models
     from opbridge.ladder.climb import climb_all

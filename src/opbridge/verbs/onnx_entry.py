@@ -1,4 +1,4 @@
-"""An ONNX model as the public verbs take it: a file or a model in memory, with example inputs."""
+"""An ONNX model as an argument of the public verbs: a file or a model in memory, with example inputs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class OnnxEntry:
 
     @property
     def opset(self) -> int | None:
-        """The version of the standard domain that the model imports, if it does."""
+        """The version of the standard domain that the model imports; None if it does not import the domain."""
         imports = self.model.opset_imports
         return imports.get("", imports.get("ai.onnx"))
 
 
 def load_onnx(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> OnnxEntry:
-    """Read an ONNX model from a file, or take one in memory.
+    """Load an ONNX model from a file or from an object in memory.
 
     Args:
         model: A path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.

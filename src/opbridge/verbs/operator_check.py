@@ -1,7 +1,7 @@
 """Checks the operators and mappings that a file declares, in PyTorch and in engines.
 
-The work is done in a child process (:mod:`opbridge.verbs.operator_child`), since a kernel that is being written may
-well write where it must not: its crash is a result too.
+The checks run in a child process (:mod:`opbridge.verbs.operator_child`), because a faulty kernel may write to invalid
+memory; its crash is reported as a result.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ def check_operators(
 ) -> OperatorCheck:
     """Check each operator and mapping that a file declares, on its samples.
 
-    In PyTorch: ``torch.library.opcheck``, the shape function against the operator, the kernel against the Python
-    function, the gradients. In each engine: every sample exported and verified, with its kernel and with its body.
+    In PyTorch, the checks are ``torch.library.opcheck``, the shape function against the operator, the kernel against
+    the Python function, and the gradients. For each engine, every sample is exported and verified, with its kernel and
+    with its body.
 
     Args:
         file: A Python file with ``@opbridge.operator``, ``@opbridge.decomposition`` or ``@opbridge.translation``.
-        engines: By default ONNX Runtime; one that is not installed is not run, and said to be.
+        engines: The engines; by default ONNX Runtime. An engine that is not installed is reported as not run.
         progress: A callback that receives the name of each check as it begins.
 
     Raises:
@@ -75,7 +76,7 @@ def check_operators(
 
 @contextlib.contextmanager
 def _child(request: Mapping[str, Any]) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """The child process at work; ended when the block is left, whatever the reason."""
+    """Run the child process, which is ended whenever the block is left."""
     with tempfile.TemporaryFile() as log:
         command = [sys.executable, "-P", "-m", "opbridge.verbs.operator_child", json.dumps(request)]
         process = subprocess.Popen(
@@ -96,7 +97,7 @@ def _described(doing: Mapping[str, str]) -> str:
 
 
 def _crash(code: int, doing: Mapping[str, str], log: Any) -> CheckResult:
-    """The result of the check in which the child ended."""
+    """The result of the check during which the child crashed."""
     size = log.seek(0, 2)
     log.seek(max(0, size - 16384))
     place = {"target": "", "sample": "", "check": "import", **doing}

@@ -1,7 +1,7 @@
 """The program that checks the operators of a file: ``python -m opbridge.verbs.operator_child REQUEST``.
 
-It writes one line of JSON for each check that begins and for each result. What the user's code and torch print goes to
-stderr. :mod:`opbridge.verbs.operator_check` is the other side.
+It writes one line of JSON at the start of each check and for each result. Output of the user's code and of torch goes
+to stderr. :mod:`opbridge.verbs.operator_check` is the parent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def main() -> int:
         say({"doing": {"target": target, "sample": sample, "check": check}})
 
     try:
-        # Torch takes seconds to import; until then nothing else is asked for.
         for result in run_checks(request["file"], request["engines"], begin, export):
             say({"result": result.to_dict()})
     except Exception as error:

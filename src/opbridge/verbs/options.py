@@ -13,15 +13,15 @@ __all__ = ["ExportOptions"]
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions:
-    """How to export; see :func:`opbridge.export`.
+    """The options of an export; see :func:`opbridge.export`.
 
     Attributes:
         path: The folder of the bundle.
         requested: The opset and the IR version that the user requests.
-        verify: How to verify the bundle; None to write it without a verification.
+        verify: The options of the verification; None to write the bundle without a verification.
         overwrite: Whether to replace an existing bundle.
         with_reference: Whether to save the captured program, or the ONNX model, in the bundle.
-        external_data: Whether the weights are in a file beside the model; None leaves it to their size.
+        external_data: Whether to store the weights in a separate file; None decides by their size.
     """
 
     path: str | Path

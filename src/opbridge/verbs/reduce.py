@@ -1,4 +1,4 @@
-"""``reduce``: the smallest model that still fails, as a script to be filed where the fault is."""
+"""``reduce``: find the smallest model that still fails, and write it as a script for a bug report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["reduce"]
 
 DEFAULT_SECONDS = 600.0
 _TRY_SECONDS = 60.0
-"""What loading a part of a model, and each run, may take: what takes longer hangs."""
+"""The time limit in seconds for loading a part of a model and for each run; longer ones count as hanging."""
 
 
 def reduce(
@@ -37,24 +37,24 @@ def reduce(
     time_limit: float = DEFAULT_SECONDS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Reduction:
-    """Find the smallest model that still fails, and write it with a script that shows the fault.
+    """Find the smallest model that still fails, and write it with a script that reproduces the failure.
 
-    What fails may be an engine on an ONNX model (other results than the standard's, a crash, a hang, an error), a model
-    that does not compute what PyTorch computes, or an export.
+    The failure may be in an engine with an ONNX model (results that violate the standard, a crash, a hang, an error),
+    in a model whose results differ from PyTorch's, or in an export.
 
     Args:
         model: The path of a bundle or of an ``.onnx`` file, or the text of an entry.
-        path: The folder to make. It appears whole or not at all.
-        engine: The engine; by default the first that the bundle is for, else ONNX Runtime.
-        inputs: The inputs on which it fails, by name, one mapping per case, instead of fresh ones.
+        path: The folder to create, which is written atomically.
+        engine: The engine; by default the bundle's first engine, otherwise ONNX Runtime.
+        inputs: The inputs on which the model fails, by name, one mapping per case, instead of fresh ones.
         seed: The seed of the fresh inputs.
         reference: The model that a bundle is compared with; see :func:`verify`.
-        ops: As for ``export``.
-        time_limit: Seconds after which the smallest model found so far is written.
+        ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        time_limit: The time in seconds after which the smallest model found so far is written.
         progress: A callback that receives the name of each stage and of each trial.
 
     Raises:
-        InputError: Nothing fails; or an argument can't be used, or the folder can't be written.
+        InputError: Nothing fails, an argument can't be used, or the folder can't be written.
         EngineError: The engine is not installed.
     """
     from opbridge.proof.reduce.trials import Clock
@@ -90,7 +90,7 @@ def _reduce_side(
     ops: Ops,
     progress: Callable[[str], None],
 ) -> Reduction:
-    """What an engine makes of a model: first against the standard, then against PyTorch where that is known."""
+    """Reduce a model on an engine: first against the standard, then against PyTorch if that reference is known."""
     from opbridge.proof.reduce.models import failing_case, reduce_model, sound
     from opbridge.proof.reduce.output import written
     from opbridge.proof.reduce.trials import EngineTrials

@@ -1,4 +1,4 @@
-"""What a bundle is compared with: a captured program, or the ONNX model that it was made from."""
+"""The reference of a bundle: a captured program, or the ONNX model that the bundle was made from."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 ONNX_REFERENCE = "reference.onnx"
-"""The ONNX model, in a bundle that was exported with its reference."""
+"""The file of the original ONNX model in a bundle that was exported with its reference."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class BundleRun:
 
 
 class BundleReference(Protocol):
-    """What a bundle is compared with."""
+    """The reference that a bundle is compared with."""
 
     def verify(self, run: BundleRun, session: Session, inside: Inside | None, options: VerifyOptions) -> Verification:
         """Compare one run of the bundle with the reference.
@@ -96,12 +96,12 @@ def find_reference(bundle: Bundle, reference: Any, ops: Ops, report: Callable[[s
 
     Args:
         bundle: The bundle.
-        reference: See :func:`opbridge.verify`.
+        reference: The user's reference, as for :func:`opbridge.verify`.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
         report: A callback that receives the name of each stage as it begins.
 
     Raises:
-        InputError: The reference is not found, or it is another model than the one that was exported.
+        InputError: The reference is not found, or it is not the model that was exported.
     """
     if "original" in bundle.manifest:
         return OriginalModel(_original(bundle, reference, ops))
@@ -128,7 +128,7 @@ class CapturedModel:
             return reconsidered(found, self._captured, run.engine.name, run.libraries)
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
-        """The user's first inputs or the example's, and PyTorch's times."""
+        """The user's first inputs or the example inputs, and PyTorch's times."""
         specs = InputSpecs(self._captured)
         flat = specs.given(named_cases(options.inputs)[0][1])[0] if options.inputs else list(specs.flat)
         with without_kernels():
@@ -154,7 +154,7 @@ class OriginalModel:
             return verify(reference, session, engine=run.label, options=options, inside=inside)
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
-        """The user's first inputs, or moderate ones."""
+        """The user's first inputs, or generated inputs of moderate size."""
         if options.inputs:
             return named_cases(options.inputs)[0][1], ()
         inputs = OnnxInputs(self._model, self._examples)
@@ -189,7 +189,7 @@ def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:
 
 
 def _find(bundle: Bundle) -> Path:
-    """The original's file, at the place recorded in the manifest or where it was when the bundle was made."""
+    """The file of the original model, at the path in the manifest or at its path when the bundle was made."""
     for place in (bundle.entry, bundle.sources.get("entry_path")):
         if isinstance(place, str) and Path(place).is_file():
             return Path(place)

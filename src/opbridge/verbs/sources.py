@@ -1,4 +1,4 @@
-"""Where a model comes from: PyTorch or an ONNX file. Everything else in a verb is the same for both."""
+"""The source of a model: PyTorch or ONNX. The rest of each verb is the same for both."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Source", "open_source"]
 
 
 class Source(Protocol):
-    """Where a model comes from."""
+    """The source of a model."""
 
     @property
     def text(self) -> str:
@@ -67,14 +67,14 @@ class Source(Protocol):
         """The entries of the manifest that only the source knows."""
 
     def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
-        """Write the file that a later verification compares with, so that it needs no source."""
+        """Write the reference for later verifications, which then do not need the source."""
 
     def reference(self, climbed: ClimbedAll) -> BundleReference:
-        """What the bundle is compared with."""
+        """The reference that the bundle is compared with."""
 
 
 def open_source(entry: Entry | OnnxEntry, catalog: Catalog, report: Callable[[str], None]) -> Source:
-    """Capture a PyTorch model, or take an ONNX model as it is.
+    """Capture a PyTorch model, or use an ONNX model unchanged.
 
     Args:
         entry: The model with its inputs.
@@ -103,7 +103,7 @@ class _TorchSource:
         self._weights: concurrent.futures.Future[dict[str, Any]] | None = None
 
     def prepare(self, options: ExportOptions) -> None:
-        """Check the fakes, and begin to hash the weights on another thread: hashing releases the interpreter lock."""
+        """Check the fake implementations, and start hashing the weights in a thread: hashing releases the GIL."""
         if options.with_reference:
             _refuse_functions(self.captured)
         with without_kernels():
@@ -135,7 +135,7 @@ class _TorchSource:
 
 
 def _refuse_functions(captured: Captured) -> None:
-    """Refuse to save a program with nodes of autograd.Functions: another process has no operator for them."""
+    """Refuse to save a program with nodes of autograd.Functions, whose operators do not exist in other processes."""
     if captured.declared:
         spec = captured.declared[0]
         raise InputError(
@@ -150,7 +150,7 @@ def _ranges(captured: Captured) -> dict[str, list[int | None]]:
     ranges: dict[str, list[int | None]] = {}
     for symbol, interval in captured.program.range_constraints.items():
         name = captured.dimension_names.get(str(symbol), str(symbol))
-        # Torch writes "no limit" as one of its own infinities, or as a size that no tensor has.
+        # torch represents "no limit" by one of its infinities, or by a size that no tensor has.
         lower = int(interval.lower) if interval.lower > 0 else 0
         ranges[name] = [lower, int(interval.upper) if interval.upper < 2**31 else None]
     return dict(sorted(ranges.items()))
@@ -169,10 +169,10 @@ class _OnnxSource:
         self._examples = entry.examples
 
     def prepare(self, options: ExportOptions) -> None:
-        """Nothing: the model was checked when it was read."""
+        """Do nothing, because the model was checked when it was read."""
 
     def check_kernels(self, climbed: ClimbedAll) -> None:
-        """Nothing: an ONNX model has no fakes to compare with."""
+        """Do nothing, because an ONNX model has no fake implementations to compare with."""
 
     def packages(self, climbed: ClimbedAll) -> Sequence[str]:
         """PyTorch, if it exported the body of a custom node."""

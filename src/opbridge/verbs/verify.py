@@ -50,21 +50,21 @@ def verify(
 
     Args:
         path: The bundle.
-        reference: The model to compare with: the text of an entry, or an ``Entry``; by default the program saved in the
-            bundle, else the entry that the bundle records. For a bundle made from an ONNX model, that model.
+        reference: The model to compare with, as the text of an entry or an ``Entry``; by default the program saved in
+            the bundle, otherwise the entry recorded in the bundle. For a bundle made from an ONNX model, that model.
         inputs: Inputs by name, one mapping per case, instead of fresh ones; a mapping of such mappings names the cases.
-        engines: The engines to verify; by default every engine that the bundle is for.
+        engines: The engines to verify; by default all engines of the bundle.
         seed: The seed of the fresh inputs.
-        edge_sizes: Verify every dynamic dimension at 0 and at 1 too, and at odd and even sizes.
-        special_values: Compare the results for NaN, infinities, -0, subnormal and extreme numbers too: True or "report"
-            reports the differences, "require" makes the verdict depend on them.
+        edge_sizes: Whether to verify every dynamic dimension at 0, at 1, and at odd and even sizes too.
+        special_values: Whether to compare the results for NaN, infinities, -0, subnormal and extreme numbers too: True
+            or "report" reports the differences, "require" makes the verdict depend on them.
         shrink: The time in seconds to search for a small input on which the first failing case fails too. The input is
             written into the bundle, as ``failing_input.npz``.
         rtol: A relative tolerance instead of the computed error budget.
         atol: An absolute tolerance instead of the computed error budget.
-        bisect: If a case fails, find the first mismatching node.
-        trace: Compare the values inside the model too, for the plot of the error against the depth.
-        timings: Measure the time of each node too, in PyTorch and in the engines that can profile.
+        bisect: Whether to find the first mismatching node if a case fails.
+        trace: Whether to compare the values inside the model too, for the plot of the error against the depth.
+        timings: Whether to measure the time of each node too, in PyTorch and in the engines that can profile.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
         time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
         memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
@@ -115,11 +115,11 @@ def verify_bundle(
     """Verify a bundle on every engine: with its kernels and, if every node has a function body, without them.
 
     Args:
-        reference: What the bundle is compared with.
+        reference: The reference that the bundle is compared with.
         bundle: The bundle.
         engines: The engines.
-        options: How to verify.
-        origins: The values of the ONNX model that the captured graph has too, by name.
+        options: The options of the verification.
+        origins: The origins in the captured graph of the ONNX model's values, by name.
         report: A callback that receives the name of each stage as it begins.
     """
     from opbridge.proof.verify.joined import joined, not_run
