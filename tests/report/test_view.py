@@ -84,6 +84,7 @@ def request(url: str, path: str, **headers: str) -> tuple[int, bytes, http.clien
     return answer.status, answer.read(), answer
 
 
+@pytest.mark.slow
 @needs_netron
 def test_a_node_of_the_report_is_selected_in_the_graph(page: Any, server: ReportServer) -> None:
     page.goto(server.url)
@@ -105,6 +106,7 @@ def test_a_node_of_the_report_is_selected_in_the_graph(page: Any, server: Report
     assert len(page.context.pages) == 2
 
 
+@pytest.mark.slow
 @needs_netron
 def test_a_node_with_a_hostile_name_and_one_that_is_not_there(page: Any, server: ReportServer) -> None:
     page.goto(server.url)
