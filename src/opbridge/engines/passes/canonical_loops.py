@@ -1,6 +1,6 @@
-"""Put the values that a Loop carries in a canonical order, so that the same model gives the same bytes.
+"""Puts the loop-carried values of a Loop in a canonical order, so that the same model results in the same bytes.
 
-onnxscript's converter keeps a loop's variables in a set of strings, whose order changes from one process to the next.
+onnxscript's converter keeps a loop's variables in a set of strings, whose order differs between processes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["CanonicalLoopsPass"]
 
 
 class CanonicalLoopsPass(ir.passes.InPlacePass):
-    """Order the carried values of each ``Loop`` by their first use in the body, and renumber the names around it."""
+    """Order the loop-carried values of each ``Loop`` by their first use in the body, and renumber their names."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Change ``model`` in place; its results stay the same."""
+        """Change ``model`` in place, without changing its results."""
         modified = False
         for graph in (model.graph, *(function.graph for function in model.functions.values())):
             for node in list(ir.traversal.RecursiveGraphIterator(graph)):
@@ -50,7 +50,7 @@ def _reorder(loop: ir.Node) -> None:
 
 
 def _first_uses(body: ir.Graph) -> dict[int, tuple[int, int]]:
-    """The position at which the body first uses each value, or passes it on if it has no use; by ``id``."""
+    """The position of the body's first use of each value, or of its output if it is not used, by ``id``."""
     uses: dict[int, tuple[int, int]] = {}
     nodes = list(ir.traversal.RecursiveGraphIterator(body))
     for place, node in enumerate(nodes):
@@ -65,7 +65,7 @@ def _first_uses(body: ir.Graph) -> dict[int, tuple[int, int]]:
 
 
 def _rename(graph: ir.Graph) -> None:
-    """Number the names of the values that loops hold and return, in the order of the graph."""
+    """Number the names of the values in loops and of the results of loops, in the order of the graph."""
     affected = list(_values_of_loops(graph))
     chosen = {id(value) for value in affected}
     interface = {id(value) for value in (*graph.inputs, *graph.outputs)}

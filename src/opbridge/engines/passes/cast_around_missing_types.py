@@ -1,4 +1,4 @@
-"""Compute a node in a wider type if the engine has a kernel for the operator, but not for the element type."""
+"""Computes a node in a wider type if the engine has a kernel for the operator but not for the element type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CastAroundMissingTypesPass"]
 
 _D = ir.DataType
-# The wide type holds every value of the narrow type. Integers wrap around alike when the result is cast back.
+# The wide type represents every value of the narrow type. Integers wrap around in the same way when they are cast back.
 _WIDER: dict[DataType, tuple[DataType, ...]] = {
     _D.BOOL: (_D.UINT8, _D.INT32, _D.INT64),
     _D.INT8: (_D.INT32, _D.INT64),
@@ -49,14 +49,14 @@ ORDER = 30
 
 
 def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> CastAroundMissingTypesPass | None:
-    """For a model of which the engine refuses a node. The bodies of nodes with kernels must run as well."""
+    """The pass if the engine refuses a node of the model. The bodies of nodes with kernels must run too."""
     return CastAroundMissingTypesPass(engine) if probe(model, engine) else None
 
 
 class CastAroundMissingTypesPass(ir.passes.InPlacePass):
-    """Put lossless widening casts before, and casts back after, each standard node that is refused only for its types.
+    """Insert lossless widening casts before, and casts back after, standard nodes refused only for their types.
 
-    The engine decides whether a wider type helps. Nothing is ever narrowed, so a float64 node without a kernel stays
+    The engine decides whether a wider type helps. Types are never narrowed, so a float64 node without a kernel stays
     refused. Nodes in subgraphs are included, and nodes in function bodies if their types are known.
     """
 
@@ -84,7 +84,7 @@ class CastAroundMissingTypesPass(ir.passes.InPlacePass):
         return AdaptationResult(model, bool(adaptations), adaptations)
 
     def _find(self, node: Node, opset_imports: Mapping[str, int], missing: tuple[str, ...]) -> _Widening | None:
-        """The first wider type with which the engine takes the node."""
+        """The first widening with which the engine accepts the node; None if there is none."""
         try:
             schema = onnx.defs.get_schema(node.op_type, opset_imports[""], "")
         except onnx.defs.SchemaError:
@@ -106,7 +106,7 @@ def _is_exempt(node: Node) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Widening:
-    """Which values of a node get which type.
+    """The wider types of the values of a node.
 
     Attributes:
         dtypes: The wide type of each narrow type.

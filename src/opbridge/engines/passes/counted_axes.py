@@ -1,6 +1,6 @@
-"""Count the axes of reductions from the front, because ONNX Runtime ignores a negative axis if the input is empty.
+"""Replaces negative axes of reductions, because ONNX Runtime ignores a negative axis if the input is empty.
 
-There, ``ReduceSum`` of a tensor of shape [0, 4, 5] over axis -1 has shape [0, 4, 5], and over axis 2 shape [0, 4].
+Its ``ReduceSum`` of a tensor of shape [0, 4, 5] over axis -1 has shape [0, 4, 5], and over axis 2 shape [0, 4].
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["CountedAxesPass"]
 
 
 class CountedAxesPass(ir.passes.InPlacePass):
-    """Write negative axes of reductions as positive ones if the input may be empty and its rank is known."""
+    """Replace negative axes of reductions by nonnegative axes if the input may be empty and its rank is known."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Change ``model`` in place; its results stay the same."""
+        """Change ``model`` in place, without changing its results."""
         modified = False
         for graph in scopes(model):
             for node in list(ir.traversal.RecursiveGraphIterator(graph)):

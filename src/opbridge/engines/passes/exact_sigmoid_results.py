@@ -1,4 +1,4 @@
-"""Accurate small results for a sigmoid that is an output of the model, such as a probability that is compared."""
+"""Computes small results of a Sigmoid accurately if they are outputs of the model, such as probabilities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRANSPARENT = frozenset(
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[Any]) -> ExactSigmoidResultsPass | None:
-    """For ONNX Runtime, whose float32 Sigmoid has an absolute error of 3e-8: 17% of the value at -15; 0 below -18."""
+    """The pass for ONNX Runtime, whose float32 Sigmoid has an absolute error of 3e-8: 17% at -15, and 0 below -18."""
     if engine.package != "onnxruntime" or not any(_is_rough(node) for node in model.graph):
         return None
     return ExactSigmoidResultsPass()
@@ -60,7 +60,7 @@ def _is_rough(node: ir.Node) -> bool:
 
 
 def _is_result(value: ir.Value) -> bool:
-    """Whether it is an output of its graph, or becomes one through transparent operators alone."""
+    """Whether a value is an output of its graph, or becomes one only through transparent operators."""
     pending, seen = [value], {value}
     while pending:
         current = pending.pop()

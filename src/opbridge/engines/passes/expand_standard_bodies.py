@@ -1,4 +1,4 @@
-"""For standard operators that an engine does not have and that the standard defines by a function body."""
+"""Expands standard operators that an engine does not have and that the standard defines by a function body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEEPEST = 4
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> ExpandStandardBodiesPass | None:
-    """For a model of which the engine refuses an operator with a function body in the standard."""
+    """The pass if the engine refuses an operator of the model that has a function body in the standard."""
     typed = with_types(model)
     refused = (
         engine.supports(node, scope.opset_imports) is not None
@@ -72,7 +72,7 @@ class ExpandStandardBodiesPass(ir.passes.InPlacePass):
     def _expand(
         self, scope: ir.Graph | ir.Function, model: ir.Model, names: Names, done: dict[str, dict[str, None]]
     ) -> bool:
-        """Expand each refused node once; returns whether there was one."""
+        """Expand each refused node once, and return whether there was one."""
         opset = scope.opset_imports.get("", model.opset_imports.get("", 1))
         found = False
         for node in list(scope.all_nodes()):

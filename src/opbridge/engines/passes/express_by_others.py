@@ -1,4 +1,4 @@
-"""For standard operators that an engine does not have and that other operators express without loss of accuracy."""
+"""Replaces standard operators that an engine does not have by other operators, without loss of accuracy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataTy
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> ExpressByOthersPass | None:
-    """For a model of which the engine refuses one of these operators."""
+    """The pass if the engine refuses one of these operators in the model."""
     typed = with_types(model)
     refused = (
         engine.supports(node, scope.opset_imports) is not None
@@ -108,7 +108,7 @@ def _magnitude(op: Builder, x: ir.Value) -> ir.Value:
 
 
 def _round(site: Site, op: Builder) -> ir.Value:
-    """Round half to even. The difference from the floor is exact wherever it matters.
+    """Round half to even. The difference from the floor is exact where the result depends on it.
 
     The computation uses the absolute value, so that a zero gets the sign of the input.
     """
@@ -138,7 +138,7 @@ def _softplus(site: Site, op: Builder) -> ir.Value:
 
 
 def _place_of_extreme(site: Site, op: Builder) -> ir.Value:
-    """The first index of the largest or smallest element: of two equal elements, TopK returns the lower index first."""
+    """The first index of the largest or smallest element; for equal elements, TopK returns the lower index first."""
     x = site.input(0)
     if site.attribute("select_last_index"):
         raise CannotExpress("it returns the last of equal elements")
@@ -170,14 +170,14 @@ def _reduce_l2(site: Site, op: Builder) -> ir.Value:
 
 
 def _remainder(site: Site, op: Builder) -> ir.Value:
-    """The remainder of integers, with the divisor's sign. Div truncates."""
+    """The remainder of integers with the divisor's sign, computed from Div, which truncates."""
     a, b = site.input(0), site.input(1)
     if site.dtype(a) not in (ir.DataType.INT32, ir.DataType.INT64) or site.attribute("fmod"):
         raise CannotExpress("it is for integers with the divisor's sign only")
     assert a is not None
     rest = op.Sub(a, op.Mul(b, op.Div(a, b)))
     zero = op.like(0, a)
-    # Engines without Mod have Sign for floats only.
+    # Engines without Mod have Sign only for floats.
     below = op.And(op.Less(rest, zero), op.Greater(b, zero))
     above = op.And(op.Greater(rest, zero), op.Less(b, zero))
     moved = op.Add(rest, b)
@@ -205,7 +205,7 @@ def _mean(op: Builder, value: ir.Value, axes: list[int]) -> ir.Value:
 
 
 def _softmax(site: Site, op: Builder) -> ir.Value:
-    """A Softmax over the last axis, between two Transpose nodes."""
+    """Softmax over the last axis, between two Transpose nodes."""
     x = _floating(site)
     rank = site.rank(x)
     axis = site.attribute("axis") % rank
@@ -218,7 +218,7 @@ def _softmax(site: Site, op: Builder) -> ir.Value:
 
 
 def _extreme(site: Site, op: Builder) -> ir.Value:
-    """The elementwise maximum or minimum of all inputs, pair by pair; NaN if one is NaN."""
+    """The elementwise maximum or minimum of all inputs, pair by pair; NaN if an element is NaN."""
     result = _floating(site)
     for position in range(1, len(site.node.inputs)):
         other = site.input(position)

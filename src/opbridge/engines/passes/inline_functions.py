@@ -1,4 +1,4 @@
-"""For engines that take no model-local functions."""
+"""Inlines model-local functions for engines that do not support them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDER = 20
 
 
 def for_engine(model: Model, engine: Engine, kernels: Sequence[KernelOperator]) -> InlineFunctionsPass | None:
-    """For engines that take no model-local functions. A node with a kernel stays a node, without its function body."""
+    """The pass for engines without model-local functions. A node with a kernel is kept, without its function body."""
     if not model.functions or engine.takes_functions:
         return None
     return InlineFunctionsPass({kernel.target for kernel in kernels})
@@ -34,7 +34,7 @@ class InlineFunctionsPass(ir.passes.InPlacePass):
     """Replace every call of a model-local function by the function's nodes, and remove all functions.
 
     Args:
-        kept: ``"domain::Op"`` of the nodes that stay because a kernel computes them.
+        kept: ``"domain::Op"`` of the nodes that are kept because a kernel computes them.
     """
 
     def __init__(self, kept: Collection[str] = ()) -> None:

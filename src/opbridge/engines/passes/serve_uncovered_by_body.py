@@ -1,4 +1,4 @@
-"""For nodes whose element types the kernel of their operator does not cover."""
+"""Makes nodes run their function bodies if their operator's kernel does not support their element types."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ORDER = 10
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> ServeUncoveredByBodyPass | None:
-    """For every engine that loads kernels."""
+    """The pass for every engine that loads kernels."""
     return ServeUncoveredByBodyPass(kernels) if kernels else None
 
 
 class ServeUncoveredByBodyPass(ir.passes.InPlacePass):
-    """Move nodes whose element types no variant of the kernel takes, and their functions, to a domain of their own.
+    """Move nodes whose element types no variant of the kernel supports, and their functions, to a separate domain.
 
-    An engine has no fallback: a registered name takes precedence before element types are checked, so a float64 node
-    with a float32 kernel would make the whole model invalid.
+    An engine has no fallback: it looks up the registered name before it checks element types, so a float64 node with a
+    float32 kernel would make the whole model invalid.
     """
 
     def __init__(self, operators: Sequence[KernelOperator]) -> None:
@@ -59,7 +59,7 @@ class ServeUncoveredByBodyPass(ir.passes.InPlacePass):
 
 
 def covers(operator: KernelOperator, node: ir.Node) -> bool:
-    """Whether a kernel takes a node's inputs, by element type and by number."""
+    """Whether a kernel supports the number and the element types of a node's inputs."""
     inputs = list(node.inputs)
     variadic = bool(operator.inputs) and operator.inputs[-1].variadic
     if len(inputs) > len(operator.inputs) and not variadic:

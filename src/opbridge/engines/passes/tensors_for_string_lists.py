@@ -1,4 +1,4 @@
-"""For attributes that are lists of strings, which ONNX Runtime does not pass to kernels."""
+"""Converts attributes that are lists of strings to tensors, because ONNX Runtime does not pass them to kernels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["TensorsForStringListsPass"]
 
 
 ORDER = 11
-"""This pass runs after the nodes that run their body were renamed; these keep their attributes."""
+"""This pass runs after the renaming of nodes that run their body, which keep their attributes."""
 
 
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> TensorsForStringListsPass | None:
-    """For every engine that loads a kernel with such an attribute."""
+    """The pass for every engine that loads a kernel with such an attribute."""
     names = {
         (kernel.domain, kernel.name): {attribute.name for attribute in kernel.attributes if attribute.kind == "strings"}
         for kernel in kernels
@@ -34,7 +34,7 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
 
 
 class TensorsForStringListsPass(ir.passes.InPlacePass):
-    """Write each attribute of a kernel's node that is a list of strings as a one-dimensional tensor of strings.
+    """Replace each list of strings among the attributes of kernels' nodes by a one-dimensional tensor of strings.
 
     The C API of ONNX Runtime reads attributes of type int, float and string, lists of the first two, and tensors
     (``KernelInfoGetAttribute_*``); it reports a list of strings as missing.
@@ -67,7 +67,7 @@ class TensorsForStringListsPass(ir.passes.InPlacePass):
 
 
 def _is_string_list(attribute: ir.Attr) -> bool:
-    """Whether it is one, or a list without elements, whose type nothing tells."""
+    """Whether an attribute is a list of strings, or an empty list, whose type is not known."""
     if attribute.is_ref():
         return False
     return attribute.type == ir.AttributeType.STRINGS or (

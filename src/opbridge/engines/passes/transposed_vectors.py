@@ -1,6 +1,6 @@
-"""Multiply a vector from the left, because ONNX Runtime gets the product of a transposed matrix and a vector wrong.
+"""Multiplies vectors from the left, because ONNX Runtime computes wrong products of a transposed matrix and a vector.
 
-It fuses a Transpose of the last two axes with the following MatMul, and drops it if the second operand is a vector:
+It fuses a Transpose of the last two axes with the following MatMul, and loses it if the second operand is a vector:
 ``A.T @ v`` becomes ``A @ v``, or arbitrary numbers if A is not square.
 """
 
@@ -14,10 +14,10 @@ __all__ = ["TransposedVectorsPass"]
 
 
 class TransposedVectorsPass(ir.passes.InPlacePass):
-    """Write the product of a transposed matrix and a vector as the product of the vector and the matrix."""
+    """Replace the product of a transposed matrix and a vector by the product of the vector and the matrix."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Change ``model`` in place; its results stay the same."""
+        """Change ``model`` in place, without changing its results."""
         modified = False
         for node in all_nodes(model):
             matrix = _transposed_for_a_vector(node)
@@ -29,7 +29,7 @@ class TransposedVectorsPass(ir.passes.InPlacePass):
 
 
 def _transposed_for_a_vector(node: ir.Node) -> ir.Value | None:
-    """The matrix whose transpose is a MatMul's first operand, if the second one is a vector; otherwise None."""
+    """The matrix whose transpose is a MatMul's first operand, if the second operand is a vector; otherwise None."""
     if node.domain or node.op_type != "MatMul":
         return None
     first, vector = node.inputs

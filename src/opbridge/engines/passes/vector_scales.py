@@ -1,6 +1,6 @@
-"""Write float64 factors of matrix products as vectors, because ONNX Runtime fuses a scalar as a float32 attribute.
+"""Writes float64 factors of matrix products as vectors, because ONNX Runtime fuses a scalar as a float32 attribute.
 
-Its FusedMatMul stores a scalar factor in an attribute with 24 of the 53 bits.
+Its FusedMatMul stores a scalar factor in an attribute with 24 of the 53 bits of the significand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class VectorScalesPass(ir.passes.InPlacePass):
     """Write the scalar float64 constants of ``Mul`` and ``Div`` as vectors, in models with matrix products."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Change ``model`` in place; its results stay the same."""
+        """Change ``model`` in place, without changing its results."""
         modified = False
         for graph in scopes(model):
             nodes = list(ir.traversal.RecursiveGraphIterator(graph))
@@ -55,7 +55,7 @@ def _lift(node: ir.Node) -> bool:
 
 
 def _put(before: ir.Node, operator: str, inputs: list[ir.Value], attributes: dict[str, Any]) -> ir.Value:
-    """The output of a new node before another."""
+    """Insert a node before another, and return its output."""
     made = ir.node(operator, inputs, attributes, name=f"{before.name}_{operator.lower()}")
     made.metadata_props.update(before.metadata_props)
     (value,) = made.outputs

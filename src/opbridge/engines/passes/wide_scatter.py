@@ -1,6 +1,6 @@
-"""Compute scatters with a reduction of 16-bit floats in float32.
+"""Computes scatters of 16-bit floats with a reduction in float32.
 
-A sum of many such numbers loses digits at each step, and ONNX Runtime's kernels for these types fail when they run.
+A sum of many such numbers loses digits at each step, and ONNX Runtime's kernels for these types fail at run time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _DATA, _UPDATES = 0, 2
 
 
 class WideScatterPass(ir.passes.InPlacePass):
-    """Put casts around each ``ScatterElements`` and ``ScatterND`` of 16-bit floats that has a reduction."""
+    """Insert casts around each ``ScatterElements`` and ``ScatterND`` of 16-bit floats that has a reduction."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Change ``model`` in place; its results differ by rounding only."""
+        """Change ``model`` in place; its results differ only by rounding."""
         modified = False
         for node in all_nodes(model):
             if node.op_type in ("ScatterElements", "ScatterND") and not node.domain and _is_narrow(node):
