@@ -1,1 +1,1 @@
-"""An engine in a child process: the protocol, limits on time and memory, and the ways a process can end."""
+"""Runs an engine in a child process: the protocol, limits on time and memory, and descriptions of crashes."""

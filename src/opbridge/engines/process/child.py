@@ -2,8 +2,8 @@
 
 It reads frames (:mod:`opbridge.engines.process.frames`) from stdin and answers on stdout until stdin is closed: one
 "load" and any number of "run", or any number of "ask", "compile" and "profile".
-:class:`opbridge.engines.process.host.EngineProcess` is the other side. The child may run in another Python environment
-that has only NumPy and ml_dtypes of opbridge's dependencies.
+:class:`opbridge.engines.process.host.EngineProcess` is the parent's side. The child may run in another Python
+environment that has only NumPy and ml_dtypes of opbridge's dependencies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Serve one model until the parent closes the pipe."""
+    """Answer requests until the parent closes the pipe."""
     requests, answers = _take_over_pipes()
     faulthandler.enable()
     end_with_parent()
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The two pipes under descriptors of their own, so that what an engine prints to stdout ends up in stderr."""
+    """Move the two pipes to separate descriptors, and redirect an engine's output from stdout to stderr."""
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     with open(os.devnull, "rb") as nothing:
@@ -77,7 +77,7 @@ def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _die_first() -> None:
-    """If memory runs out, let the operating system end this process, which is a result, and not its parent."""
+    """If memory runs out, let the operating system end this process, which is reported, instead of its parent."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 
@@ -87,7 +87,7 @@ def _set_limits(limits: dict[str, Any]) -> None:
     if limits["memory"] is not None:
         import resource
 
-        # A limit on address space would also count reserved memory and mapped files, gigabytes for some engines.
+        # A limit on address space would also count reserved memory and mapped files: gigabytes for some engines.
         which = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
         hard = resource.getrlimit(which)[1]
         most = limits["memory"] if hard == resource.RLIM_INFINITY else min(limits["memory"], hard)
@@ -107,7 +107,7 @@ def _load(message: dict[str, Any]) -> Session:
 
 
 def _return_freed_memory() -> None:
-    """Return freed memory to the system: C's allocator would keep what loading freed, more than the weights."""
+    """Return freed memory to the system: C's allocator would keep more memory than the weights use after loading."""
     # Only glibc has malloc_trim.
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""How an engine's process ended, and at which node; data only."""
+"""How and at which node an engine's process ended, as data."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Crash"]
 
 @dataclasses.dataclass(frozen=True)
 class Crash(StoredRecord):
-    """A crash, a hang, or memory that ran out, in an engine's child process.
+    """A crash, a hang, or a lack of memory in an engine's child process.
 
     Attributes:
         case: The case that was running; empty if the model was being loaded.
         cause: "crashed", "killed", "ended" (the process exited), "out of time" or "out of memory".
-        signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
+        signal: The signal that ended the process, such as ``"SIGSEGV"``; None if there was no signal.
         message: A description in one or two sentences.
-        log: The end of what the engine printed.
-        node: The name of the first node of the ONNX model that causes it; empty if it was not found.
-        operator: That node's operator, ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
+        log: The end of the engine's output.
+        node: The name of the first node of the ONNX model that causes the crash; empty if it was not found.
+        operator: The operator of ``node``, ``"domain::Op"``; the standard domain is written ``"ai.onnx"``.
         between: The candidate nodes, if the model can't be cut between them; otherwise empty.
         source: The user's line that the node comes from, ``"file.py:12"``; empty if unknown.
         runs: The number of processes that were started to find the node.

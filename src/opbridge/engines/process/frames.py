@@ -1,8 +1,8 @@
 """Messages between an engine's child process and its parent, over a pair of pipes.
 
-A frame is 8 bytes (the length of the header, big-endian), the header as JSON, and then each array's bytes in C order,
-one after the other, in the order in which the header describes them. Arrays are written from and read into their own
-memory, without a copy in between. Only arrays of strings are part of the header.
+A frame consists of 8 bytes (the length of the header, big-endian), the header as JSON, and the bytes of each array in C
+order, in the order of their descriptions in the header. Arrays are written from and read into their own memory, without
+an intermediate copy. Only arrays of strings are part of the header.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], dict[str, np.ndarray]
     """Read one message: its JSON data and its arrays.
 
     Raises:
-        EOFError: The other side has closed its end.
+        EOFError: The other process has closed the pipe.
     """
     (length,) = _LENGTH.unpack(_read_into(stream, bytearray(_LENGTH.size)))
     header = json.loads(bytes(_read_into(stream, bytearray(length))))

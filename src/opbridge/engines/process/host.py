@@ -1,6 +1,6 @@
-"""The child process of an engine as its parent sees it: requests, answers, and how the process ended.
+"""The parent's side of an engine's child process: requests, answers, and how the process ended.
 
-The engine may be in another Python environment than this process; see :mod:`opbridge.engines.environments`.
+The engine may be in another Python environment; see :mod:`opbridge.engines.environments`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
-# In another environment the child must find this package, but nothing that is installed next to it.
+# In another environment, the child must find this package, but no other package that is installed next to it.
 _START_ELSEWHERE = """
 import importlib.util, runpy, sys
 place = sys.argv.pop(1)
@@ -47,12 +47,12 @@ runpy.run_module("opbridge.engines.process.child", run_name="__main__")
 class EngineProcess:
     """A child process that imports NumPy and one engine. Call :meth:`close` when done.
 
-    A crash or a timeout closes it. One request is answered at a time.
+    A crash or a timeout closes the process. It answers one request at a time.
 
     Args:
         name: The engine's name in error messages.
         python: The interpreter of the environment that has the engine; None for this process's interpreter.
-        limits: The limits on the child's time and memory; by default the limits in force.
+        limits: The limits on the child's time and memory; by default the current limits.
     """
 
     def __init__(self, name: str, python: Path | None = None, limits: Limits | None = None) -> None:
@@ -60,7 +60,7 @@ class EngineProcess:
         self._limits = current_limits() if limits is None else limits
         self._lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
-        # A child that crashes or is killed does not delete its temporary files.
+        # A child that crashes or is killed does not delete its own temporary files.
         scratch = tempfile.TemporaryDirectory(prefix="opbridge-", ignore_cleanup_errors=True)
         process = subprocess.Popen(
             _command(python),
@@ -81,7 +81,7 @@ class EngineProcess:
     def ask(
         self, doing: str, message: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Send a request and wait for its answer. An error or the death of the child is raised here.
+        """Send a request and wait for its answer. Errors and crashes of the child are raised here.
 
         Args:
             doing: What the engine is doing, for error messages: "loading the model".
@@ -89,7 +89,7 @@ class EngineProcess:
             arrays: Arrays by name.
 
         Raises:
-            OpbridgeError: The child process raised this error.
+            OpbridgeError: The child process raised an error of opbridge, which is raised again here.
             EngineCrashError: The engine crashed, hung, or ran out of memory.
             EngineError: The engine failed, crashed in an earlier call, or the process was closed.
         """
@@ -122,7 +122,7 @@ class EngineProcess:
         except OpbridgeError:
             raise
         except BaseException:
-            # The pipe may still hold a part of an answer, which the next call would read as its own.
+            # The pipe may still contain a part of an answer, which the next call would read as its own.
             process.kill()
             self.close()
             raise
@@ -139,10 +139,10 @@ class EngineProcess:
         self._end()
 
     def _raised(self, doing: str, raised: Mapping[str, Any]) -> OpbridgeError:
-        """The error of the child as one of this process."""
+        """The child's error as an exception of this process."""
         details = raised["details"]
         if raised["error"] == "MemoryError" or (raised["memory"] and _NO_MEMORY.search(raised["message"])):
-            # An allocator that ran out of memory may not release any, so the next small request would fail too.
+            # An allocator that ran out of memory may not release it, so the next small request would fail too.
             self.close()
             return self._out_of_memory(doing, details)
         if raised["fix"] is not None:
@@ -167,7 +167,7 @@ class EngineProcess:
         )
 
     def _death(self, doing: str, process: subprocess.Popen[bytes], timed_out: bool) -> EngineCrashError:
-        """Why the child has ended: killed by the timeout or a signal, or exited."""
+        """The error that says how the child ended: killed after the timeout or by a signal, or exited."""
         try:
             code = process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -186,7 +186,7 @@ class EngineProcess:
         if killed_by == "SIGABRT" and _NO_MEMORY.search(tail):
             return self._out_of_memory(doing, tail, killed_by)
         described, fix = describe_death(code)
-        # After that marker comes Python's own report, which belongs in the log.
+        # Python's own report follows this marker and belongs in the log.
         printed = tail.partition("Fatal Python error: ")[0].splitlines()
         last_words = next((line.strip() for line in reversed(printed) if line.strip()), "")
         said = f" The last line it printed: {last_words[:300]}" if last_words else ""
@@ -199,7 +199,7 @@ class EngineProcess:
         )
 
     def _log_tail(self) -> str:
-        """The last lines that the child and its engine printed."""
+        """The last lines of the output of the child and its engine."""
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - 16384))
         lines = self._log.read().decode(errors="replace").splitlines()
@@ -255,7 +255,7 @@ def child_environment(scratch: Path | None = None) -> dict[str, str]:
 
 
 def describe_death(code: int) -> tuple[str, str]:
-    """How a child process ended, and the fix to suggest."""
+    """How a child process ended, and the suggested fix."""
     name = _signal_name(code)
     if name is not None:
         if name == "SIGKILL":

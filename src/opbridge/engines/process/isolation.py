@@ -1,4 +1,4 @@
-"""A session in a child process, so that a crash of the engine is a result and not the end of the run."""
+"""A session in a child process, so that a crash of the engine is reported and does not end this process."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class IsolatedSession(Session):
         threads: The number of threads, as for :meth:`Engine.load <opbridge.engines.base.Engine.load>`.
         providers: Execution providers in order of preference.
         libraries: Libraries of kernels, built with the engine's adapter.
-        limits: The limits on memory and on the time of loading and of each run; by default the limits in force.
+        limits: The limits on memory and on the time of loading and of each run; by default the current limits.
 
     Attributes:
         settings: These arguments.
 
     Raises:
         InputError: The engine or an option is unknown, or the file is not a model.
-        EngineCrashError: The engine crashes, hangs, or runs out of memory. ``details`` has the end of what it printed.
+        EngineCrashError: The engine crashes, hangs, or runs out of memory. ``details`` has the end of its output.
         EngineError: The engine refuses the model.
     """
 
@@ -131,7 +131,7 @@ class IsolatedSession(Session):
         """Run the model once; see :meth:`opbridge.engines.base.Session.run`.
 
         Raises:
-            InputError: A name, dtype or shape does not fit.
+            InputError: A name, dtype or shape does not match the model's inputs.
             EngineCrashError: The engine crashed, hung, or ran out of memory.
             EngineError: The engine failed, or the session was closed.
         """
@@ -148,7 +148,7 @@ class IsolatedSession(Session):
         return {spec.name: results[spec.name] for spec in self.outputs}
 
     def _revive(self) -> None:
-        """Start a new process if the last one has ended."""
+        """Start a new process if the previous one has ended."""
         if self._closed:
             raise EngineError(f"The session of {self.settings.engine} was closed.", fix="load the model again.")
         if self._process.alive:

@@ -1,4 +1,4 @@
-"""End a child process when its parent has ended, even during a long computation."""
+"""Ends a child process when its parent has ended, even during a long computation."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _watch(parent: int) -> None:
 
 
 def end_within(seconds: float | None) -> None:
-    """Let the operating system end this process shortly after a step of ``seconds`` should be over; None cancels that.
+    """Make the operating system end this process shortly after the time limit ``seconds`` of a step; None cancels this.
 
-    This is for engines that hold Python's global lock while they compute, so that the watching thread never runs. A
-    living parent ends this process earlier.
+    This is for engines that hold Python's global lock while they compute, so that the watching thread does not run. If
+    the parent still runs, it ends this process earlier.
     """
     if sys.platform != "win32":
         with contextlib.suppress(ValueError):  # Only the main thread can set a signal handler.

@@ -53,13 +53,13 @@ _CURRENT: contextvars.ContextVar[Limits] = contextvars.ContextVar("limits", defa
 
 
 def current_limits() -> Limits:
-    """The limits in force: those of the innermost :func:`limited`, or the defaults."""
+    """The current limits: those of the innermost :func:`limited`, or the defaults."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
 def limited(*, time_limit: float | None = None, memory_limit: int | None = None) -> Iterator[None]:
-    """A context manager that sets the limits of engines started within it; None keeps a limit.
+    """Set the limits of engines that are started inside the block; None keeps the current limit.
 
     Args:
         time_limit: The time limit of one step in seconds; infinity for no limit.
@@ -79,7 +79,7 @@ def limited(*, time_limit: float | None = None, memory_limit: int | None = None)
 
 
 def parse_size(text: str) -> int:
-    """The bytes that ``"4GiB"``, ``"500 MB"`` or ``"1000000"`` stand for; a single letter is binary: ``"4G"``.
+    """The number of bytes in a size like ``"4GiB"``, ``"500 MB"``, ``"1000000"`` or ``"4G"``, which is binary.
 
     Raises:
         ValueError: The text is not a size.
