@@ -1,1 +1,1 @@
-"""Formulas that several operators share: series, working precision, fitted tables."""
+"""Formulas shared by several operators: series, working precision, fitted tables."""

@@ -10,9 +10,9 @@ from opbridge.catalog.formulas.series import at_least, chebyshev
 __all__ = ["scaled_i0", "scaled_i1"]
 
 _TERMS = {torch.float32: 18, torch.float64: 30}
-"""Of the power series, until what is left of it at x = 8 is below the last digit."""
+"""The number of terms of the power series after which the remainder at x = 8 is below the last digit."""
 
-# Chebyshev coefficients, from 40 digits, of exp(-x) sqrt(x) I(x) over 16/x = 1 + t: of order 0 ...
+# Chebyshev coefficients, computed with 40 digits, of exp(-x) sqrt(x) I(x) in t, where 16/x = 1 + t: for order 0 ...
 _FAR_0 = (
     *(0.4022452055070544, 0.0033691164782556943, 6.889758346916825e-05, 2.8913705208347567e-06),
     *(2.0489185894690638e-07, 2.266668990498178e-08, 3.3962320257083865e-09, 4.94060238822497e-10),
@@ -22,7 +22,7 @@ _FAR_0 = (
     *(-2.8276239805165836e-16, 3.4612228676974606e-17, 4.465621420296762e-17, -4.830504485944218e-18),
     *(-7.233180487874774e-18, 9.921475412175305e-19, 1.1936508908457661e-18),
 )
-# ... and of order 1.
+# ... and for order 1.
 _FAR_1 = (
     *(0.38928811750914005, -0.009761097491361469, -0.00011058893876262371, -3.882564808877691e-06),
     *(-2.512236237870209e-07, -2.6314688468895196e-08, -3.835380385964237e-09, -5.589743462196584e-10),
@@ -35,12 +35,12 @@ _FAR_1 = (
 
 
 def scaled_i0(x: Tensor) -> Tensor:
-    """exp(-|x|) I0(x): the power series to 8 (DLMF 10.25.2, all terms positive), then a fit in 1/x."""
+    """exp(-|x|) I0(x): for |x| up to 8 the power series (DLMF 10.25.2, all terms positive), above a fit in 1/x."""
     return _scaled(x.abs(), 0, _FAR_0)
 
 
 def scaled_i1(x: Tensor) -> Tensor:
-    """exp(-|x|) I1(x), odd in x, as :func:`scaled_i0`."""
+    """exp(-|x|) I1(x), which is odd in x, computed like :func:`scaled_i0`."""
     size = x.abs()
     result = _scaled(size, 1, _FAR_1)
     return torch.where(x < 0, -result, result)

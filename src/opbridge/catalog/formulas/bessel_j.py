@@ -1,4 +1,4 @@
-"""What the Bessel functions J and Y of order 0 and 1 share: amplitude and phase where x is large."""
+"""Parts that the Bessel functions J and Y of order 0 and 1 share: amplitude and phase for large x."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from opbridge.catalog.formulas.series import chebyshev
 __all__ = ["BORDER", "far", "j0_near", "j1_near"]
 
 BORDER = 5.0
-"""Up to here J and Y are polynomials in x², beyond it amplitude and phase in 1/x²."""
+"""Up to this x, J and Y are polynomials in x²; above, amplitude and phase are polynomials in 1/x²."""
 
-# Chebyshev coefficients, from 40 digits: of J0(x) / ((x² - a²) (x² - b²)), a and b its first zeros, over
-# x² = 12.5 (1 + t) ...
+# Chebyshev coefficients, computed with 40 digits: of J0(x) / ((x² - a²) (x² - b²)), where a and b are its first zeros
+# and x² = 12.5 (1 + t) ...
 _NEAR_0 = (
     *(0.003433775195443006, -0.001974794511586004, 0.0002472802343211527, -1.7951655945298798e-05),
     *(8.614299472476033e-07, -2.9521425632684864e-08, 7.609233569353203e-10, -1.531306324653633e-11),
     *(2.475309497955091e-13, -3.2866707304697332e-15, 3.6501313955036886e-17, -3.4418858692258494e-19),
 )
-# ... of J1(x) / (x (x² - c²)), c its first zero ...
+# ... of J1(x) / (x (x² - c²)), where c is its first zero ...
 _NEAR_1 = (
     *(-0.018028415801166292, 0.013661487082063361, -0.0021632651559238044, 0.0001909490103660189),
     *(-1.0816174736957452e-05, 4.278886056259686e-07, -1.251337564352681e-08, 2.8183488843903415e-10),
     *(-5.042568567278396e-12, 7.34347631506432e-14, -8.876744102278278e-16, 9.051454724528835e-18),
     *(-7.891777052481785e-20,),
 )
-# ... and of P(x) and x Q(x) over 50/x² = 1 + t, where sqrt(pi x / 2) (J + i Y) = (P + i Q) exp(i phase).
+# ... and of P(x) and x Q(x), where 50/x² = 1 + t and sqrt(pi x / 2) (J + i Y) = (P + i Q) exp(i phase).
 _AMPLITUDES = {
     0: (
         (
@@ -65,33 +65,33 @@ _AMPLITUDES = {
         ),
     ),
 }
-# Zeros of J0 and J1, each in two parts of which float32 holds the first exactly.
+# Zeros of J0 and J1 as sums of two parts, the first of which is exact in float32.
 _ZEROS = ((2.404825448989868, 1.0870590460455913e-07), (5.520078182220459, -7.19341483347784e-08))
 _ZERO_1 = (3.8317060470581055, -7.685059315313556e-08)
 
 
 def _distance(x: Tensor, zero: tuple[float, float]) -> Tensor:
-    """x² - zero², without losing the digits of a small difference."""
+    """x² - zero², without loss of digits if the difference is small."""
     return ((x - zero[0]) - zero[1]) * (x + (zero[0] + zero[1]))
 
 
 def j0_near(x: Tensor) -> Tensor:
-    """J0 of x from 0 to 5."""
+    """J0(x) for x from 0 to 5."""
     product = _distance(x, _ZEROS[0]) * _distance(x, _ZEROS[1])
     return product * chebyshev(x * x * (2 / BORDER**2) - 1, _NEAR_0)
 
 
 def j1_near(x: Tensor) -> Tensor:
-    """J1 of x from 0 to 5."""
+    """J1(x) for x from 0 to 5."""
     return x * _distance(x, _ZERO_1) * chebyshev(x * x * (2 / BORDER**2) - 1, _NEAR_1)
 
 
 def far(x: Tensor, order: int) -> tuple[Tensor, Tensor]:
-    """J and Y of x from 5 on (DLMF 10.17.3 and 10.17.4)."""
+    """J and Y of the given order for x from 5 on (DLMF 10.17.3 and 10.17.4)."""
     t = 2 * (BORDER / x) ** 2 - 1
     amplitude, quadrature = (chebyshev(t, table) for table in _AMPLITUDES[order])
     quadrature = quadrature / x
-    # The phase is x - pi/4 or x - 3 pi/4: by addition theorems, so that a large x loses no digits.
+    # The phase is x - pi/4 or x - 3 pi/4; addition theorems avoid a loss of digits for large x.
     sine, cosine = torch.sin(x) * math.sqrt(0.5), torch.cos(x) * math.sqrt(0.5)
     shifted_cosine, shifted_sine = (cosine + sine, sine - cosine) if order == 0 else (sine - cosine, -sine - cosine)
     scale = math.sqrt(2 / math.pi) / torch.sqrt(x)

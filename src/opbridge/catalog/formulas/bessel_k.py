@@ -12,13 +12,13 @@ from opbridge.catalog.formulas.series import at_least, chebyshev
 
 __all__ = ["k0", "k1"]
 
-# Chebyshev coefficients, from 40 digits: of K0(x) + log(x/2) I0(x) over x² = 2 (1 + t) ...
+# Chebyshev coefficients, computed with 40 digits: of K0(x) + log(x/2) I0(x), where x² = 2 (1 + t) ...
 _NEAR_0 = (
     *(-0.2676636966169514, 0.3442898999246285, 0.0359799365153615, 0.001264615411446926),
     *(2.286212103119452e-05, 2.5347910790261494e-07, 1.904516377220209e-09, 1.0349695257633625e-11),
     *(4.2598161427910826e-14, 1.3744654358807508e-16),
 )
-# ... of exp(x) sqrt(x) K0(x) over 4/x = 1 + t ...
+# ... of exp(x) sqrt(x) K0(x), where 4/x = 1 + t ...
 _FAR_0 = (
     *(1.2201515410329777, -0.0314481013119645, 0.0015698838857300533, -0.00012849549581627802),
     *(1.39498137188765e-05, -1.8317555227191195e-06, 2.766813639445015e-07, -4.660489897687948e-08),
@@ -28,13 +28,13 @@ _FAR_0 = (
     *(5.5120559994043335e-16, -1.6782311257549006e-16, 5.2103917776435543e-17, -1.6475805939842632e-17),
     *(5.3004337711773354e-18,),
 )
-# ... of x (K1(x) - log(x/2) I1(x)) over x² = 2 (1 + t) ...
+# ... of x (K1(x) - log(x/2) I1(x)), where x² = 2 (1 + t) ...
 _NEAR_1 = (
     *(0.7626501136694739, -0.3531559607765449, -0.12261118082265715, -0.006975723859639864),
     *(-0.0001730288957513052, -2.4334061415659684e-06, -2.213387630734726e-08, -1.4114883926335278e-10),
     *(-6.666901694199329e-13, -2.427449850519366e-15, -7.023863479386288e-18),
 )
-# ... and of exp(x) sqrt(x) K1(x) over 4/x = 1 + t.
+# ... and of exp(x) sqrt(x) K1(x), where 4/x = 1 + t.
 _FAR_1 = (
     *(1.3603130952422213, 0.10392373657681724, -0.002857816859622779, 0.00019521551847135162),
     *(-1.936197974166083e-05, 2.406484947837217e-06, -3.5019606030878126e-07, 5.7410841254500495e-08),
@@ -47,14 +47,14 @@ _FAR_1 = (
 
 
 def k0(x: Tensor, is_scaled: bool) -> Tensor:
-    """K0(x), times exp(x) if scaled: to 2 with its logarithm apart (DLMF 10.31.2), then a fit in 1/x."""
+    """K0(x), times exp(x) if scaled: up to 2 with a separate logarithm (DLMF 10.31.2), above a fit in 1/x."""
     small = x.clamp(0, 2)
     near = chebyshev(small * small / 2 - 1, _NEAR_0) - torch.log(small / 2) * scaled_i0(small) * torch.exp(small)
     return _joined(x, near, _FAR_0, is_scaled)
 
 
 def k1(x: Tensor, is_scaled: bool) -> Tensor:
-    """K1(x), as :func:`k0`."""
+    """K1(x), times exp(x) if scaled, computed like :func:`k0`."""
     small = x.clamp(0, 2)
     smooth = torch.log(small.clamp_min(torch.finfo(x.dtype).tiny) / 2) * scaled_i1(small) * torch.exp(small)
     near = chebyshev(small * small / 2 - 1, _NEAR_1) / small + smooth

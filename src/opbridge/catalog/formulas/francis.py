@@ -1,7 +1,7 @@
-"""A sweep of Francis's double-shift QR steps: an operator of our own, whose ONNX form is in ``ops/linalg``.
+"""A sweep of Francis's double-shift QR steps as a custom operator, whose ONNX form is in ``ops/linalg``.
 
-torch has no loop over the rows of a matrix that exports to ONNX, and a ``while_loop`` hands whole matrices from step to
-step, so that a sweep would take n³ operations rather than n².
+torch has no loop over the rows of a matrix that exports to ONNX, and a ``while_loop`` passes whole matrices from step
+to step, so that a sweep would take n³ operations instead of n².
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ __all__ = ["francis_sweep"]
 
 @torch.library.custom_op("opbridge::francis_sweep", mutates_args=())
 def francis_sweep(h: Tensor, q: Tensor, first: Tensor, is_active: Tensor) -> tuple[Tensor, Tensor]:
-    """H and Q after similarity transformations by a reflection of each three rows, from the top to the bottom.
+    """H and Q after similarity transformations by reflections of three rows each, from the top to the bottom.
 
-    That of row k takes rows k to k + 2 of H's column k - 1, with ``first[:, k]`` added, into one element (Golub & Van
-    Loan, "Matrix Computations", 4th edition, 7.5.1).
+    The reflection of row k maps rows k to k + 2 of H's column k - 1, with ``first[:, k]`` added, to a multiple of the
+    first unit vector (Golub & Van Loan, "Matrix Computations", 4th edition, 7.5.1).
 
     Args:
-        h: Hessenberg matrices, of shape (b, n, n). Nothing lies on the left of a row where a block begins.
-        q: Of shape (b, n, n); the reflections are applied from the right.
-        first: Of shape (b, n, 3); at the first row of a block the first column of (H - s)(H - t), otherwise zero.
-        is_active: Of shape (b, n); which rows have a reflection. The last row of a block has none.
+        h: Hessenberg matrices of shape (b, n, n). The element below the diagonal is zero where a block begins.
+        q: Matrices of shape (b, n, n), to which the reflections are applied from the right.
+        first: The first column of (H - s)(H - t) at the first row of each block, otherwise zero; of shape (b, n, 3).
+        is_active: Whether each row has a reflection, of shape (b, n). The last row of a block has none.
     """
     size = h.shape[-1]
     h, q = torch.nn.functional.pad(h, (0, 3, 0, 3)), torch.nn.functional.pad(q, (0, 3))
@@ -38,7 +38,7 @@ def francis_sweep(h: Tensor, q: Tensor, first: Tensor, is_active: Tensor) -> tup
         h[:, k : k + 3] -= g * (u.mT @ h[:, k : k + 3])
         for a in (h, q):
             a[..., k : k + 3] -= (a[..., k : k + 3] @ g) * u.mT
-    # clone: what an operator returns may not be a part of other memory.
+    # The results of an operator must not share memory with other tensors.
     return h[:, :size, :size].triu(-1), q[..., :size].clone()
 
 

@@ -1,7 +1,7 @@
-"""Householder's reflections, a whole matrix at a time: what QR decompositions are made of.
+"""Householder reflections of whole matrices, from which QR decompositions are computed.
 
-A reflection is H = I - tau v vᵀ, where v has zeros, then a 1, then the numbers that take the place of what it
-annihilates (LAPACK's ``geqrf``; Golub & Van Loan, "Matrix Computations", 4th edition, 5.1 and 5.2).
+A reflection is H = I - tau v vᵀ, where v consists of zeros, a 1, and the numbers that are stored in place of the
+eliminated elements (LAPACK's ``geqrf``; Golub & Van Loan, "Matrix Computations", 4th edition, 5.1 and 5.2).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ __all__ = ["factored", "reflected", "reflection"]
 
 
 def factored(a: Tensor) -> tuple[Tensor, Tensor]:
-    """R above and on the diagonal, the reflections' vectors below it; and their tau.
+    """The QR decomposition as R and the vectors of reflections in one matrix, and their factors tau.
 
     Args:
-        a: Matrices, of shape (..., m, n).
+        a: Matrices of shape (..., m, n).
 
     Returns:
-        Of shapes (..., m, n) and (..., min(m, n)). Signs are LAPACK's: a diagonal element of R has the opposite sign of
-        the element that it replaces, unless there was nothing to annihilate.
+        R on and above the diagonal with the vectors below it, of shape (..., m, n), and tau of shape (..., min(m, n)).
+        Signs are those of LAPACK: a diagonal element of R has the opposite sign of the element that it replaces, unless
+        there was nothing to eliminate.
     """
     rows = torch.arange(a.shape[-2]).unsqueeze(-1)
     columns = torch.arange(a.shape[-1])
@@ -42,11 +43,11 @@ def factored(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reflection(columns: Tensor, is_head: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The vector and the tau of the reflection that leaves one element of a column, and that element.
+    """The vector and the tau of the reflection that maps a column to a single nonzero element, and that element.
 
     Args:
-        columns: Of shape (..., m, 1); zero where nothing is to be reflected.
-        is_head: Which element is left.
+        columns: Columns of shape (..., m, 1), with zeros in the rows that the reflection does not change.
+        is_head: A mask of the element that stays nonzero.
     """
     scale = _largest(columns)
     head = torch.where(is_head, columns / scale, 0).sum(-2, keepdim=True)
@@ -59,25 +60,25 @@ def reflection(columns: Tensor, is_head: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def _length(vectors: Tensor) -> Tensor:
-    """The Euclidean length of columns; their squares may overflow or underflow."""
+    """The Euclidean norm of columns, even if their squares overflow or underflow."""
     scale = _largest(vectors)
     return (vectors / scale).square().sum(-2, keepdim=True).sqrt() * scale
 
 
 def _largest(vectors: Tensor) -> Tensor:
-    """The largest element of columns, in size; 1 for zeros."""
+    """The largest magnitude in each column; 1 for a column of zeros."""
     largest = vectors.abs().amax(-2, keepdim=True)
     return torch.where(largest > 0, largest, 1)
 
 
 def reflected(vectors: Tensor, taus: Tensor, others: Tensor, backwards: bool = False) -> Tensor:
-    """Q times other matrices, where Q is the product H(1) H(2) ... of reflections; Qᵀ times them if ``backwards``.
+    """Q times other matrices, where Q = H(1) H(2) ... is a product of reflections; Qᵀ times them if ``backwards``.
 
     Args:
-        vectors: As :func:`factored` leaves them, of shape (..., m, n); what lies on and above the diagonal is not read.
-        taus: Of shape (..., k), where k is at most n.
-        others: Of shape (..., m, p).
-        backwards: Apply them from the first to the last, rather than from the last to the first.
+        vectors: The first result of :func:`factored`, of shape (..., m, n); only elements below the diagonal are read.
+        taus: The factors tau, of shape (..., k), where k is at most n.
+        others: The other matrices, of shape (..., m, p).
+        backwards: Whether to apply the reflections from the first to the last, instead of from the last to the first.
     """
     rows = torch.arange(vectors.shape[-2]).unsqueeze(-1)
     last = torch.full((), taus.shape[-1], dtype=torch.int64) - 1

@@ -15,27 +15,27 @@ from opbridge.catalog.formulas.series import polynomial
 __all__ = ["regularized", "temme_coefficients"]
 
 _LARGE = 20.0
-"""From this a on, Temme's expansion serves where x is near a."""
+"""From this a on, Temme's expansion is used if x is near a."""
 
 _NEAR = 0.5
-"""What is near: |x - a| below this share of a."""
+"""x is near a if |x - a| is below this fraction of a."""
 
 _STEPS = {torch.float32: (32, 24), torch.float64: (64, 90)}
-"""Terms of the series, and of the continued fraction, until neither changes the result."""
+"""The number of terms of the series and of the continued fraction; further terms do not change the result."""
 
 _TERMS = {torch.float32: (4, 11), torch.float64: (12, 26)}
-"""Of Temme's expansion: powers of 1/a, and of eta."""
+"""The numbers of powers of 1/a and of eta in Temme's expansion."""
 
 
 def regularized(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """P(a, x) and Q(a, x), the smaller one to full precision.
 
-    NaN where a or x is negative, both are 0, or both infinite; otherwise P is 0 for x = 0 and for an infinite a, and 1
-    for a = 0 and for an infinite x.
+    The results are NaN if a or x is negative, if both are 0, or if both are infinite. Otherwise P is 0 for x = 0 and
+    for an infinite a, and 1 for a = 0 and for an infinite x.
 
     Args:
-        a: float32 or float64.
-        x: Of the same type.
+        a: A float32 or float64 tensor.
+        x: A tensor of the same dtype.
     """
     a, x = torch.broadcast_tensors(a, x)
     is_none, is_all = ((x == 0) & (a != 0)) | (a == math.inf), ((a == 0) & (x > 0)) | (x == math.inf)
@@ -49,11 +49,11 @@ def regularized(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _smaller_tail(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """P where the second result is False, Q where it is True, for positive and finite numbers.
+    """P if the second result is False, or Q if it is True, for positive and finite numbers.
 
-    Where x is near a large a it is Temme's uniform expansion (DLMF 8.12; Temme, "The asymptotic expansion of the
-    incomplete gamma functions", 1979), elsewhere the series of P (DLMF 8.11.4), the series of Q for a small x (DLMF
-    8.7.3), and the continued fraction of Q (DLMF 8.9.2). All are computed everywhere, and one is chosen.
+    Temme's uniform expansion is used if x is near a large a (DLMF 8.12; Temme, "The asymptotic expansion of the
+    incomplete gamma functions", 1979), otherwise the series of P (DLMF 8.11.4), the series of Q for a small x (DLMF
+    8.7.3), or the continued fraction of Q (DLMF 8.9.2). All are computed for every element, and one is selected.
     """
     excess = (x - a) / a
     depth = _depth(x / a, excess)
@@ -62,7 +62,7 @@ def _smaller_tail(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     by_series = weight * _series_of_p(a, x)
     by_fraction = weight * a * _fraction_of_q(a, x)
     is_central = (a >= _LARGE) & (excess.abs() < _NEAR)
-    # For x up to 1.1 P is the smaller one where a is above about -0.4 / log x.
+    # For x up to 1.1, P is smaller than Q if a is above about -0.4 / log x.
     is_upper_of_small = torch.where(x <= 0.5, -0.4 / torch.log(x.clamp_max(0.5)) >= a, x * 1.1 >= a)
     is_upper = torch.where(x > 1.1, x > a, is_upper_of_small)
     outside = torch.where(is_upper, torch.where(x > 1.1, by_fraction, _small_q(a, x)), by_series)
@@ -70,9 +70,9 @@ def _smaller_tail(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _depth(ratio: Tensor, excess: Tensor) -> Tensor:
-    """The difference ratio - 1 - log(ratio), to full precision near 1 too; ``excess`` is ratio - 1.
+    """The difference ratio - 1 - log(ratio), to full precision also near 1; ``excess`` is ratio - 1.
 
-    By log(1 + m) = 2 artanh(s), s = m / (2 + m), of which m s is what the linear terms leave.
+    The formula is log(1 + m) = 2 artanh(s) with s = m / (2 + m), whose linear term differs from m by m s.
     """
     is_near = excess.abs() < 0.6
     m = torch.where(is_near, excess, 0.0)
@@ -96,7 +96,7 @@ def _weight(a: Tensor, x: Tensor, depth: Tensor) -> Tensor:
 
 
 def _series_of_p(a: Tensor, x: Tensor) -> Tensor:
-    """1 + x / (a + 1) + x² / ((a + 1) (a + 2)) + ..., from its end."""
+    """1 + x / (a + 1) + x² / ((a + 1) (a + 2)) + ..., evaluated from the last term to the first."""
     total = torch.ones_like(x)
     for k in range(_STEPS[x.dtype][0], 0, -1):
         total = 1 + x / (a + k) * total
@@ -104,7 +104,7 @@ def _series_of_p(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _fraction_of_q(a: Tensor, x: Tensor) -> Tensor:
-    """1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / (x + 5 - a - ...))), from its end."""
+    """1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / (x + 5 - a - ...))), from the innermost fraction."""
     base = x - a
     count = _STEPS[x.dtype][1]
     total = base + (2 * count + 1)
@@ -124,7 +124,7 @@ def _small_q(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _by_temme(a: Tensor, excess: Tensor, depth: Tensor) -> tuple[Tensor, Tensor]:
-    """The smaller one of P and Q, and whether it is Q."""
+    """The smaller of P and Q, and whether it is Q."""
     is_above = excess >= 0
     size = torch.sqrt(2 * depth)
     eta = torch.where(is_above, size, -size)
@@ -142,8 +142,8 @@ def _by_temme(a: Tensor, excess: Tensor, depth: Tensor) -> tuple[Tensor, Tensor]
 def temme_coefficients(powers: int, degree: int) -> tuple[tuple[float, ...], ...]:
     """The Taylor coefficients at 0 of Temme's c_k(eta), for k = 0, 1, ..., powers - 1 (DLMF 8.12.9 to 8.12.12).
 
-    c_0 = 1 / (x / a - 1) - 1 / eta; c_k is the derivative of the one before over eta, and a multiple of c_0 that leaves
-    no pole. In fractions until the end.
+    c_0 = 1 / (x / a - 1) - 1 / eta. c_k is the derivative of c_(k-1) divided by eta, plus a multiple of c_0 that
+    cancels the pole. The computation uses exact fractions.
     """
     ratio = _ratio_series(degree + 2 * powers + 1)
     first = [(n + 2) * ratio[n + 2] for n in range(len(ratio) - 2)]

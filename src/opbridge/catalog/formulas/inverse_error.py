@@ -11,7 +11,7 @@ from opbridge.catalog.formulas.series import chebyshev
 
 __all__ = ["inverse_error"]
 
-# Chebyshev coefficients, from 40 digits, of erfinv(y) / y by w = -log(1 - y²): over w = 2.5 (1 + t) ...
+# Chebyshev coefficients, computed with 40 digits, of erfinv(y) / y, where w = -log(1 - y²): for w = 2.5 (1 + t) ...
 _CENTRE = (
     *(1.4912989404744903, 0.60175630341083, -0.009170559500080926, -0.004962635326766425),
     *(0.0009153796700079642, -3.889562757083e-06, -2.4202599404944085e-05, 3.2665715925842334e-06),
@@ -20,7 +20,7 @@ _CENTRE = (
     *(-3.4468604612228004e-13, 1.0546751676969238e-13, -2.4493755490805207e-15, -2.948685683278964e-15),
     *(4.4073860711035857e-16, 3.679429175171005e-17, -1.8246984583383886e-17),
 )
-# ... over sqrt(w) from sqrt(5) to 6.25 (where y ends in float64) ...
+# ... for sqrt(w) from sqrt(5) to 6.25 (the limit of y in float64) ...
 _TAIL = (
     *(4.089205266713266, 2.0200466148006586, 0.0051750091426364985, -0.0031052455381942704),
     *(0.001383010579267697, -0.0006029095299724827, 0.0002560018553801367, -9.825350904415559e-05),
@@ -32,7 +32,7 @@ _TAIL = (
     *(-1.0097376259973325e-14, 3.62049196865881e-15, -7.909207229240881e-16, -4.603006280944013e-18),
     *(9.909002348236825e-17, -5.154592217350871e-17, 1.4531759382933786e-17),
 )
-# ... and to 27.5 (where p = (1 + y) / 2 ends in float64).
+# ... and from there to 27.5 (the limit of p = (1 + y) / 2 in float64).
 _FAR = (
     *(16.786355857065438, 10.662694268368488, -0.00882579689507478, 0.0020495846480213884),
     *(-0.0004393213334291609, 7.452083206805321e-05, -2.601410436264957e-06, -6.225453343634756e-06),
@@ -47,13 +47,13 @@ _FAR = (
 
 
 def inverse_error(y: Tensor, log_tail: Tensor) -> Tensor:
-    """erfinv(y).
+    """The inverse error function of y.
 
-    The variable is M. Giles's ("Approximating the erfinv function", 2012); the tables are our own.
+    The variable w is from M. Giles ("Approximating the erfinv function", 2012), the coefficients are not.
 
     Args:
-        y: Any number; infinite results at -1 and 1, NaN beyond.
-        log_tail: log(1 - y²), which may know more digits than y.
+        y: Any number; the result is infinite at -1 and 1, and NaN beyond.
+        log_tail: The value of log(1 - y²), which may be more accurate than y.
     """
     w = -log_tail
     root = torch.sqrt(w.clamp_min(0))
@@ -65,5 +65,5 @@ def inverse_error(y: Tensor, log_tail: Tensor) -> Tensor:
 
 
 def _scaled(value: Tensor, low: float, high: float) -> Tensor:
-    """[low, high] on [-1, 1]."""
+    """Map [low, high] to [-1, 1]."""
     return ((value - low) * (2 / (high - low)) - 1).clamp(-1, 1)

@@ -1,6 +1,6 @@
-"""Jacobi rotations, applied to half as many pairs as rows at a time: singular values and symmetric eigenvalues.
+"""Singular values and symmetric eigenvalues by Jacobi rotations of all rows at once, in disjoint pairs.
 
-In every round each row has another partner, as in a tournament (Brent & Luk, "The solution of singular-value and
+In each round every row has another partner, as in a tournament (Brent & Luk, "The solution of singular-value and
 symmetric eigenvalue problems on multiprocessor arrays", 1985), so that a round needs only a few operations on whole
 matrices. A sweep covers every pair once; 6 to 15 sweeps are typical.
 """
@@ -25,10 +25,10 @@ def orthogonalized(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate rows until they are orthogonal to each other (Hestenes, 1958).
 
     Args:
-        rows: Matrices W of shape (..., n, m), their elements about 1 in size.
+        rows: Matrices W of shape (..., n, m) with elements of magnitude about 1.
 
     Returns:
-        V W and V, where V is orthogonal, of shape (..., n, n).
+        The products V W, and the orthogonal matrices V of shape (..., n, n).
     """
     places = torch.arange(rows.shape[-2])
 
@@ -38,9 +38,9 @@ def orthogonalized(rows: Tensor) -> tuple[Tensor, Tensor]:
         other = own.index_select(-2, partners)
         comes_first = (places < partners).unsqueeze(-1)
         product = torch.where((partners == places).unsqueeze(-1), 0, (rows * others).sum(-1, keepdim=True))
-        # Both rows of a pair must take one value, or their rotations would not fit; engines add up rows differently.
+        # Both rows of a pair must use the same value, or their rotations would not match; engines sum rows differently.
         product = torch.where(comes_first, product, product.index_select(-2, partners))
-        # Relative to the largest: what is smaller than the rounding of the largest needs no direction.
+        # Rows that are smaller than the rounding error of the largest row do not need to be orthogonal.
         limit = torch.maximum(own, other).sqrt() * own.amax(-2, keepdim=True).sqrt()
         sine, ratio, _ = _rotation(own, other, product, comes_first)
         return (
@@ -56,7 +56,7 @@ def diagonalized(a: Tensor) -> tuple[Tensor, Tensor]:
     """The eigenvalues of symmetric matrices in any order, and the eigenvectors as rows (Jacobi, 1846).
 
     Args:
-        a: Of shape (..., n, n), their elements about 1 in size.
+        a: Matrices of shape (..., n, n) with elements of magnitude about 1.
     """
     places = torch.arange(a.shape[-1])
     is_diagonal = places.unsqueeze(-1) == places
@@ -67,7 +67,7 @@ def diagonalized(a: Tensor) -> tuple[Tensor, Tensor]:
         own = torch.where(is_diagonal, a, 0).sum(-1, keepdim=True)
         other = own.index_select(-2, partners)
         cross = torch.where(is_pair, a, 0).sum(-1, keepdim=True)
-        # Both rows of a pair must take one value, or their rotations would not fit.
+        # Both rows of a pair must use the same value, or their rotations would not match.
         cross = torch.where(comes_first, cross, cross.index_select(-2, partners))
         sine, ratio, tangent = _rotation(own, other, cross, comes_first)
         turned = a - sine * (a.index_select(-2, partners) + ratio * a)
@@ -107,19 +107,19 @@ def _swept(round_of: Round, first: Tensor, second: Tensor) -> tuple[Tensor, Tens
 
 
 def _partners(number: Tensor, rounds: Tensor, places: Tensor) -> Tensor:
-    """The partner of each row: one row is fixed, and the others rotate; an unpaired row is its own partner."""
+    """The partner of each row: one row is fixed, and the others rotate. An unpaired row is its own partner."""
     mirrored = torch.remainder(number - places, rounds)
     met = torch.where(mirrored == places, rounds, mirrored)
-    # 2 i = number modulo the odd number of rounds.
+    # This solves 2 i = number modulo the odd number of rounds.
     met = torch.where(places == rounds, torch.remainder(number * ((rounds + 1) // 2), rounds), met)
     return torch.where(met <= places.amax(), met, places)
 
 
 def _rotation(own: Tensor, other: Tensor, cross: Tensor, comes_first: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The sine, the sine over 1 plus the cosine, and the tangent of the rotation that makes ``cross`` zero.
+    """The sine, the ratio sine / (1 + cosine), and the tangent of the rotation that makes ``cross`` zero.
 
-    The smaller of the two angles (Golub & Van Loan, "Matrix Computations", 8.5.2). The new row is
-    row - sine (other row + ratio row): so written, small rotations have small errors (Rutishauser, 1966).
+    The smaller of the two angles is used (Golub & Van Loan, "Matrix Computations", 8.5.2). In the form
+    row - sine (other row + ratio row) of the new row, small rotations have small errors (Rutishauser, 1966).
     """
     difference, double = other - own, cross + cross
     scale = torch.maximum(difference.abs(), double.abs())
@@ -133,5 +133,5 @@ def _rotation(own: Tensor, other: Tensor, cross: Tensor, comes_first: Tensor) ->
 
 
 def _counts(cross: Tensor, limit: Tensor) -> Tensor:
-    """Whether any element is more than the rounding of ``limit``."""
+    """Whether any element is larger than the rounding error of ``limit``."""
     return (cross.abs() * (1 / torch.finfo(cross.dtype).eps) > limit).any()

@@ -1,4 +1,4 @@
-"""The parts of the logarithm of the gamma function, fitted."""
+"""Fitted parts of the logarithm of the gamma function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opbridge.catalog.formulas.series import chebyshev
 
 __all__ = ["log_gamma_1p", "stirling_rest", "without_zeros"]
 
-# Chebyshev coefficients, from 40 digits: of lgamma(z) / ((z - 1) (z - 2)) over z = 2 + t ...
+# Chebyshev coefficients, computed with 40 digits: of lgamma(z) / ((z - 1) (z - 2)), where z = 2 + t ...
 _NEAR = (
     *(0.44148902545501423, -0.11119580321752523, 0.01951044826068884, -0.003922461463025264),
     *(0.0008478989895953857, -0.00019153855341365593, 4.454470184975607e-05, -1.05728743735943e-05),
@@ -19,7 +19,7 @@ _NEAR = (
     *(7.060670507214892e-16, -1.8232177141662118e-16, 4.714169006756272e-17, -1.2204107319639856e-17),
     *(3.1630451661790255e-18,),
 )
-# ... and of z times what Stirling's formula leaves, over 1/z = (1 + t) / 6.
+# ... and of z times the remainder of Stirling's formula, where 1/z = (1 + t) / 6.
 _FAR = (
     *(0.08322010841305535, -0.0001503131693901069, -3.6608757678318726e-05, 5.38244273114798e-07),
     *(5.565395514939725e-08, -3.2388806260360773e-09, -1.1447537631295206e-10, 2.500663611319103e-11),
@@ -39,5 +39,5 @@ def log_gamma_1p(a: Tensor) -> Tensor:
 
 
 def stirling_rest(z: Tensor) -> Tensor:
-    """What Stirling's formula leaves of lgamma(z) (DLMF 5.11.1), for z from 3 on."""
+    """The remainder of Stirling's formula for lgamma(z) (DLMF 5.11.1), for z from 3 on."""
     return chebyshev(6 / z - 1, _FAR) / z

@@ -1,7 +1,7 @@
-"""The LU factorization of complex matrices as pairs of real numbers: an operator of our own.
+"""The LU factorization of complex matrices as pairs of real numbers, as a custom operator.
 
-A rule for complex tensors is made of torch operators on real ones, and a loop over columns is none. The operator's ONNX
-form is in ``ops/linalg``.
+A rule for complex tensors consists of torch operators on real tensors, which can't express a loop over columns. The
+operator's ONNX form is in ``ops/linalg``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["lu_factor_pairs"]
 
 @torch.library.custom_op("opbridge::lu_factor_pairs", mutates_args=())
 def lu_factor_pairs(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``torch.linalg.lu_factor_ex`` gives for complex matrices.
+    """The result of ``torch.linalg.lu_factor_ex`` for complex matrices.
 
     Args:
-        a: Of shape (.., m, n, 2).
+        a: Matrices of shape (.., m, n, 2).
 
     Returns:
-        L and U in one, of the same shape; the row that each was swapped with, of shape (.., min(m, n)), and the first
-        pivot that is zero, of shape (..), both int32 and counted from one.
+        L and U in one tensor of the same shape; the row that each row was interchanged with, of shape (.., min(m, n));
+        and the index of the first zero pivot, of shape (..). The latter two are int32 and count from 1.
     """
     factors, swaps, info = torch.linalg.lu_factor_ex(torch.view_as_complex(a.contiguous()))
     return torch.view_as_real(factors).contiguous(), swaps, info

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of any degree by their three-term recurrence (DLMF 18.9), as one ONNX Loop."""
+"""Orthogonal polynomials of any degree, by their three-term recurrence (DLMF 18.9), as one ONNX Loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Family:
     / (1 + divisor_rise k).
 
     Attributes:
-        first: a and b.
+        first: The coefficients a and b.
         is_shifted: Whether x stands for 2 x - 1.
         limits: The degrees above which PyTorch returns NaN, in float32 and in float64; None if there are no limits.
     """
@@ -59,7 +59,7 @@ def _climb(
     weight_rise: float,
     divisor_rise: float,
 ) -> Float:  # type: ignore[valid-type]
-    """Every element follows the recurrence until its own degree; the loop ends at the highest."""
+    """Every element follows the recurrence up to its own degree; the loop ends at the highest degree."""
     one = op.Constant(value_int=1)
     zero = op.Constant(value_ints=[0])
     highest = op.ReduceMax(op.Concat(op.Reshape(degree, op.Constant(value_ints=[-1])), zero, axis=0), keepdims=0)

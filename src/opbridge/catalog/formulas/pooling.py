@@ -13,11 +13,11 @@ __all__ = ["first_largest", "pooled_length"]
 def first_largest(windows: Tensor, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The largest element along ``axis`` and its first index; NaN takes precedence, with the index of the last NaN.
 
-    PyTorch's pools select the same element: they move on to a larger element and to any NaN. Engines differ in their
-    ArgMax of NaN, so NaN is handled separately.
+    PyTorch's pooling selects the same element, because it proceeds to each larger element and to each NaN. Engines
+    differ in their ArgMax of NaN, so NaN is handled separately.
 
     Returns:
-        Both tensors, with size 1 along ``axis``.
+        The elements and the indices, with size 1 along ``axis``.
     """
     value = windows.amax(axis, keepdim=True)
     if not windows.dtype.is_floating_point:

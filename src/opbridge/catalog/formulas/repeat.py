@@ -40,7 +40,7 @@ def repeat(
 
 
 def repeat_while(step: Callable[..., Sequence[Tensor]], *start: Tensor) -> tuple[Any, ...]:
-    """Like :func:`repeat`, with a ``step`` that returns a bool of rank 0, whether to continue, before the values."""
+    """Like :func:`repeat`, but ``step`` returns a bool of rank 0 before the values: whether to continue."""
     if all(is_empty(value) for value in start):
         return start
 

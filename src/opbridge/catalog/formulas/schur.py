@@ -1,7 +1,7 @@
 """Eigenvalues and eigenvectors of real nonsymmetric matrices by the real Schur form.
 
-Reduction to Hessenberg form, sweeps of Francis's double-shift QR steps, and back substitution (Golub & Van Loan,
-"Matrix Computations", 4th edition, 7.4 to 7.6), of all matrices of a batch at once.
+The steps are a reduction to Hessenberg form, sweeps of Francis's double-shift QR steps, and back substitution (Golub &
+Van Loan, "Matrix Computations", 4th edition, 7.4 to 7.6), for all matrices of a batch at once.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from opbridge.catalog.formulas.repeat import repeat, repeat_while
 __all__ = ["quasi_triangular", "triangular_eigenvectors", "triangular_pairs"]
 
 _MOST_SWEEPS = 30
-"""Per eigenvalue; usually 2 are taken."""
+"""The maximum number of sweeps per eigenvalue; usually 2 are needed."""
 
 
 def quasi_triangular(a: Tensor) -> tuple[Tensor, Tensor]:
-    """T with blocks of one and two rows on its diagonal, and an orthogonal Q, where the given matrix is Q T Qᵀ.
+    """T with blocks of one and two rows on its diagonal and zeros below, and an orthogonal Q, such that a = Q T Qᵀ.
 
     Args:
-        a: Of shape (..., n, n), their elements about 1 in size. What is below a block is zero.
+        a: Matrices of shape (..., n, n) with elements of magnitude about 1.
     """
     size = a.shape[-1]
     h, q = _hessenberg(a.reshape(-1, size, size))
@@ -44,7 +44,7 @@ def quasi_triangular(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _hessenberg(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The form with one diagonal below the main one, and Q."""
+    """The Hessenberg form, which has one diagonal below the main diagonal, and Q."""
     rows = torch.arange(a.shape[-1]).unsqueeze(-1)
 
     def reduce(step: Tensor, h: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,12 +63,12 @@ def _from_the_right(a: Tensor, vector: Tensor, tau: Tensor) -> Tensor:
 
 
 def _similar(a: Tensor, vector: Tensor, tau: Tensor) -> Tensor:
-    """H A H of a reflection H."""
+    """H A H for a reflection H."""
     return _from_the_right(a - tau * vector * (vector * a).sum(-2, keepdim=True), vector, tau)
 
 
 def _diagonals(h: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The main diagonal, the one below and the one above it: in row i h[i, i], h[i, i-1], h[i-1, i]; else 0."""
+    """The diagonals: in row i the elements h[i, i], h[i, i-1] and h[i-1, i], or 0 if they do not exist."""
     columns = rows.mT
     return (
         torch.where(rows == columns, h, 0).sum(-1, keepdim=True),
@@ -78,16 +78,16 @@ def _diagonals(h: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _neighbours(values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """What stands in the row before and in the one after; at the edge, in that row itself."""
+    """The values in the previous row and in the next row; at the edges, those of the row itself."""
     earlier, later = (rows - 1).clamp(min=0), torch.minimum(rows + 1, rows.amax())
     return values.index_select(-2, earlier.squeeze(-1)), values.index_select(-2, later.squeeze(-1))
 
 
 def _blocks(h: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """H without the negligible elements below its diagonal, and the first and the last row of each row's block."""
+    """H without negligible elements below its diagonal, and the first and last rows of each row's block."""
     diagonal, below, _ = _diagonals(h, rows)
     sizes = diagonal.abs() + _neighbours(diagonal, rows)[0].abs()
-    # NaN is in no block, and so has no sweeps.
+    # NaN elements belong to no block, so they cause no sweeps.
     is_linked = below.abs() * (1 / torch.finfo(h.dtype).eps) > sizes
     h = torch.where(~is_linked & (rows == rows.mT + 1), 0, h)
     is_last = ~_neighbours(is_linked, rows)[1]
@@ -97,9 +97,9 @@ def _blocks(h: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _first_columns(h: Tensor, rows: Tensor, last: Tensor, count: Tensor) -> Tensor:
-    """Of blocks that begin in a row, the first column of (H - s)(H - t), of any length, of shape (..., n, 3).
+    """For each row where a block begins, a multiple of the first column of (H - s)(H - t); of shape (..., n, 3).
 
-    s and t are the eigenvalues of the block's last two rows; others at times (Wilkinson).
+    s and t are the eigenvalues of the block's last two rows, or occasionally other shifts (Wilkinson).
     """
     diagonal, below, above = _diagonals(h, rows)
     before_last = (last - 1).clamp(min=0)
@@ -121,9 +121,9 @@ def _first_columns(h: Tensor, rows: Tensor, last: Tensor, count: Tensor) -> Tens
 def triangular_pairs(
     h: Tensor, q: Tensor
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """The eigenvalues (..., n, 1), the complex triangular form and its basis, each as real and imaginary part.
+    """The eigenvalues (..., n, 1), the complex triangular form, and its basis, each as real and imaginary parts.
 
-    Every block of two rows is rotated by itself, all at once.
+    All blocks of two rows are rotated independently at the same time.
     """
     rows = torch.arange(h.shape[-1]).unsqueeze(-1)
     diagonal, below, above = _diagonals(h, rows)
@@ -138,7 +138,7 @@ def triangular_pairs(
     real = torch.where(is_real, half + torch.copysign(root, half), half)
     imaginary = torch.where(is_real, 0, root)
     is_single = ~is_first & ~is_second
-    # The squares of a tiny block are zero.
+    # The squares in a tiny block underflow to zero.
     size = torch.maximum(torch.maximum(real.abs(), imaginary.abs()), c.abs())
     size = torch.where(is_single | (size == 0), 1, size)
     length = ((real / size).square() + (imaginary / size).square() + (c / size).square()).sqrt() * size
@@ -169,14 +169,14 @@ def _rows_turned(
 
 
 def triangular_eigenvectors(values: tuple[Tensor, Tensor], upper: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The eigenvectors of complex triangular matrices as columns, of any length, as real and imaginary part.
+    """The eigenvectors of complex triangular matrices as columns of any length, as real and imaginary parts.
 
-    All of them by one back substitution, a row at a time; columns that grow are made smaller. Eigenvalues that are
-    equal within rounding count as that much apart, as in LAPACK's ``trevc``.
+    A single back substitution computes all of them row by row, and scales down columns that grow. Eigenvalues that are
+    equal within rounding are treated as differing by the rounding error, as in LAPACK's ``trevc``.
 
     Args:
-        values: The diagonal, of shape (..., n, 1).
-        upper: Of shape (..., n, n); what lies below the diagonal is not read.
+        values: The eigenvalues on the diagonal, of shape (..., n, 1).
+        upper: The triangular matrices, of shape (..., n, n); elements below the diagonal are not read.
     """
     rows = torch.arange(upper[0].shape[-1]).unsqueeze(-1)
     last = rows.amax()

@@ -13,10 +13,10 @@ from torch import Tensor
 __all__ = ["at_least", "chebyshev", "in_working_precision", "polynomial"]
 
 _MOST_GROWTH = 4.0
-"""Above this ratio of absolute sums, powers of t cancel too much, and Clenshaw's recurrence is used instead."""
+"""Above this ratio of absolute sums, the powers of t cancel too much, so Clenshaw's recurrence is used instead."""
 
 _SCALE = 2.0**60
-"""Coefficients are multiplied by this, and the sum divided: onnxscript's optimizer takes what is below 1e-8 for 0."""
+"""The scale of coefficients, by which the sum is divided: onnxscript's optimizer treats numbers below 1e-8 as 0."""
 
 Arguments = ParamSpec("Arguments")
 
@@ -55,12 +55,13 @@ def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
 def chebyshev(t: Tensor, coefficients: Sequence[float]) -> Tensor:
     """c[0] + c[1] T1(t) + c[2] T2(t) + ..., for t in [-1, 1].
 
-    The series is cut where the rest is below a sixteenth of the element type's epsilon. It is summed as a polynomial
-    where that is stable, else by Clenshaw's recurrence (Clenshaw, "A note on the summation of Chebyshev series", 1955).
+    The series is truncated if the rest is below a sixteenth of the element type's epsilon. It is summed as a polynomial
+    if that is stable, otherwise by Clenshaw's recurrence (Clenshaw, "A note on the summation of Chebyshev series",
+    1955).
 
     Args:
-        t: float32 or float64.
-        coefficients: The coefficients, enough for float64.
+        t: A float32 or float64 tensor.
+        coefficients: The coefficients, sufficient for float64.
     """
     rest = np.cumsum(np.abs(coefficients)[::-1])[::-1]
     limit = torch.finfo(t.dtype).eps / 16 * abs(coefficients[0])

@@ -12,7 +12,7 @@ __all__ = ["window_sums", "windows"]
 
 
 def windows(x: Tensor, axis: int, size: int, count: Any, stride: int, dilation: int) -> Tensor:
-    """Split an axis in two: the ``count`` positions of a window, and the ``size`` elements inside."""
+    """Split an axis into two: the ``count`` positions of a window, and its ``size`` elements."""
     starts = torch.arange(count, dtype=torch.int64) * stride
     places = starts[:, None] + torch.arange(size, dtype=torch.int64) * dilation
     taken = torch.index_select(x, axis, places.reshape(-1))
