@@ -31,7 +31,7 @@ def addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: flo
 
 @decomposition("aten::addmm", overrides="engines ignore Gemm's beta if the inner dimension is 0; see also addmv")
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """The sum beta x + alpha (mat1 mat2), where ONNX's Gemm does not serve: in float64, and for no terms.
+    """The sum beta x + alpha (mat1 mat2) if ONNX's Gemm is not suitable: in float64, and for an inner dimension of 0.
 
     addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """

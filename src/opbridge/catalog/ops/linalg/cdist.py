@@ -12,7 +12,7 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition, rewrite
 
 _WIDE = 32
-"""The number of columns from which on a matrix product is preferred, because all differences take too much memory."""
+"""From this number of columns on, a matrix product is preferred, because the differences take too much memory."""
 
 
 def _is_static(size: Any) -> bool:
@@ -37,7 +37,7 @@ def _takes_product(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -
 
 @decomposition("aten::_cdist_forward")
 def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """The p-norm of the difference of every row of ``x1`` (.., P, M) and every row of ``x2`` (.., R, M): (.., P, R).
+    """The p-norms (.., P, R) of the differences of all rows of ``x1`` (.., P, M) and all rows of ``x2`` (.., R, M).
 
     _cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor
 
@@ -77,7 +77,7 @@ def cdist(
     p: float = 2.0,
     compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
 ) -> Tensor:
-    """Keep a dynamic number of rows dynamic: torch's default mode branches on whether it is above 25.
+    """Distances that keep a dynamic number of rows dynamic; torch's default mode branches on whether it is above 25.
 
     cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor
     """

@@ -21,7 +21,7 @@ def linalg_cholesky_ex(self: Any, upper: bool = False, check_errors: bool = Fals
 
     linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)
 
-    From that minor on the factor is NaN. An engine cannot raise the error that ``check_errors`` requests.
+    From that minor on, the factor is NaN. An engine cannot raise the error that ``check_errors`` requests.
     """
     return custom_node("opbridge::Cholesky", self, num_outputs=2, upper=upper)
 

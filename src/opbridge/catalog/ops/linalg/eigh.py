@@ -43,7 +43,7 @@ def linalg_eigvalsh(self: Tensor, UPLO: str = "L") -> Tensor:
 
 @body_for("opbridge::Eigh")
 def eigh(a: Tensor, upper: int) -> tuple[Tensor, Tensor]:
-    """Jacobi rotations (:func:`diagonalized`), followed by a sort."""
+    """The decomposition by Jacobi rotations (:func:`diagonalized`) and a sort."""
     if is_empty(a):
         return a.new_zeros(a.shape[:-1]), a.clone()
     symmetric = a.triu() + a.triu(1).mT if upper else a.tril() + a.tril(-1).mT
@@ -57,5 +57,5 @@ def eigh(a: Tensor, upper: int) -> tuple[Tensor, Tensor]:
 
 @body_for("opbridge::Eigvalsh")
 def eigvalsh(a: Tensor, upper: int) -> Tensor:
-    """Only the eigenvalues."""
+    """The eigenvalues only, in ascending order."""
     return eigh(a, upper)[0]

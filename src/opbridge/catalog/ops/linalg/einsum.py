@@ -12,7 +12,7 @@ from opbridge.catalog.declare.spec import decomposition
 
 @decomposition("aten::einsum", overrides="torch's mapping sums integers in their own dtype, PyTorch in int64")
 def einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Tensor:
-    """The sum over some labels of one integer tensor, in int64; without a sum, torch's mapping is correct.
+    """The sum over some labels of a single integer tensor, in int64; without a sum, torch's mapping is correct.
 
     einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor
     """

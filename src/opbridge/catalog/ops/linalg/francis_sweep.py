@@ -84,7 +84,7 @@ def _by_columns(
 
 
 def _samples() -> Sequence[Sample]:
-    """A block in all rows, two blocks, and rows that do not change; and a single row."""
+    """Samples with one block of all rows, with two blocks and unchanged rows, and with a single row."""
     generator = torch.Generator().manual_seed(0)
     first, is_active = torch.zeros(3, 7, 3), torch.zeros(3, 7, dtype=torch.bool)
     h = torch.randn(3, 7, 7, generator=generator).triu(-1)

@@ -24,13 +24,13 @@ def matrix_norm(
     dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Any:
-    """For ``ord`` of 1 and -1 the extreme of the columns' sums, for infinity and its opposite of the rows'.
+    """The largest (or for a negative ``ord`` smallest) sum of magnitudes, of columns for 1 and rows for infinity.
 
     linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None)
     -> Tensor
 
-    torch's own reads how many sums there are as a plain number, which freezes it. Without a row or a column the largest
-    sum is 0.
+    torch's implementation reads the number of sums as an integer, which makes it constant. Without rows or columns, the
+    largest sum is 0.
     """
     if isinstance(ord, str) or abs(ord) not in (1, math.inf) or out is not None or have_fixed_sizes(A):
         return NotImplemented
@@ -53,7 +53,7 @@ def norm(
     out: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Any:
-    """Of matrices, as :func:`matrix_norm`.
+    """Norms of matrices, as in :func:`matrix_norm`.
 
     linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None)
     -> Tensor

@@ -15,12 +15,12 @@ from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 
 @rewrite("torch.linalg.multi_dot")
 def multi_dot(original: Callable[..., Any], tensors: Sequence[Tensor], **further: Any) -> Any:
-    """The product of matrices, from the left; from the right where the last is a vector.
+    """The product of matrices from left to right, or from right to left if the last one is a vector.
 
     linalg_multi_dot(Tensor[] tensors) -> Tensor
 
-    torch chooses the order that takes the fewest multiplications, for which it needs the sizes as numbers. Where all
-    are, it does.
+    torch chooses the order with the fewest multiplications, which requires fixed sizes. If all sizes are fixed, torch's
+    implementation is used.
     """
     if further or have_fixed_sizes(*tensors):
         return NotImplemented

@@ -44,7 +44,7 @@ def linalg_svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 
 
 def _is_wide(matrices: Any) -> bool:
-    """Whether there are fewer rows than columns, as far as the sizes are known."""
+    """Whether there are fewer rows than columns, if the sizes are known."""
     rows, columns = matrices.shape[-2:]
     return isinstance(rows, int) and isinstance(columns, int) and rows < columns
 
@@ -78,7 +78,7 @@ def svd(a: Tensor, full_matrices: int, is_wide: int) -> tuple[Tensor, Tensor, Te
 
 @body_for("opbridge::Svdvals")
 def svdvals(a: Tensor, is_wide: int) -> Tensor:
-    """Only the singular values, which are the norms of the rotated columns."""
+    """The singular values only, which are the norms of the rotated columns."""
     if is_empty(a):
         return _empty(a, False)[1]
     rows = a if is_wide else a.mT
