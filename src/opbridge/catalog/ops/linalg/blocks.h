@@ -1,5 +1,4 @@
-// What factorizations of large matrices spend their time in: products and triangular systems of blocks, in row-major
-// memory.
+// Products and triangular systems of blocks in row-major memory, which take most of the time of a factorization.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@ namespace opbridge_linalg {
 
 using opbridge::Call;
 
-// How a step of an algorithm is done: by the host's threads, for one large matrix; or here and now, within one of many.
+// Runs a step of an algorithm on the host's threads for one large matrix, or serially for one of many matrices.
 struct Parallel {
   const Call& call;
 
@@ -27,7 +26,7 @@ struct Serial {
   }
 };
 
-// Does body(loop, number, scratch) for each of `count` matrices, with `size` elements of memory of its own.
+// Calls body(loop, number, scratch) for each of `count` matrices, with `size` elements of scratch memory each.
 template <class T, class Body>
 void for_each_matrix(Call& call, int64_t count, int64_t size, const Body& body) {
   if (count == 0) return;
@@ -42,7 +41,7 @@ void for_each_matrix(Call& call, int64_t count, int64_t size, const Body& body) 
   });
 }
 
-// The elements of a product are computed in tiles: so many rows, and columns of this width, held in registers.
+// The elements of a product are computed in tiles of this number of rows and columns, which are held in registers.
 constexpr int tile_rows = 6;
 template <class T>
 constexpr int64_t vector_size = 32 / sizeof(T);
@@ -53,7 +52,7 @@ struct Vector {
   typedef T type __attribute__((vector_size(32)));
 };
 
-// The scalar product, added up in as many sums as two vectors of the processor have elements.
+// The scalar product, computed with as many partial sums as two vector registers have elements.
 template <class T>
 T dot(const T* x, const T* y, int64_t count) {
   using Lane = typename Vector<T>::type;
@@ -83,7 +82,7 @@ void add_multiple(T* __restrict x, T factor, const T* __restrict y, int64_t coun
 
 inline int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// How many elements the packed form of a depth x columns matrix has.
+// The number of elements in the packed form of a depth x columns matrix.
 template <class T>
 int64_t packed_size(int64_t depth, int64_t columns) {
   return depth * rounded_up(columns, tile_columns<T>);
@@ -127,7 +126,7 @@ inline void subtract_tile(T* c, int64_t c_stride, const T* a, int64_t a_stride, 
   }
 }
 
-// c -= a b: c is rows x columns, a is rows x depth, b is packed. Of a row only the first limit(row) columns matter.
+// c -= a b: c is rows x columns, a is rows x depth, b is packed. Only the first limit(row) columns of a row are used.
 template <class T, class Loop, class Limit>
 void subtract_product(const Loop& loop, T* c, int64_t c_stride, const T* a, int64_t a_stride, const T* b, int64_t rows,
                       int64_t columns, int64_t depth, const Limit& limit) {
@@ -152,7 +151,7 @@ void subtract_product(const Loop& loop, T* c, int64_t c_stride, const T* a, int6
   });
 }
 
-// Solves for x in place in a x = b, where a (rows x rows) is triangular and small, and x has `columns` columns.
+// Solves a x = b in place, where a (rows x rows) is triangular and small, and x has `columns` columns.
 template <class T, class Loop>
 void solve_block(const Loop& loop, const T* a, int64_t a_stride, T* x, int64_t x_stride, int64_t rows, int64_t columns,
                  bool upper, bool unit) {
@@ -186,7 +185,7 @@ void transpose(const Loop& loop, const T* in, T* out, int64_t rows, int64_t colu
   });
 }
 
-// The sizes before the last two.
+// The batch sizes: all except the last two.
 inline opbridge::Sizes batch_of(opbridge::SizeSpan sizes) {
   opbridge::Sizes batch;
   for (int64_t axis = 0; axis + 2 < sizes.size(); ++axis) batch.push_back(sizes[axis]);
@@ -198,7 +197,7 @@ inline void check_square(opbridge::ShapeCall& call) {
              call.sizes(0));
 }
 
-// The number of a matrix in a tensor that is broadcast to these batch sizes.
+// The index of a matrix in a tensor that is broadcast to these batch sizes.
 inline int64_t broadcast_number(int64_t number, opbridge::SizeSpan sizes, opbridge::SizeSpan own) {
   int64_t result = 0, stride = 1;
   for (int64_t axis = sizes.size() - 3; axis >= 0; --axis) {

@@ -14,8 +14,8 @@ void cholesky_shape(opbridge::ShapeCall& call) {
 
 constexpr int64_t block_width = 32;
 
-// Factors a small block: reads the lower triangle of a, and writes the upper factor, whose rows lie one after another.
-// Returns the first of its pivots, counted from one, that is not positive; 0 if all are.
+// Factors a small block: reads the lower triangle of a, and writes the upper factor with contiguous rows. Returns the
+// index of the first pivot that is not positive, counted from 1; 0 if all are positive.
 template <class T>
 int64_t factor_block(const T* a, int64_t stride, T* factor, int64_t size) {
   int64_t failed = 0;

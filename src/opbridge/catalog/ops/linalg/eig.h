@@ -52,7 +52,7 @@ void hessenberg_form(Schur<T>& schur) {
   multiply_reflections(schur.q.data(), taus.data(), n, n);
 }
 
-// A reflection of two or three rows: v is (1, y, z).
+// A reflection of two or three rows, where v is (1, y, z).
 template <class T>
 void reflect_rows(T* __restrict first, T* __restrict second, T* __restrict third, T tau, T y, T z, int64_t count) {
   for (int64_t i = 0; i < count && third != nullptr; ++i) {
@@ -88,7 +88,7 @@ void reflect_both(Schur<T>& schur, int64_t k, const T* v, T tau, int64_t size, i
   by_rows(schur.q.data() + k * n, n);
 }
 
-// One double step, from `start` to `end`; with other shifts where usual ones have not helped.
+// One double step from `start` to `end`, with exceptional shifts if the usual shifts have not converged.
 template <class T>
 void francis_step(Schur<T>& h, int64_t start, int64_t end, bool is_stuck) {
   T high = h(end - 1, end - 1), low = h(end, end), product = h(end, end - 1) * h(end - 1, end);
@@ -120,7 +120,7 @@ void francis_step(Schur<T>& h, int64_t start, int64_t end, bool is_stuck) {
   }
 }
 
-// Half the difference of the diagonal of a block of two rows, and what is under the root for its eigenvalues.
+// Half the difference of the diagonal elements of a block of two rows, and the discriminant of its eigenvalues.
 template <class T>
 std::pair<T, T> block_roots(const Schur<T>& h, int64_t k) {
   const T half = (h(k, k) - h(k + 1, k + 1)) / 2;
@@ -138,7 +138,7 @@ void split_block(Schur<T>& h, int64_t k) {
   h(k + 1, k) = 0;
 }
 
-// Leaves blocks of one row, and of two for pairs of complex eigenvalues; false if there are too many steps.
+// Reduces H to blocks of one row, or of two for pairs of complex eigenvalues; false after too many steps.
 template <class T>
 bool schur_form(Schur<T>& h) {
   hessenberg_form(h);
@@ -176,14 +176,14 @@ std::vector<std::complex<T>> schur_values(const Schur<T>& h) {
   return values;
 }
 
-// An eigenvalue that equals another within rounding counts as that much apart.
+// Eigenvalues that are equal within rounding are treated as differing by the rounding error.
 template <class T>
 std::complex<T> apart(std::complex<T> difference) {
   constexpr T least = std::numeric_limits<T>::epsilon();
   return std::abs(difference.real()) + std::abs(difference.imag()) < least ? least : difference;
 }
 
-// Two equations with two unknowns, by elimination with a pivot: the right side becomes the solution.
+// Solves two equations with two unknowns by elimination with pivoting; the solution replaces the right side.
 template <class T>
 void solve_two(std::complex<T> a, T b, T c, std::complex<T> d, std::complex<T>& x, std::complex<T>& y) {
   std::complex<T> upper = b, lower = d, pivot = a, other = c;
@@ -197,7 +197,7 @@ void solve_two(std::complex<T> a, T b, T c, std::complex<T> d, std::complex<T>& 
   x = (x - upper * y) / pivot;
 }
 
-// The eigenvector of H for the value of the block that ends with row `last`; the imaginary part is for complex ones.
+// The eigenvector of H for the eigenvalue of the block that ends with row `last`; complex ones have an imaginary part.
 template <class T>
 void back_substitute(const Schur<T>& h, std::complex<T> value, int64_t last, T* real, T* imaginary) {
   const auto put = [&](int64_t row, std::complex<T> x) {
@@ -241,7 +241,7 @@ void back_substitute(const Schur<T>& h, std::complex<T> value, int64_t last, T* 
   }
 }
 
-// The eigenvectors as rows, real and imaginary part in two for a pair, but for their length.
+// The eigenvectors of any length as rows; for a pair, the real and the imaginary part are two rows.
 template <class T>
 std::vector<T> eigenvectors(const Schur<T>& h, const std::vector<std::complex<T>>& values) {
   const int64_t n = h.n;
@@ -257,7 +257,8 @@ std::vector<T> eigenvectors(const Schur<T>& h, const std::vector<std::complex<T>
   return vectors;
 }
 
-// Values and vectors as pairs of numbers, the vectors as columns of length 1. NaN where an element is not finite.
+// Eigenvalues and eigenvectors as pairs of numbers, the vectors as columns of length 1. NaN if an element of the
+// matrix is not finite.
 template <class T>
 void eigen(const T* a, int64_t n, T* values, T* vectors) {
   const T scale = scale_of(a, n * n);
@@ -273,7 +274,7 @@ void eigen(const T* a, int64_t n, T* values, T* vectors) {
   for (int64_t k = 0; k < n; ++k) {
     values[2 * k] = found[k].real() * scale;
     values[2 * k + 1] = found[k].imag() * scale;
-    // Of a pair, the second vector is the conjugate of the first.
+    // The second vector of a pair is the conjugate of the first.
     const T sign = found[k].imag() > 0 ? T(1) : found[k].imag() < 0 ? T(-1) : T(0);
     const T* real = rows.data() + (sign < 0 ? k - 1 : k) * n;
     const T* imaginary = sign == 0 ? real : real + n;

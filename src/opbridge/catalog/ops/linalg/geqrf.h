@@ -1,4 +1,4 @@
-// Householder's QR decomposition of each matrix, by Eigen's blocked algorithm.
+// The Householder QR decomposition of each matrix, by Eigen's blocked algorithm.
 // opbridge: requires eigen
 #include <Eigen/QR>
 #include <algorithm>

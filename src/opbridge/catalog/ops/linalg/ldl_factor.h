@@ -17,12 +17,12 @@ void ldl_factor_shape(opbridge::ShapeCall& call) {
   call.set_output(1, batch);
 }
 
-// What the next step eliminates: the row that is interchanged, and how many columns; none if they are zeros.
+// The pivot of the next step: the row to interchange, and the number of columns to eliminate; 0 if they are zeros.
 struct Pivot {
   int64_t row, columns;
 };
 
-// Of a symmetric matrix whose upper triangle is there, from row k on.
+// The pivot of a symmetric matrix given by its upper triangle, from row k on.
 template <class T>
 Pivot choose_pivot(const T* a, int64_t n, int64_t k) {
   constexpr T growth = static_cast<T>(0.6403882032022076);  // (1 + sqrt(17)) / 8
@@ -41,7 +41,7 @@ Pivot choose_pivot(const T* a, int64_t n, int64_t k) {
   return {largest, std::abs(a[largest * n + largest]) >= growth * row_size ? 1 : 2};
 }
 
-// Interchanges rows and columns k and `other`, which is behind k; the rows before `start` are done.
+// Interchanges rows and columns k and `other`, where `other` > k; the rows before `start` are finished.
 template <class T>
 void interchange(T* a, int64_t n, int64_t start, int64_t k, int64_t other) {
   for (int64_t i = start; i < k; ++i) std::swap(a[i * n + k], a[i * n + other]);
@@ -75,8 +75,8 @@ void eliminate_two(T* a, int64_t n, int64_t k) {
   }
 }
 
-// Factors a in place, of which the upper triangle is read: L and D are the transpose of it. Returns the first pivot
-// that is zero, counted from one, or 0.
+// Factors a in place; reads its upper triangle, and writes the transpose of L and D to it. Returns the index of the
+// first zero pivot, counted from 1, or 0.
 template <class T>
 int64_t factor_ldl(T* a, int64_t n, int32_t* pivots) {
   int64_t failed = 0;
@@ -92,7 +92,7 @@ int64_t factor_ldl(T* a, int64_t n, int32_t* pivots) {
     if (pivot.row != last) interchange(a, n, k, last, pivot.row);
     if (pivot.columns == 1) eliminate_one(a, n, k);
     else eliminate_two(a, n, k);
-    // Both rows of a block of two have the same negative one.
+    // Both rows of a block of two have the same negative pivot.
     const int64_t number = pivot.columns == 1 ? pivot.row + 1 : -pivot.row - 1;
     std::fill(pivots + k, pivots + last + 1, static_cast<int32_t>(number));
     k = last + 1;

@@ -1,4 +1,4 @@
-// Systems of equations by a factorization L D L^T (LAPACK's sytrs).
+// Solves systems of equations by a factorization L D L^T (LAPACK's sytrs).
 #include <vector>
 
 #include "blocks.h"
@@ -19,7 +19,7 @@ void ldl_solve_shape(opbridge::ShapeCall& call) {
   call.set_output(0, sizes);
 }
 
-// Some columns of the unknown, whose rows lie `stride` apart.
+// Some columns of the unknown, whose rows have the distance `stride`.
 template <class T>
 struct Columns {
   T* data;
@@ -34,7 +34,7 @@ struct Columns {
   }
 };
 
-// Solves L D y = x; in row k of `lower` is column k of L and D.
+// Solves L D y = x; row k of `lower` contains column k of L and D.
 template <class T>
 void solve_forward(const T* lower, const int32_t* pivots, int64_t n, const Columns<T>& x) {
   for (int64_t k = 0; k < n;) {
@@ -76,7 +76,7 @@ void solve_backward(const T* lower, const int32_t* pivots, int64_t n, const Colu
   }
 }
 
-// Rows that exist, and blocks of two that have two.
+// Checks that pivots refer to existing rows, and that blocks of two have two rows.
 inline void check_pivots(const Call& call, const int32_t* pivots, int64_t n) {
   for (int64_t k = 0; k < n; k += pivots[k] < 0 ? 2 : 1) {
     const int64_t pivot = pivots[k];

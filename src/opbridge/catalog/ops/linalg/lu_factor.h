@@ -15,7 +15,7 @@ void lu_factor_shape(opbridge::ShapeCall& call) {
   call.set_output(1, batch);
 }
 
-// Eliminates the columns from `start` on, `size` of them, below the diagonal. Returns the first zero pivot, or 0.
+// Eliminates `size` columns from `start` on below the diagonal. Returns the index of the first zero pivot, or 0.
 template <class T>
 int64_t eliminate_columns(T* a, int64_t m, int64_t n, int64_t start, int64_t size, int32_t* swaps) {
   int64_t failed = 0;
@@ -41,7 +41,7 @@ int64_t eliminate_columns(T* a, int64_t m, int64_t n, int64_t start, int64_t siz
   return failed;
 }
 
-// Factors a in place. Returns the first zero pivot, counted from one, or 0.
+// Factors a in place. Returns the index of the first zero pivot, counted from 1, or 0.
 template <class T, class Loop>
 int64_t factor_lu(const Loop& loop, T* a, int64_t m, int64_t n, int32_t* swaps, T* scratch) {
   constexpr int64_t width = 32;

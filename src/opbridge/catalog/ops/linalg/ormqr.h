@@ -1,4 +1,4 @@
-// Householder's reflections applied to each matrix, by Eigen's blocked algorithm.
+// Applies Householder reflections to each matrix, by Eigen's blocked algorithm.
 // opbridge: requires eigen
 #include <Eigen/Householder>
 

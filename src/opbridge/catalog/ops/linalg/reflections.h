@@ -1,4 +1,4 @@
-// Orthogonal transformations of row-major matrices: Householder's reflections, and rotations of two rows (Golub & Van
+// Orthogonal transformations of row-major matrices: Householder reflections and rotations of two rows (Golub & Van
 // Loan, "Matrix Computations", 4th edition, 5.1).
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace opbridge_linalg {
 
-// The power of two below the largest element; 1 for zeros, NaN where an element is not finite. Squares of what is
-// divided by it do not overflow, and those that underflow do not count.
+// The power of two below the largest magnitude; 1 for zeros, NaN if an element is not finite. After a division by it,
+// squares of the elements do not overflow, and those that underflow are negligible.
 template <class T>
 T scale_of(const T* a, int64_t count) {
   T largest = 0;
@@ -22,13 +22,13 @@ T scale_of(const T* a, int64_t count) {
   return largest > 0 ? std::ldexp(T(1), std::ilogb(largest)) : T(1);
 }
 
-// I - tau v v^T takes a vector to (left, 0, 0, ...).
+// A reflection I - tau v v^T that maps a vector to (left, 0, 0, ...).
 template <class T>
 struct Reflection {
   T tau, left;
 };
 
-// The reflection of x, which becomes v with v[0] = 1. Signs are those of LAPACK's larfg.
+// The reflection of x, which is overwritten with v, where v[0] = 1. Signs are those of LAPACK's larfg.
 template <class T>
 Reflection<T> reflect(T* x, int64_t count) {
   const T head = x[0];
@@ -43,7 +43,7 @@ Reflection<T> reflect(T* x, int64_t count) {
   return {(left - first) / left, left * scale};
 }
 
-// Makes Q^T of Q = H(0) H(1) ... in place: row k has the vector of H(k) from column k on (LAPACK's orgl2).
+// Computes Q^T for Q = H(0) H(1) ... in place; row k has the vector of H(k) from column k on (LAPACK's orgl2).
 template <class T>
 void multiply_reflections(T* q, const T* taus, int64_t rows, int64_t columns) {
   for (int64_t k = rows - 1; k >= 0; --k) {
@@ -60,9 +60,9 @@ void multiply_reflections(T* q, const T* taus, int64_t rows, int64_t columns) {
   }
 }
 
-// Takes (x, y) to (cosine x + sine y, cosine y - sine x). The cosine, which is not negative, is 1 - sine ratio: so
-// written, small rotations have small errors, and lengths stay (Rutishauser, "The Jacobi method for real symmetric
-// matrices", Numer. Math. 9, 1966).
+// Maps (x, y) to (cosine x + sine y, cosine y - sine x). The nonnegative cosine is computed as 1 - sine ratio, so that
+// small rotations have small errors and keep lengths (Rutishauser, "The Jacobi method for real symmetric matrices",
+// Numer. Math. 9, 1966).
 template <class T>
 struct Rotation {
   T sine, ratio;
@@ -74,7 +74,7 @@ struct Rotation {
   }
 };
 
-// The rotation that takes (x, y) to (length, 0).
+// The rotation that maps (x, y) to (length, 0).
 template <class T>
 Rotation<T> rotation_of(T x, T y, T& length) {
   if (y == 0) {
@@ -89,11 +89,11 @@ Rotation<T> rotation_of(T x, T y, T& length) {
   return {sine, sine / (1 + cosine)};
 }
 
-// Rotations of a matrix's rows, which wait until there are many: then a few columns at a time go through all of them.
+// Delayed rotations of a matrix's rows: once there are many, all of them are applied to a few columns at a time.
 template <class T>
 class Rotations {
  public:
-  // Where there is no matrix, nothing is rotated.
+  // Without a matrix, nothing is rotated.
   Rotations(T* matrix, int64_t rows, int64_t columns) : matrix_(matrix), rows_(rows), columns_(columns) {
     if (matrix == nullptr) return;
     waiting_.resize(std::min<int64_t>(8192, 32 * rows));
@@ -106,7 +106,7 @@ class Rotations {
     if (count_ == waiting_.size()) apply();
   }
 
-  // Does what has been added so far.
+  // Applies the rotations that were added so far.
   void apply() {
     for (int64_t start = 0; start < columns_ && count_ > 0; start += width) {
       const int64_t size = std::min(width, columns_ - start);
@@ -137,7 +137,7 @@ class Rotations {
   std::vector<T> tile_;
 };
 
-// The places of values in ascending order; by insertion, for that compiles in no time.
+// The indices of values in ascending order; insertion sort compiles fastest.
 template <class T>
 std::vector<int64_t> ascending(const std::vector<T>& values) {
   std::vector<int64_t> order(values.size());

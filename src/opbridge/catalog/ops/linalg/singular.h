@@ -8,13 +8,13 @@
 
 namespace opbridge_linalg {
 
-// The diagonal, and the elements above it.
+// The diagonal and the elements above it.
 template <class T>
 struct Bidiagonal {
   std::vector<T> diagonal, above;
 };
 
-// The vectors of reflections, one in each row, and their factors; or nothing, where no vectors are asked for.
+// The vectors of reflections, one per row, and their factors; empty if no vectors are requested.
 template <class T>
 struct Reflections {
   std::vector<T> rows, taus;
@@ -28,7 +28,7 @@ struct Reflections {
   }
 };
 
-// Reduces a (m x n, m at least n), which is overwritten.
+// Reduces a (m x n, where m >= n) to bidiagonal form, and overwrites it.
 template <class T>
 Bidiagonal<T> bidiagonal_form(T* a, int64_t m, int64_t n, Reflections<T>& left, Reflections<T>& right) {
   Bidiagonal<T> form{std::vector<T>(n), std::vector<T>(n)};
@@ -62,8 +62,8 @@ bool is_negligible(T x, T beside, T other) {
                             std::numeric_limits<T>::min();
 }
 
-// Where d[place] is zero: the element above the diagonal in its row becomes zero too; for the last,
-// the one in its column.
+// If d[place] is zero, makes the element above the diagonal in its row zero too; for the last place, the element in
+// its column.
 template <class T>
 void clear_zero(Bidiagonal<T>& form, int64_t place, int64_t start, int64_t end, Rotations<T>& left,
                 Rotations<T>& right) {
@@ -83,7 +83,7 @@ void clear_zero(Bidiagonal<T>& form, int64_t place, int64_t start, int64_t end, 
   }
 }
 
-// One step with the shift of the last two rows, from `start` to `end`.
+// One step from `start` to `end`, with the shift from the last two rows.
 template <class T>
 void singular_step(Bidiagonal<T>& form, int64_t start, int64_t end, Rotations<T>& left, Rotations<T>& right) {
   T* d = form.diagonal.data();
@@ -115,7 +115,7 @@ void singular_step(Bidiagonal<T>& form, int64_t start, int64_t end, Rotations<T>
   }
 }
 
-// Leaves the singular values on the diagonal, with either sign; false if there are too many steps.
+// Reduces the matrix to singular values of either sign on the diagonal; false after too many steps.
 template <class T>
 bool diagonalize(Bidiagonal<T>& form, Rotations<T>& left, Rotations<T>& right) {
   const std::vector<T>& d = form.diagonal;
@@ -142,7 +142,7 @@ bool diagonalize(Bidiagonal<T>& form, Rotations<T>& left, Rotations<T>& right) {
   return true;
 }
 
-// The rows of `from` in an order, as the rows or as the columns of `to`, which has `count` of them.
+// Copies the rows of `from` in the given order to the `count` rows or columns of `to`.
 template <class T>
 void write_rows(const T* from, const std::vector<int64_t>& order, int64_t size, int64_t count, bool as_columns, T* to) {
   for (int64_t k = 0; k < count; ++k) {
@@ -151,8 +151,8 @@ void write_rows(const T* from, const std::vector<int64_t>& order, int64_t size, 
   }
 }
 
-// The singular values of a (m x n), in descending order; and, if it has_vectors, the left ones as columns and the right
-// ones as rows, of which there are `kept` on the longer side. NaN where an element is not finite.
+// The singular values of a (m x n) in descending order; and, if has_vectors, the left singular vectors as columns and
+// the right ones as rows, with `kept` vectors on the longer side. NaN if an element is not finite.
 template <bool has_vectors, class T>
 void singular_values(const T* a, int64_t m, int64_t n, int64_t kept, T* left, T* values, T* right) {
   const bool is_wide = m < n;

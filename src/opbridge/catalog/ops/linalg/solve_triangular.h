@@ -1,4 +1,4 @@
-// Systems of equations with triangular matrices, by blocks of rows.
+// Solves systems of equations with triangular matrices, by blocks of rows.
 #include "blocks.h"
 
 namespace opbridge_linalg {
@@ -15,7 +15,7 @@ void solve_triangular_shape(opbridge::ShapeCall& call) {
   call.set_output(0, sizes);
 }
 
-// Solves a x = b in place of b.
+// Solves a x = b, and overwrites b with x.
 template <class T, class Loop>
 void solve_left(const Loop& loop, const T* a, T* x, int64_t n, int64_t columns, bool upper, bool unit, T* scratch) {
   constexpr int64_t width = 48;

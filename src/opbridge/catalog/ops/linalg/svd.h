@@ -27,7 +27,7 @@ void svd(Call& call) {
   const int64_t m = a.size(-2), n = a.size(-1), count = std::min(m, n);
   const int64_t kept = call.attribute_int("full_matrices") != 0 ? std::max(m, n) : count;
   const int64_t left_area = m * left.size(-1), right_area = n * right.size(-2);
-  // Matrices without elements have vectors too.
+  // Empty matrices also have singular vectors.
   call.parallel_for(opbridge::element_count(batch_of(a.sizes())), 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k)
       singular_values<true>(a.data() + k * m * n, m, n, kept, left.data() + k * left_area, values.data() + k * count,
@@ -37,7 +37,7 @@ void svd(Call& call) {
 
 }  // namespace opbridge_linalg
 
-// Whether a matrix is wide is seen from its sizes; is_wide is for the function body.
+// The kernel determines from the sizes whether a matrix is wide; is_wide is for the function body.
 OPBRIDGE_OPERATOR(opbridge_linalg::svd, opbridge_linalg::svd_shape,
                   "opbridge::Svd(T a, int full_matrices, int is_wide) -> (T left, T values, T right)",
                   opbridge::types<float, double>)

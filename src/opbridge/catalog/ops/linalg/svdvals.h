@@ -24,6 +24,6 @@ void svdvals(Call& call) {
 
 }  // namespace opbridge_linalg
 
-// Whether a matrix is wide is seen from its sizes; is_wide is for the function body.
+// The kernel determines from the sizes whether a matrix is wide; is_wide is for the function body.
 OPBRIDGE_OPERATOR(opbridge_linalg::svdvals, opbridge_linalg::svdvals_shape,
                   "opbridge::Svdvals(T a, int is_wide) -> T values", opbridge::types<float, double>)

@@ -6,14 +6,14 @@
 
 namespace opbridge_linalg {
 
-// The diagonal, and the elements beside it.
+// The diagonal and the elements next to it.
 template <class T>
 struct Tridiagonal {
   std::vector<T> diagonal, beside;
 };
 
-// Reduces a, of which the upper triangle is read and overwritten. The vectors of the reflections go into the rows of q,
-// from 1 on, where there is a q.
+// Reduces a to tridiagonal form; reads and overwrites its upper triangle. If q is given, its rows from 1 on receive the
+// vectors of the reflections.
 template <class T>
 Tridiagonal<T> tridiagonal_form(T* a, int64_t n, T* q, T* taus) {
   Tridiagonal<T> form{std::vector<T>(n), std::vector<T>(n)};
@@ -46,7 +46,7 @@ Tridiagonal<T> tridiagonal_form(T* a, int64_t n, T* q, T* taus) {
   return form;
 }
 
-// One step with Wilkinson's shift, from `start` to `end`.
+// One step from `start` to `end`, with Wilkinson's shift.
 template <class T>
 void symmetric_step(Tridiagonal<T>& form, int64_t start, int64_t end, Rotations<T>& rotations) {
   T* d = form.diagonal.data();
@@ -70,7 +70,7 @@ void symmetric_step(Tridiagonal<T>& form, int64_t start, int64_t end, Rotations<
   }
 }
 
-// Leaves the eigenvalues on the diagonal; false if there are too many steps.
+// Reduces the matrix to eigenvalues on the diagonal; false after too many steps.
 template <class T>
 bool diagonalize(Tridiagonal<T>& form, Rotations<T>& rotations) {
   const int64_t n = static_cast<int64_t>(form.diagonal.size());
@@ -93,8 +93,8 @@ bool diagonalize(Tridiagonal<T>& form, Rotations<T>& rotations) {
   return true;
 }
 
-// The eigenvalues of a, in ascending order, and the eigenvectors as columns, where vectors are asked for. NaN where an
-// element is not finite. Only one triangle is read.
+// The eigenvalues of a in ascending order, and, if requested, the eigenvectors as columns. NaN if an element is not
+// finite. Only one triangle is read.
 template <class T>
 void symmetric_eigen(const T* a, int64_t n, bool upper, T* values, T* vectors) {
   std::vector<T> work(n * n), q(vectors == nullptr ? 0 : n * n), taus(n);
