@@ -11,7 +11,7 @@ __all__ = ["all_graphs", "all_nodes", "scopes"]
 
 
 def scopes(model: ir.Model) -> list[ir.Graph | ir.Function]:
-    """The main graph, then the model-local functions: each has opset imports and a name space of its own."""
+    """The main graph, then the model-local functions; each has separate opset imports and a separate name space."""
     return [model.graph, *model.functions.values()]
 
 

@@ -6,7 +6,7 @@ from opbridge.onnx_model.opsets.steps import down
 
 @down("Softmax", "LogSoftmax", "Hardmax", version=13)
 def flattened(site: Site) -> None:
-    """The axis is moved to the end, where flattening changes nothing."""
+    """The axis is moved to the end, for which flattening has no effect."""
     data = site.input(0)
     rank = site.rank(data, "neither is the place of its axis")
     (axis,) = normalized([site.attribute("axis")], rank)
