@@ -18,9 +18,9 @@ from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.ladder.bodies import Bodies, capture_bodies
 from opbridge.ladder.custom_calls import CustomCall, keep_custom_nodes
+from opbridge.ladder.opaque_aliases import under_opaque_aliases
 from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
-from opbridge.ladder.twins import under_twins
 from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.checks import CHECKS, remove_checks
@@ -45,7 +45,7 @@ class Plan:
         bodies: The function bodies of the custom-domain nodes; None if there are no such nodes.
         bodies_plan: The plan for ``bodies``.
         missing: The operators without a mapping to ONNX.
-        twins: The operators that opaque aliases in the program stand for, by the target key of the alias.
+        aliases: The operators that opaque aliases in the program stand for, by the target key of the alias.
     """
 
     program: torch.export.ExportedProgram
@@ -57,7 +57,7 @@ class Plan:
     bodies: Bodies | None
     bodies_plan: Plan | None
     missing: tuple[Missing, ...]
-    twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def mapping_of(self, key: str) -> str:
         """The identifier of the mapping for a target key, as in the ``refused`` of :func:`plan`."""
@@ -103,11 +103,11 @@ def plan(
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
     recorder = _Recorder()
     translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
-    with under_twins(program, translated) as twins:
+    with under_opaque_aliases(program, translated) as aliases:
         native = {key for key, needs in mapped.items() if needs <= floor}
         users = {key for key, spec in chosen.items() if catalog.provider(spec) == "user"}
         decomposed = _decompose(program, chosen, native, recorder, users)
-    chosen.update({twin: chosen[key] for twin, key in twins.items()})
+    chosen.update({alias: chosen[key] for alias, key in aliases.items()})
     remove_checks(decomposed)
     simplify(decomposed)
     shield_results(decomposed)
@@ -126,7 +126,7 @@ def plan(
     calls = bodies.calls if bodies else ()
     # A decomposition may apply only to some element types.
     chosen = {key: spec for key, spec in chosen.items() if spec.rung != "decompose" or key in recorder.uses}
-    mended = _mended(decomposed, chosen, recorder.uses, twins)
+    mended = _mended(decomposed, chosen, recorder.uses, aliases)
     return Plan(
         program=_as_decomposed(decomposed),
         opset=final,
@@ -149,7 +149,7 @@ def plan(
         bodies=bodies,
         bodies_plan=inner,
         missing=missing + (inner.missing if inner else ()),
-        twins=twins,
+        aliases=aliases,
     )
 
 
@@ -276,13 +276,13 @@ def _rewrite_steps(catalog: Catalog, targets: tuple[str, ...]) -> list[Step]:
 
 
 def _mended(
-    program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], uses: Uses, twins: Mapping[str, str]
+    program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], uses: Uses, aliases: Mapping[str, str]
 ) -> Uses:
     """The uses of the mappings of the catalog and the user: decompositions that ran, and translations that will run."""
     for node in calls_in(program):
         key = node.target.target if isinstance(node.target, CustomCall) else target_key(node.target)
         if key in chosen:
-            uses.note(twins.get(key, key), node.meta)
+            uses.note(aliases.get(key, key), node.meta)
     return uses
 
 

@@ -96,7 +96,7 @@ def translate(
         for node in function.all_nodes():
             # Sources and operators are looked up by node name, here and for an engine's refusals.
             node.name = f"{'.'.join(filter(None, (function.name, function.overload)))}/{node.name}"
-    sources, targets = _provenance(model, plan.twins)
+    sources, targets = _provenance(model, plan.aliases)
     made_for = {} if captured is None else captured_nodes(model, captured.program, plan.program)
     _strip(model)
     # The values get their final names only above.
@@ -241,7 +241,7 @@ def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str 
 _METADATA = "pkg.torch.onnx."
 
 
-def _provenance(model: ir.Model, twins: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def _provenance(model: ir.Model, aliases: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     sources: dict[str, str] = {}
     targets: dict[str, str] = {}
     for node in all_nodes(model):
@@ -252,7 +252,7 @@ def _provenance(model: ir.Model, twins: Mapping[str, str]) -> tuple[dict[str, st
         target = re.search(r"target=torch\.ops\.(\w+)\.([\w.]+)", described)
         if target and node.name:
             key = f"{target.group(1)}::{target.group(2)}"
-            targets[node.name] = twins.get(key, key)
+            targets[node.name] = aliases.get(key, key)
     return sources, targets
 
 

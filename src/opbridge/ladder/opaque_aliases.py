@@ -18,13 +18,13 @@ from torch.utils._pytree import tree_map_only
 from opbridge.ladder.steps import has_complex_input
 from opbridge.torch_graph.targets import graph_modules, target_key
 
-__all__ = ["under_twins"]
+__all__ = ["under_opaque_aliases"]
 
 _NAMESPACE = "opbridge_kept"
 
 
 @contextlib.contextmanager
-def under_twins(program: torch.export.ExportedProgram, keys: Collection[str]) -> Iterator[dict[str, str]]:
+def under_opaque_aliases(program: torch.export.ExportedProgram, keys: Collection[str]) -> Iterator[dict[str, str]]:
     """Replace composite operators inside the block by opaque aliases, which torch does not decompose.
 
     Args:
