@@ -1,10 +1,12 @@
-"""Fixtures, and what the marks ``quick`` and ``xdist_group`` do."""
+"""Fixtures, and what the marks ``quick`` and ``one_worker`` do."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import chromium, page  # noqa: F401 - fixtures, one browser for all files
@@ -25,15 +27,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Let ``-n`` keep the tests of one ``xdist_group`` in one worker, and let tests be interrupted.
-
-    A shell starts background processes with SIGINT ignored, and programs that tests start inherit that.
-    """
-    if getattr(config.option, "dist", None) == "load":
-        config.option.dist = "loadgroup"
+def pytest_configure() -> None:
+    """Let tests be interrupted: a shell starts background processes with SIGINT ignored, which children inherit."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@functools.cache
+def _runs_in_one_worker(file: str) -> bool:
+    return "pytest.mark.one_worker" in (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give tests to the workers one by one, but those of a file with the mark ``one_worker`` together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if _runs_in_one_worker(file) else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ pytest.importorskip("onnxruntime")
 
 import opbridge  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("random")
+pytestmark = pytest.mark.one_worker
 
 DRAWS = 4000
 WEIGHTS = (0.0, 1.0, 2.0, 5.0)

@@ -25,7 +25,7 @@ from opbridge.errors import InputError
 pytestmark = [
     pytest.mark.newest,
     pytest.mark.slow,
-    pytest.mark.xdist_group("engines_together"),
+    pytest.mark.one_worker,
     pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="not run: kernels need a C++ compiler"),
 ]
 THREE = ("onnxruntime", "openvino", "reference")

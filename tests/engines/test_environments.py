@@ -19,7 +19,7 @@ from opbridge.capture.entry import Entry
 from opbridge.engines.environments import cached_environments, engine_environment
 from opbridge.errors import EngineError, InputError
 
-pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.xdist_group("environments")]
+pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.one_worker]
 
 
 def ask(engine, model):

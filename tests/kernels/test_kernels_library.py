@@ -19,7 +19,7 @@ from opbridge.kernels.binary import binary_platform, own_platform
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelArgument, KernelAttribute, KernelLibrary
 
-pytestmark = pytest.mark.xdist_group("kernels_library")
+pytestmark = pytest.mark.one_worker
 
 F32 = np.float32
 

@@ -24,7 +24,7 @@ from opbridge.kernels import torch_adapter
 from opbridge.kernels.compiler import build
 from opbridge.kernels.toolchain import find_compiler
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("torch_kernel")]
+pytestmark = [pytest.mark.slow, pytest.mark.one_worker]
 
 NAMESPACE = "test_torch_kernel"
 bodies: list[str] = []

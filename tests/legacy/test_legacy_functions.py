@@ -20,7 +20,7 @@ from opbridge.errors import CaptureError, InputError
 from opbridge.legacy.function_calls import function_of
 from opbridge.legacy.switch import is_on
 
-pytestmark = pytest.mark.xdist_group("legacy_functions")
+pytestmark = pytest.mark.one_worker
 
 
 class Plain(Function):

@@ -24,7 +24,7 @@ from legacy_graphs import export_with_torchscript, output_trees, registered  # n
 from opbridge import legacy  # noqa: E402
 from opbridge.legacy.registrations import registrations  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("legacy_table")
+pytestmark = pytest.mark.one_worker
 
 CASES = all_cases()
 STATIC_AND_DYNAMIC = [(name, False) for name in CASES] + [(name, True) for name in CASES if CASES[name].dynamic]

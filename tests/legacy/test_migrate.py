@@ -27,7 +27,7 @@ from opbridge.cli import main  # noqa: E402
 from opbridge.errors import InputError  # noqa: E402
 from opbridge.legacy.migrate import Migration, migrate  # noqa: E402
 
-pytestmark = [pytest.mark.newest, pytest.mark.xdist_group("migrate")]
+pytestmark = [pytest.mark.newest, pytest.mark.one_worker]
 
 LEGACY = EXAMPLES / "legacy"
 CASES = all_cases()

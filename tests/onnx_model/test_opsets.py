@@ -24,7 +24,7 @@ from opbridge.cli import main
 from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset, steps
 
-pytestmark = [pytest.mark.newest, pytest.mark.xdist_group("opsets")]
+pytestmark = [pytest.mark.newest, pytest.mark.one_worker]
 
 ENGINE_NEWEST = min(26, NEWEST_OPSET)
 RANDOM = np.random.default_rng(0)

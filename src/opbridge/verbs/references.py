@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -169,7 +170,7 @@ def verify_run(reference: BundleReference, run: BundleRun, options: VerifyOption
         return not_loaded(run.label, error, options.seed)
     has_graph = run.engine.accepts == "onnx"
     inside = Inside(run.file, loader(run.engine, run.libraries), run.origins) if has_graph else None
-    with session:
+    with contextlib.closing(session):
         return reference.verify(run, session, inside, options)
 
 

@@ -57,7 +57,7 @@ def test_a_small_failing_input_is_kept_and_fails_again(folder: Path, capfd: pyte
     assert len(read_bundle("b").verification["cases"]) == 5
     against = ["--reference", "other.py:model", "--no-bisect"]
     assert main(["verify", "b", *against, "--shrink", "600", "-q"]) == 1
-    assert "it fails on the small input in failing_input.npz too" in capfd.readouterr().out
+    assert "also fails on the small input in failing_input.npz" in capfd.readouterr().out
     with np.load("b/failing_input.npz") as arrays:
         small = arrays["x"]
     assert small.shape[0] in (1, 2)
