@@ -19,10 +19,12 @@ The command line prints these without a traceback and exits 1. Any other excepti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 __all__ = [
     "BuildError",
     "CaptureError",
+    "CrashCause",
     "EngineCrashError",
     "EngineError",
     "EngineNotInstalledError",
@@ -34,6 +36,10 @@ __all__ = [
     "described_error",
     "first_line",
 ]
+
+
+CrashCause = Literal["crashed", "killed", "ended", "out of time", "out of memory", "not started"]
+"""How an engine's process ended; "ended" if it exited, "not started" if it had crashed too often."""
 
 
 class OpbridgeError(Exception):
@@ -111,7 +117,7 @@ class EngineCrashError(EngineError):
         message: One or a few lines that name the cause.
         fix: What the user can do, as an instruction.
         details: The end of what the engine printed.
-        cause: "crashed", "killed", "ended" (the process exited), "out of time" or "out of memory".
+        cause: How the process ended.
         signal: The signal that ended the process, such as ``"SIGSEGV"``; None if none did.
 
     Attributes:
@@ -122,7 +128,13 @@ class EngineCrashError(EngineError):
     settings: object | None = None
 
     def __init__(
-        self, message: str, *, fix: str, details: str | None = None, cause: str = "crashed", signal: str | None = None
+        self,
+        message: str,
+        *,
+        fix: str,
+        details: str | None = None,
+        cause: CrashCause = "crashed",
+        signal: str | None = None,
     ) -> None:
         super().__init__(message, fix=fix, details=details)
         self.cause = cause

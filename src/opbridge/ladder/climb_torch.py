@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -22,7 +22,7 @@ from opbridge.errors import BuildError, TranslationError, first_line
 from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.ladder.build import Built, build
 from opbridge.ladder.climbed import Break
-from opbridge.ladder.step import Step
+from opbridge.ladder.step import Rung, Step
 from opbridge.ladder.unsupported import unsupported_operators
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.torch_graph.checks import CHECKS, remove_checks
@@ -133,7 +133,7 @@ class _Climb:
         self._kernels = {kernel.target for kernel in kernels}
         self._built = built
         self._table: dict[Any, Callable[..., Any]] = {}
-        self._rungs: dict[str, str] = {}
+        self._rungs: dict[str, Rung] = {}
 
     def run(self, dry: bool) -> torch.export.ExportedProgram:
         """The program that the engine accepts."""
@@ -191,7 +191,7 @@ class _Climb:
             # The declared operator itself would call the operator again.
             body = getattr(spec.function, "body", spec.function)
             self._table[overload] = _with_fallback(body, standard)
-            self._rungs[str(target_key(overload))] = spec.rung
+            self._rungs[str(target_key(overload))] = cast("Rung", spec.rung)
         elif standard is not None:
             self._table[overload] = standard
             self._rungs[str(target_key(overload))] = "decompose"
@@ -226,7 +226,7 @@ class _Climb:
             detail = found.reason if found is not None else ""
             yield Step(display_name(key), rung, len(uses), places, provider, detail)
 
-    def _rung(self, key: str, overload: Any, found: Break | None) -> tuple[str, str]:
+    def _rung(self, key: str, overload: Any, found: Break | None) -> tuple[Rung, str]:
         """The rung of an operator, and the provider of its mapping."""
         if found is not None and not found.mended:
             return "missing", ""

@@ -18,7 +18,7 @@ from opbridge.ladder.adapt import Adaptation, Fitted
 from opbridge.ladder.climbed import Break
 from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.proposer import Attempt
-from opbridge.ladder.step import Step
+from opbridge.ladder.step import Rung, Step
 from opbridge.ladder.unsupported import unsupported_nodes
 from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
@@ -172,7 +172,8 @@ def _steps(attempt: Attempt, breaks: Sequence[Break]) -> Iterator[Step]:
     broken = {found.target: found for found in breaks}
     for operator, names in nodes.items():
         found = broken.get(operator)
-        rung, provider, detail = "native", "onnx", ""
+        rung: Rung = "native"
+        provider, detail = "onnx", ""
         if operator in attempt.kernels:
             rung, provider = "kernel", "user"
             detail = "its function body is kept beside the kernel" if operator in functions else ""
@@ -187,7 +188,7 @@ def _steps(attempt: Attempt, breaks: Sequence[Break]) -> Iterator[Step]:
         yield Step(operator, rung, len(names), tuple(names[:5]), provider, detail)
 
 
-def _mended_by(operator: str, changes: Sequence[Adaptation]) -> tuple[str, str]:
+def _mended_by(operator: str, changes: Sequence[Adaptation]) -> tuple[Rung, str]:
     """The rung on which the engine accepts an operator that it refused at first, and the change that was made."""
     own = next((change.what for change in changes if change.operator == operator), "")
     return ("decompose", own) if own else ("opset", next((item.what for item in changes if item.opset is not None), ""))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from opbridge.records import Record
 
-__all__ = ["Step"]
+__all__ = ["Rung", "Step"]
+
+Rung = Literal["native", "opset", "rewrite", "decompose", "translate", "function", "kernel", "missing"]
+"""The rungs of the ladder, the cheapest first; "missing" if no rung supports an operator."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,8 +19,7 @@ class Step(Record):
 
     Attributes:
         target: The torch operator, "aten::cummax"; for an ONNX model, the node's operator, "ai.onnx::Conv".
-        rung: "native", "opset", "rewrite", "decompose", "translate", "function" or "kernel"; "missing" if no rung
-            supports the operator.
+        rung: The rung.
         count: The number of uses in the model.
         sources: ``file:line`` of the first few uses in the user's model; for an ONNX model, the names of nodes.
         provider: The source of the mapping: "torch", "catalog", "user", or "onnx" for the standard or the model itself.
@@ -29,7 +31,7 @@ class Step(Record):
     json_keys: ClassVar[tuple[str, ...]] = ("target", "rung", "count", "provider", "detail")
 
     target: str
-    rung: str
+    rung: Rung
     count: int
     sources: tuple[str, ...]
     provider: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from opbridge.catalog.complex.rules import rules
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.ladder.step import Step
+from opbridge.ladder.step import Rung, Step
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_stack_trace
 from opbridge.torch_graph.targets import calls_in, display_name, functional_target, overload_of, target_key
@@ -166,7 +166,7 @@ def list_steps(
             spec = chosen[name]
             yield Step(
                 display_name(name),
-                spec.rung,
+                cast("Rung", spec.rung),
                 mended_inside.count(name),
                 mended_inside.sources(name),
                 catalog.provider(spec),
@@ -190,12 +190,12 @@ def _counts(captured: torch.export.ExportedProgram) -> dict[str, int]:
 
 def _rung(
     key: Any, catalog: Catalog, spec: OpSpec | None, mapped: Mapping[Any, int], floor: int, gap: Missing | None
-) -> tuple[str, str, str]:
+) -> tuple[Rung, str, str]:
     if gap is not None:
         inside = "" if gap.target == key else f"becomes {display_name(gap.target)}: "
         return "missing", "", f"{inside}{gap.reason}"
     if spec is not None:
-        return spec.rung, catalog.provider(spec), spec.overrides or spec.summary
+        return cast("Rung", spec.rung), catalog.provider(spec), spec.overrides or spec.summary
     if key in mapped and mapped[key] > floor:
         return "opset", "torch", f"opset {mapped[key]} has it"
     if key in mapped or isinstance(key, torch._ops.HigherOrderOperator):

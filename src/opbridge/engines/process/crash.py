@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from opbridge.errors import CrashCause
 from opbridge.records import StoredRecord
 
 __all__ = ["Crash"]
@@ -15,7 +16,7 @@ class Crash(StoredRecord):
 
     Attributes:
         case: The case that was running; empty if the model was being loaded.
-        cause: "crashed", "killed", "ended" (the process exited), "out of time" or "out of memory".
+        cause: How the process ended.
         signal: The signal that ended the process, such as ``"SIGSEGV"``; None if there was no signal.
         message: A description in one or two sentences.
         log: The end of the engine's output.
@@ -29,7 +30,7 @@ class Crash(StoredRecord):
     """
 
     case: str
-    cause: str
+    cause: CrashCause
     message: str
     signal: str | None = None
     log: str = ""
