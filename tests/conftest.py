@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 from browser import chromium, page  # noqa: F401 - fixtures, one browser for all files
+from checked_passes import check_every_pass
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers share the cores: threads of torch beside those of another worker wait for each other. It is read once,
     # by the first import of torch, here and in the processes that tests start.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
 
 import opbridge.verbs  # noqa: F401 - installs the hooks of the old ways, which every user of a verb has
 
@@ -27,8 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Give a test the same random numbers however many ran before it."""
+    torch.manual_seed(0)
+
+
 def pytest_configure() -> None:
-    """Let tests be interrupted: a shell starts background processes with SIGINT ignored, which children inherit."""
+    """Check every pass, and let tests be interrupted: children inherit the ignored SIGINT of a background process."""
+    check_every_pass()
+    torch.manual_seed(0)  # what test modules draw while they are imported
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -13,6 +13,7 @@ from roundtrip import Trip, travel
 from torch import Tensor, nn
 from torch.export import Dim
 
+import opbridge
 from opbridge.capture.capture import capture, load_program
 from opbridge.errors import CaptureError, InputError
 
@@ -108,6 +109,40 @@ def test_one_name_for_two_inputs_of_one_size(shapes: Any) -> None:
     trip.check(torch.randn(5, 4), torch.randn(5, 4))
 
 
+class AttendsToMany(torch.nn.Module):
+    """torch's attention distinguishes a batch of 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 1:
+            return x + y[0] * 2
+        return self.attention(x, y[: x.shape[0]], y[: x.shape[0]])[0]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ({0: Dim("n")}, {0: 2 * Dim("n")}),
+        ({0: Dim("n", max=9)}, {0: 2 * Dim("n", max=9)}),
+        ({0: Dim("n"), 1: Dim("t")}, {0: 2 * Dim("n") + 0, 1: Dim("s")}),
+    ],
+)
+def test_a_model_that_distinguishes_the_size_1_is_captured_for_the_sizes_from_2(shapes: Any) -> None:
+    captured = capture(AttendsToMany().eval(), (torch.randn(3, 5, 4), torch.randn(6, 5, 4)), dynamic_shapes=shapes)
+    size = captured.program.module()(torch.randn(7, 5, 4), torch.randn(14, 5, 4)).shape[0]
+    assert size == 7
+    assert {"n"} <= set(captured.dimension_names.values())
+
+
+def test_a_declared_minimum_of_1_is_kept() -> None:
+    shapes = ({0: Dim("n", min=1)}, {0: 2 * Dim("n", min=1)})
+    with pytest.raises(CaptureError, match="it needs x"):
+        capture(AttendsToMany().eval(), (torch.randn(3, 5, 4), torch.randn(6, 5, 4)), dynamic_shapes=shapes)
+
+
 def test_names_by_parameter_in_another_order() -> None:
     trip = travel(
         lambda x, y: (x * 2, y * 2),
@@ -115,6 +150,46 @@ def test_names_by_parameter_in_another_order() -> None:
         dynamic_shapes={"y": {0: "many"}, "x": {0: "few"}},
     )
     assert dimensions(trip) == [["few", 4], ["many", 4]] * 2
+
+
+class Variadic(nn.Module):
+    """As the wrappers of adapters are declared."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        total = sum(args, torch.zeros(()))
+        return total * kwargs.get("mask", 1)
+
+
+ROWS = {0: "rows"}
+
+
+@pytest.mark.parametrize(
+    ("count", "shapes"),
+    [
+        (2, {"args_0": ROWS, "args_1": ROWS, "mask": ROWS}),
+        (2, {"args": (ROWS, ROWS), "kwargs": {"mask": ROWS}}),
+        (1, {"args_0": ROWS, "mask": ROWS}),
+    ],
+    ids=["by name", "as torch.export groups them", "one"],
+)
+def test_dynamic_dimensions_of_args_and_kwargs(count: int, shapes: Any) -> None:
+    positional = tuple(torch.randn(3, 4) for _ in range(count))
+    captured = capture(Variadic(), positional, {"mask": torch.randn(3, 4)}, dynamic_shapes=shapes)
+    assert captured.input_names == (*(f"args_{position}" for position in range(count)), "mask")
+    assert list(captured.dimension_names.values()) == ["rows"]
+    captured.program.run_decompositions({})
+    assert captured.program.module()(*(torch.ones(7, 4),) * count, mask=torch.ones(7, 4)).shape == (7, 4)
+
+
+@pytest.mark.parametrize("shapes", [(ROWS, ROWS), ((ROWS, ROWS),)], ids=["one each", "as torch.export groups them"])
+def test_dynamic_dimensions_of_args_by_position(shapes: Any) -> None:
+    captured = capture(Variadic(), (torch.randn(3, 4), torch.randn(3, 4)), dynamic_shapes=shapes)
+    assert list(captured.dimension_names.values()) == ["rows"]
+
+
+def test_an_input_that_is_missing_is_named() -> None:
+    with pytest.raises(InputError, match=r"\['args_0', 'mask'\]"):
+        capture(Variadic(), (torch.ones(2),), {"mask": torch.ones(2)}, dynamic_shapes={"input": ROWS})
 
 
 def test_one_name_for_two_sizes_that_are_independent() -> None:
@@ -242,6 +317,33 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
     assert "torch.export.save" in caught.value.fix
 
 
+class Weighted(nn.Module):
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight, requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sparse.mm(self.weight, x)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr", "to_sparse_csc"])
+def test_sparse_weights_are_dense_in_the_model(layout: str) -> None:
+    torch.manual_seed(0)
+    weight = getattr(torch.randn(6, 4) * (torch.rand(6, 4) > 0.5), layout)()
+    model = Weighted(weight)
+    trip = travel(model, (torch.randn(4, 3),))
+    trip.check(torch.randn(4, 3))
+    assert model.weight.layout == weight.layout
+
+
+def test_a_nested_tensor_is_refused_with_a_way_out() -> None:
+    rows = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
+    with pytest.raises(InputError, match="different lengths") as caught:
+        capture(lambda x: x + 1, (rows,))
+    assert "to_padded_tensor" in str(caught.value.fix)
+
+
 def test_a_model_in_training_mode_is_captured_for_inference() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.9)).train()
     captured = capture(model, (torch.randn(2, 3),))
@@ -268,3 +370,8 @@ def test_arguments_that_do_not_fit() -> None:
     with pytest.raises(InputError) as caught:
         capture(nn.Linear(3, 3), (torch.randn(2, 3), torch.randn(2)))
     assert "Linear" in caught.value.message or "forward" in caught.value.message
+
+
+def test_a_lazy_module_without_parameters_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"'0\.weight' and 1 more of the model has no shape yet"):
+        opbridge.export(nn.Sequential(nn.LazyLinear(3)), (torch.ones(2, 4),), path=tmp_path / "bundle")

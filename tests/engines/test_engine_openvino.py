@@ -26,8 +26,8 @@ ENGINE = engines.get("openvino")
 
 def test_a_crash_of_the_frontend_is_an_answer() -> None:
     questions = OpenVinoQuestions("OpenVINO")
-    said = questions.about(bare_model("", "Max", {"": 19}, 10))
-    assert said.crashed.startswith("OpenVINO crashed (SIGSEGV) while converting a model of one node")
+    answer = questions.about(bare_model("", "Max", {"": 19}, 10))
+    assert answer.crashed.startswith("OpenVINO crashed (SIGSEGV) while converting a model of one node")
     relu = one_node("Relu", [(FLOAT, [2])], [(FLOAT, [2])]).SerializeToString()
     after = questions.about(relu)
     assert (after.problem, after.left, after.crashed) == ("", (), "")

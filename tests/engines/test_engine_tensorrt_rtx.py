@@ -23,7 +23,7 @@ from places import SUPPORT
 import opbridge
 from opbridge import engines
 from opbridge.engines.probe import probe
-from opbridge.engines.tensorrt_rtx.building import PROFILE, beside, build_engine
+from opbridge.engines.tensorrt_rtx.building import PROFILE, build_engine, sibling_path
 from opbridge.engines.tensorrt_rtx.native import RTX, TENSORRT, parse
 from opbridge.engines.tensorrt_rtx.plugins import write_sources
 from opbridge.errors import EngineError, EngineNotInstalledError, InputError
@@ -143,7 +143,7 @@ def test_a_function_called_like_an_operator_of_the_standard_gets_another_name(en
     assert layer.endswith("SUM")
     model, adaptations = adapt(to_ir(trap), engine)
     assert [found.what for found in adaptations] == [
-        "the function mylib::Add becomes mylib::Add_function: the parser tells functions apart by that alone"
+        "the function mylib::Add becomes mylib::Add_function: the parser distinguishes functions only by it"
     ]
     (layer,) = layers(parse(RTX, ir.to_proto(model).SerializeToString()).network)
     assert layer.endswith("PROD")
@@ -189,8 +189,8 @@ def test_the_builder_names_what_it_can_not_build(engine, tmp_path, monkeypatch):
         build_engine(RTX, path)
     assert "fixed sizes" in caught.value.fix
     assert PROFILE[0] <= PROFILE[1] <= PROFILE[2]
-    assert beside(path, "tensorrt_rtx", ".engine").name == "m.tensorrt_rtx.engine"
-    assert beside(Path("model.tensorrt_rtx.onnx"), "tensorrt_rtx", ".engine").name == "model.tensorrt_rtx.engine"
+    assert sibling_path(path, "tensorrt_rtx", ".engine").name == "m.tensorrt_rtx.engine"
+    assert sibling_path(Path("model.tensorrt_rtx.onnx"), "tensorrt_rtx", ".engine").name == "model.tensorrt_rtx.engine"
 
 
 @needs_parser

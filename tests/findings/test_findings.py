@@ -235,7 +235,20 @@ def test_messages_about_a_captured_program() -> None:
     assert all("test_findings.py:" in source for source in training.sources)
     steps = next(f for f in findings.in_program(program_of(_Stateful().eval(), X.clone(), X)) if f.target == "steps")
     assert steps.message.startswith("The model changes its buffer 'steps' at ")
-    assert steps.message.endswith("; an ONNX model has no state, so each run loses the change.")
+    assert steps.message.endswith("; in the ONNX model it has its initial value in every run.")
+
+
+def test_a_dimension_of_which_pytorch_accepts_other_sizes() -> None:
+    with pytest.raises(CaptureFailure) as caught:
+        capture(models.BranchOnSize(), X, dynamic_shapes={"x": {0: "n"}})
+    found = caught.value.finding
+    assert (found.code, found.target) == ("restricted-dimension", "dimension 0 of x")
+    assert found.message.startswith(
+        "Declared dynamic, but captured for some sizes only: dimension 0 of x (n). PyTorch accepts the size 6; the "
+        "captured program requires n <= 5 at "
+    )
+    assert found.fix.startswith("declare torch.export.Dim('n', max=5) if your sizes are within this range; ")
+    assert "capture_failure_models.py:" in found.sources[0]
 
 
 def test_a_narrowed_dimension_is_reported() -> None:
@@ -249,6 +262,11 @@ def test_a_narrowed_dimension_is_reported() -> None:
 
 AT = ("model.py:7",)
 MADE = {
+    "unchecked-condition": (
+        {"source": "piq/utils/common.py:100", "statement": "assert x.min() >= 0"},
+        "The model does not check `assert x.min() >= 0` (piq/utils/common.py:100): an ONNX model can't raise an error.",
+        "check them before they are given to the model",
+    ),
     "unmapped-operator": (
         {"target": "m::op", "count": 3, "sources": AT},
         "torch.onnx has no mapping of m::op to ONNX (used 3 times, first at model.py:7).",
@@ -327,6 +345,11 @@ MADE = {
         "The symbolic function at old.py:3 is for prim::ConstantChunk, which is not an operator of torch, so no "
         "captured graph uses it.",
         "register it for the operator that `opbridge diagnose` lists instead",
+    ),
+    "python-random": (
+        {},
+        "forward draws random numbers with Python or NumPy; they would be constants of the model.",
+        "torch.randint(0, 5, ()).item() for a size or an index",
     ),
     "training-mode": (
         {"targets": ()},
@@ -411,6 +434,16 @@ def test_attention_is_random_only_with_dropout(dropout: float, codes: list[str])
 def test_dropout_in_evaluation_is_no_finding(in_place: bool) -> None:
     program = program_of(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Dropout(0.5, in_place)).eval(), torch.randn(2))
     assert list(findings.in_program(program)) == []
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize(("training", "dropout"), [(False, 0.5), (True, 0.0), (True, 0.5)])
+def test_recurrent_layers_are_random_only_with_dropout_in_training(
+    layer: type[nn.Module], training: bool, dropout: float
+) -> None:
+    program = program_of(layer(4, 4, 2, dropout=dropout).train(training), torch.randn(3, 2, 4))
+    codes = [found.code for found in findings.in_program(program)]
+    assert codes == (["random-operator", "training-mode"] if training and dropout else [])
 
 
 def test_findings_about_the_old_ways() -> None:

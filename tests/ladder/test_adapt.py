@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import types
 
 import ml_dtypes
 import numpy as np
@@ -13,10 +14,14 @@ from one_node import BFLOAT16, DOUBLE, FLOAT, make_model, one_node, save, to_ir,
 from onnx import helper, numpy_helper
 from test_probe import function, node
 
+import opbridge.ladder.adapt as adapt_module
 from opbridge import engines
 from opbridge.engines.passes.cast_around_missing_types import _WIDER
 from opbridge.engines.probe import probe
+from opbridge.errors import TranslationError
 from opbridge.ladder.adapt import Adaptation, adapt
+from opbridge.ladder.valid_translation import check_translation
+from opbridge.onnx_model.adaptation import AdaptationResult
 
 ENGINE = engines.get("onnxruntime")
 
@@ -33,6 +38,34 @@ def adapted(model: onnx.ModelProto) -> tuple[ir.Model, tuple[Adaptation, ...]]:
 
 def run(model: ir.Model, tmp_path, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     return ENGINE.load(save(model, tmp_path / "adapted.onnx"))(*arrays)
+
+
+class LosingPass(ir.passes.InPlacePass):
+    """A pass as it must not be."""
+
+    def call(self, model: ir.Model) -> AdaptationResult:
+        model.graph[0].replace_input_with(0, ir.Value(name="lost"))
+        return AdaptationResult(model, True, (Adaptation("a change", ()),))
+
+
+def test_a_pass_that_breaks_the_model_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.SimpleNamespace(ORDER=0, for_engine=lambda model, engine, kernels: LosingPass())
+    monkeypatch.setattr(adapt_module, "adapting_passes", lambda name: (module,))
+    with pytest.raises(TranslationError) as caught:
+        adapt(to_ir(one_node("Relu", [(FLOAT, [2])], [(FLOAT, [2])])), ENGINE)
+    assert caught.value.message.startswith("LosingPass wrote an invalid model: ")
+    assert "(ai.onnx::Relu) reads 'lost', which nothing before it produces" in caught.value.message
+
+
+def test_a_mapping_that_writes_an_invalid_node_is_named() -> None:
+    model = ir.from_onnx_text('<ir_version: 10, opset_import: ["": 18]> g (float[2] x) => (y) { [n] y = Rleu(x) }')
+    with pytest.raises(TranslationError) as caught:
+        check_translation(model, None, {"n": "aten::relu.default"})
+    reason = (
+        "The translation of aten::relu.default to ONNX is not valid: 'n' (ai.onnx::Rleu) is no operator of opset 18"
+    )
+    assert caught.value.message == reason
+    assert caught.value.target == "aten::relu.default"
 
 
 def test_a_model_that_is_taken_stays_the_same_object():

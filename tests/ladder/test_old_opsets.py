@@ -65,7 +65,7 @@ def test_verified_today_and_in_the_oldest_engine(name: str, opset: int, tmp_path
     onnx.checker.check_model(proto, full_check=True)
     assert {(item.domain, item.version) for item in proto.opset_import} == {("", opset)}
     assert proto.ir_version == {11: 6, 13: 7}[opset]
-    assert bundle.manifest["opset_reason"] == "asked for"
+    assert bundle.manifest["opset_reason"] == "requested"
     assert bundle.manifest["adaptations"]["onnxruntime"][0]["what"] == f"opset 18 becomes {opset}"
     assert not any(node.metadata_props for node in proto.graph.node)
     for engine in ("onnxruntime", old_engine.name):

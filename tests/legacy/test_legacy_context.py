@@ -51,7 +51,7 @@ def translated(function: Callable[..., Any], *, dynamic: bool = False, opset: in
     with legacy.enable():
         captured = capture(Model(function), (X,), dynamic_shapes=shapes)
         planned = plan(captured.program, Catalog.load().extended(captured.declared))
-        return translate(planned, captured, asked_opset=opset)
+        return translate(planned, captured, requested_opset=opset)
 
 
 def trees(result: Translated) -> list[str]:

@@ -76,7 +76,7 @@ def planned(function: Callable[..., Any], x: Any = X, *, dynamic: bool = False, 
 
 def translated(function: Callable[..., Any], x: Any = X, *, opset: int | None = None, **options: Any) -> Translated:
     made, captured = planned(function, x, **options)
-    return translate(made, captured, asked_opset=opset)
+    return translate(made, captured, requested_opset=opset)
 
 
 def tree(result: Translated) -> str:

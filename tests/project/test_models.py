@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +110,7 @@ def _cases(bundle: opbridge.Bundle) -> int:
 @pytest.mark.slow
 def test_a_detector_is_proved_at_other_sizes(tmp_path: Path) -> None:
     bundle = opbridge.export(small_ssd(), ([torch.rand(3, 40, 50)],), dynamic_shapes=([IMAGE],), path=tmp_path / "ssd")
-    assert _cases(bundle) == 3
+    assert _cases(bundle) == 5
     session = opbridge.load(bundle.path)
     counts = {len(session(torch.rand(3, 30 + 7 * i, 64).numpy())[0]) for i in range(3)}
     assert counts != {0}
@@ -126,7 +127,7 @@ def test_the_second_stage_of_a_mask_rcnn_is_proved_at_other_sizes(tmp_path: Path
         dynamic_shapes=({2: DYNAMIC, 3: DYNAMIC}, {0: DYNAMIC}),
         path=tmp_path / "heads",
     )
-    assert _cases(bundle) == 3
+    assert _cases(bundle) == 6
 
 
 @pytest.mark.slow
@@ -275,6 +276,22 @@ def test_experts_that_transformers_goes_through_one_by_one(tmp_path: Path) -> No
     torch.testing.assert_close(torch.from_numpy(result), experts(*args))
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_convolutions_of_encodec_at_every_length(causal: bool, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    encodec = pytest.importorskip("transformers.models.encodec.modeling_encodec")
+    config = transformers.EncodecConfig(use_causal_conv=causal)
+    model = encodec.EncodecConv1d(config, 2, 3, 7, stride=3).eval()
+    shapes = ({0: DYNAMIC, 2: DYNAMIC},)
+    bundle = opbridge.export(model, (torch.randn(2, 2, 40),), path=tmp_path / "bundle", dynamic_shapes=shapes)
+    assert bundle.verified
+    session = opbridge.load(bundle.path)
+    for length in (40, 41, 42, 97, 7, 4, 3, 2):
+        x = torch.randn(1, 2, length)
+        (found,) = session(x.numpy())
+        torch.testing.assert_close(torch.from_numpy(found), model(x), atol=1e-5, rtol=1e-4)
+
+
 def test_pythons_own_functions_come_back() -> None:
     before = builtins.len, builtins.min, builtins.max
 
@@ -308,6 +325,52 @@ def test_tensors_in_objects_of_any_class_are_outputs(tmp_path: Path) -> None:
     names = capture(model, (torch.randn(2, 3),)).output_names
     assert names == ("logits", "past_layers_0_keys", "past_layers_1_values")
     assert isinstance(model(torch.ones(1))["past"], Cache)
+
+
+@dataclasses.dataclass
+class Sampled(OrderedDict):
+    """As the outputs of diffusers: a dataclass, a mapping, and registered with torch without the names of its parts."""
+
+    sample: Tensor
+    extra: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.update({name: value for name, value in vars(self).items() if value is not None})
+
+
+def register(kind: type) -> None:
+    torch.utils._pytree.register_pytree_node(
+        kind,
+        lambda output: (list(output.values()), list(output)),
+        lambda values, keys: kind(**dict(zip(keys, values, strict=True))),
+    )
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_outputs_of_a_mapping_class_have_the_names_of_its_keys(is_registered: bool) -> None:
+    kind = dataclasses.dataclass(type("Own", (Sampled,), {}))
+    if is_registered:
+        register(kind)
+
+    def model(x: Tensor) -> Any:
+        return kind(sample=x + 1), x - 1
+
+    captured = capture(model, (torch.randn(2),))
+    assert captured.output_names == ("output_0_sample", "output_1")
+    assert torch.equal(captured.program.module()(torch.zeros(2))[0]["sample"], torch.ones(2))
+
+
+def test_outputs_of_a_class_registered_without_names() -> None:
+    class Pair:
+        def __init__(self, values: list[Tensor]) -> None:
+            self.values = values
+
+    torch.utils._pytree.register_pytree_node(Pair, lambda pair: (pair.values, None), lambda values, _: Pair(values))
+
+    def model(x: Tensor) -> Any:
+        return Pair([x + 1, x - 1])
+
+    assert capture(model, (torch.randn(2),)).output_names == ("output_0", "output_1")
 
 
 def test_objects_without_tensors_stay_as_they_are() -> None:

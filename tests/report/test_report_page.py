@@ -102,11 +102,11 @@ def test_a_failed_bundle_names_the_node_and_marks_it_in_the_plot(opened: Any) ->
     assert "onnxruntime does not match PyTorch on 1 of 3 sets of inputs." in sentences
     assert "The error of output logits is 47.9 times the tolerance." in sentences
     assert "node_Softmax_34 (ai.onnx::Softmax, from aten::softmax.int at model.py:14)" in sentences
-    assert "node_Softmax_34" in page.locator("#departures").inner_text()
-    # The run that departs is the one that is shown first, with its node picked.
+    assert "node_Softmax_34" in page.locator("#divergences").inner_text()
+    # The run that diverges is the one that is shown first, with its node picked.
     assert page.locator("#depth select").evaluate("(choice) => choice.selectedOptions[0].text") == "sizes 2"
     plot = page.locator("#depth svg.plot")
-    assert plot.locator("[data-part=departure]").count() == 1
+    assert plot.locator("[data-part=divergence]").count() == 1
     assert plot.locator("text", has_text="first mismatch").is_visible()
     assert plot.locator("[data-part=over]").get_attribute("d").count("z") == 60 - 34
     assert "node_Softmax_34" in page.locator("#depth .detail").inner_text()
@@ -122,7 +122,7 @@ def test_the_plot_has_the_budget_both_errors_and_every_point_says_what_it_is(ope
     assert plot.locator("text", has_text="tolerance").is_visible()
     assert plot.locator("[data-part=engine]").get_attribute("d").count("M") == 60
     assert plot.locator("[data-part=torch]").get_attribute("d").count("M") == 60
-    assert plot.locator("[data-part=departure], [data-part=over]").count() == 0
+    assert plot.locator("[data-part=divergence], [data-part=over]").count() == 0
     # On a logarithmic scale the budget, tens of units, lies above errors of a few units.
     box = budget.bounding_box()
     errors = plot.locator("[data-part=torch]").bounding_box()
@@ -141,7 +141,7 @@ def test_the_plot_has_the_budget_both_errors_and_every_point_says_what_it_is(ope
 
 def test_a_node_opens_and_closes(opened: Any) -> None:
     page = opened(made.bundle(made.failed()))
-    page.locator("#departures").get_by_role("button", name="node_Softmax_34").click()
+    page.locator("#divergences").get_by_role("button", name="node_Softmax_34").click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_role("heading", name="node_Softmax_34").is_visible()
     assert "example sizes" in dialog.inner_text()
@@ -234,7 +234,7 @@ def test_names_that_are_markup_stay_text(opened: Any) -> None:
     assert page.title().startswith("Does not match")
     assert page.locator("main img").count() == 0
     assert page.locator("script").count() == 2
-    page.locator("#departures button.node").first.click()
+    page.locator("#divergences button.node").first.click()
     assert page.get_by_role("dialog").get_by_role("heading").first.inner_text().startswith("</script>")
     assert column(page, "operators", 1)[-1].startswith("</script>")
 
@@ -276,7 +276,7 @@ def test_of_many_operators_the_bridged_ones_come_first(opened: Any) -> None:
 
 
 def test_many_traces_are_thinned_and_keep_the_worst(tmp_path: Path) -> None:
-    found = made.trace("sizes 2", 1200, departs=1199, factor=900)
+    found = made.trace("sizes 2", 1200, diverges=1199, factor=900)
     verified = dataclasses.replace(made.passed(), traces=(found,) * 40)
     text = render_page(made.bundle(verified))
     data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
@@ -318,11 +318,11 @@ def contrasts(page: Any) -> float:
     )
 
 
-def test_departures_at_one_node_are_one_card(opened: Any) -> None:
+def test_divergences_at_one_node_are_one_card(opened: Any) -> None:
     found = made.failed()
-    again = dataclasses.replace(found.departures[0], case="sizes 3")
-    page = opened(made.bundle(dataclasses.replace(found, departures=(*found.departures, again))))
-    cards = page.locator("#departures .card h3").all_inner_texts()
+    again = dataclasses.replace(found.divergences[0], case="sizes 3")
+    page = opened(made.bundle(dataclasses.replace(found, divergences=(*found.divergences, again))))
+    cards = page.locator("#divergences .card h3").all_inner_texts()
     assert [text.removeprefix("✕ ") for text in cards] == ["sizes 2, sizes 3: first mismatching node"]
 
 

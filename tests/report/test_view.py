@@ -88,7 +88,7 @@ def request(url: str, path: str, **headers: str) -> tuple[int, bytes, http.clien
 @needs_netron
 def test_a_node_of_the_report_is_selected_in_the_graph(page: Any, server: ReportServer) -> None:
     page.goto(server.url)
-    page.locator("#departures").get_by_role("button", name="node_Softmax_34").click()
+    page.locator("#divergences").get_by_role("button", name="node_Softmax_34").click()
     with page.context.expect_page() as opening:
         page.get_by_role("dialog").get_by_role("link", name="Open in the graph").click()
     graph = opening.value

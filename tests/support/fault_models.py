@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 from opbridge.capture.entry import Entry
 
-__all__ = ["average", "counts", "half_norm", "image", "mixer", "scaled", "sequence", "steps", "with_kernel"]
+__all__ = [
+    *("average", "counts", "detector", "half_norm", "image", "mixer", "scaled", "sequence", "steps", "suppressor"),
+    "with_kernel",
+]
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 
@@ -133,6 +136,50 @@ class Average(nn.Module):
         return torch.tanh(x.mean(0)) + 1
 
 
+class Detector(nn.Module):
+    """Queries of the best places of an image, as RT-DETR chooses them with random weights.
+
+    The scores of even places are better than those of odd ones by far, and differ among each other by rounding errors.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features, self.score = nn.Conv2d(3, 16, 3, 2, 1), nn.Linear(16, 1)
+        self.corners, self.labels = nn.Linear(16, 4), nn.Linear(16, 5)
+        self.norm, self.mix = nn.LayerNorm(16), nn.Linear(16, 16)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        x = torch.tanh(self.features(image)).flatten(2).transpose(1, 2)
+        even = (torch.arange(x.shape[1]) % 2 == 0).to(x.dtype)
+        scores = even + 1e-7 * self.score(x)[..., 0]
+        best = scores.topk(6)[1].unsqueeze(-1)
+        boxes = torch.sigmoid(self.corners(x)).gather(1, best.expand(-1, -1, 4))
+        queries = x.gather(1, best.expand(-1, -1, 16))
+        attended = torch.softmax(queries @ queries.transpose(1, 2), -1) @ self.mix(queries)
+        return self.labels(self.norm(queries + attended)), boxes
+
+
+class Suppressor(nn.Module):
+    """Boxes with nearly equal scores, as of YOLO with random weights, and the suppression of those that overlap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features, self.head = nn.Conv2d(3, 16, 3, 2, 1), nn.Conv2d(16, 9, 1)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        from torchvision.ops import nms
+
+        x = self.head(torch.tanh(self.features(image))).flatten(2)[0].transpose(0, 1)
+        scores, labels = torch.sigmoid(1e-6 * x[:, 4:]).max(1)
+        places = torch.arange(x.shape[0])
+        corner = torch.stack([places % 12, places // 12], 1) * 2.0 + torch.sigmoid(x[:, :2])
+        boxes = torch.cat([corner, corner + 2 + 4 * torch.sigmoid(x[:, 2:4])], 1)
+        kept = nms(boxes, scores, 0.4)
+        return boxes[kept], scores[kept], (x[:, :4] * (1 + labels[:, None]))[kept]
+
+
 class WithKernel(nn.Module):
     """One operator with a kernel, between others."""
 
@@ -184,6 +231,16 @@ def scaled() -> Entry:
 def average() -> Entry:
     torch.manual_seed(1)
     return _entry(Average(), torch.randn(6, 4), dynamic=({0: DYNAMIC},))
+
+
+def detector() -> Entry:
+    torch.manual_seed(1)
+    return _entry(Detector(), torch.rand(2, 3, 16, 12), dynamic=({0: DYNAMIC},))
+
+
+def suppressor() -> Entry:
+    torch.manual_seed(1)
+    return _entry(Suppressor(), torch.rand(1, 3, 24, 24))
 
 
 def with_kernel(name: str) -> Entry:

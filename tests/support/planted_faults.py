@@ -68,7 +68,8 @@ class Fault:
 
 
 def _node(model: ir.Model, name: str) -> ir.Node:
-    return next(node for node in model.graph if node.name == name)
+    """The node of this name, or the first of this operator: some names depend on torch's version."""
+    return next(node for node in model.graph if name in (node.name, node.op_type))
 
 
 def _name(node: ir.Node) -> str:
@@ -122,7 +123,7 @@ def _constant(name: str, index: int, change: Callable[[np.ndarray], np.ndarray])
         value.shape, value.dtype = ir.Shape(array.shape), old.dtype
         model.graph.register_initializer(value)
         node.replace_input_with(index, value)
-        return (name,)
+        return (_name(node),)
 
     return plant
 
@@ -189,6 +190,41 @@ def _one_deviation(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def _reads(name: str, index: int, change: Callable[[ir.Value], ir.Value]) -> Callable[[ir.Model], tuple[str, ...]]:
+    """The node ``name`` reads what ``change`` makes of its input number ``index``."""
+
+    def plant(model: ir.Model) -> tuple[str, ...]:
+        node = _node(model, name)
+        source = node.inputs[index]
+        assert source is not None
+        changed = change(source)
+        made: list[ir.Node] = []
+        pending = [changed.producer()]
+        while pending:
+            before = pending.pop()
+            if before is not None and before.graph is None and before not in made:
+                made.insert(0, before)
+                pending += [value.producer() for value in before.inputs if value is not None]
+        for number, new in enumerate(made):
+            new.name = f"{name}_wrong_{number}"
+        model.graph.insert_before(node, made)
+        node.replace_input_with(index, changed)
+        return (name, *(_name(new) for new in made))
+
+    return plant
+
+
+def _one_further(places: ir.Value) -> ir.Value:
+    return _op("Mod", _op("Add", places, _number(np.int64(1))), _number(np.int64(48)))
+
+
+def _descending(places: ir.Value) -> ir.Value:
+    # Of float32 numbers, for which every engine has a TopK.
+    numbers = _op("Cast", places, to=ir.DataType.FLOAT.value)
+    node = ir.node("TopK", [numbers, _number(np.array([6]))], {"axis": 1}, num_outputs=2)
+    return _op("Cast", node.outputs[0], to=ir.DataType.INT64.value)
+
+
 def _kernel(name: str) -> Callable[[], Entry]:
     return functools.partial(fault_models.with_kernel, name)
 
@@ -247,6 +283,18 @@ FAULTS = (
         lambda model: (),
         said="vanishes when observed",
     ),
+    Fault(
+        "the worst places instead of the best",
+        fault_models.detector,
+        _attribute("node_topk__1", ir.AttrInt64("largest", 0)),
+    ),
+    Fault("the boxes of the places after the best", fault_models.detector, _reads("node_gather", 1, _one_further)),
+    Fault("boxes in another order than their labels", fault_models.detector, _reads("node_gather", 1, _descending)),
+    Fault(
+        "a suppression's threshold is 0.2 for 0.4",
+        fault_models.suppressor,
+        _constant("NonMaxSuppression", 3, lambda threshold: np.full_like(threshold, 0.2)),
+    ),
     Fault("the mean of nothing is 0", fault_models.average, lambda model: ("node_mean",), "edge sizes"),
     Fault("a kernel wrong at odd sizes only", _kernel("odd_sizes"), None),
     Fault("a kernel wrong at size 1 only", _kernel("size_one"), None, "edge sizes"),
@@ -290,16 +338,16 @@ def faulty_bundle(fault: Fault, folder: Path) -> tuple[Bundle, Entry, tuple[str,
 
 
 def named_node(found: Verification, nodes: Sequence[str]) -> str:
-    """What bisection says of the planted nodes: :data:`NAMED` if all departures are at one of them.
+    """What bisection says of the planted nodes: :data:`NAMED` if all divergences are at one of them.
 
-    Otherwise a verdict of a departure that is not, or the node that was named instead.
+    Otherwise a verdict of a divergence that is not, or the node that was named instead.
     """
-    if not found.departures:
-        return "no departure"
-    for departure in found.departures:
-        if departure.verdict != "departs":
-            return departure.verdict
-        first = departure.first.node if departure.first else ""
-        if first not in nodes and not set(nodes) & set(departure.between):
+    if not found.divergences:
+        return "no divergence"
+    for divergence in found.divergences:
+        if divergence.verdict != "diverges":
+            return divergence.verdict
+        first = divergence.first.node if divergence.first else ""
+        if first not in nodes and not set(nodes) & set(divergence.between):
             return f"{first} instead"
     return NAMED

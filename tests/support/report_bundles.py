@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opbridge.proof.verify.joined import joined
-from opbridge.proof.verify.trace import Departure, Timing, Trace, TracedValue
+from opbridge.proof.verify.trace import Divergence, Timing, Trace, TracedValue
 from opbridge.proof.verify.verification import CaseResult, Comparison, EngineVerdict, Verification
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&\u2028"
@@ -39,15 +39,15 @@ def traced(depth: int, error: float, torch: float, budget: float, *, name: str =
 
 
 def trace(
-    case: str, count: int, *, departs: int | None = None, factor: float = 300.0, names: Sequence[str] = ()
+    case: str, count: int, *, diverges: int | None = None, factor: float = 300.0, names: Sequence[str] = ()
 ) -> Trace:
-    """Errors that grow with depth as rounding does, and from ``departs`` on as a fault does."""
+    """Errors that grow with depth as rounding does, and from ``diverges`` on as a fault does."""
     draw = random.Random(7)
     values = []
     for depth in range(count):
         torch = 0.4 * (1 + depth / count * 20) ** 0.8 * draw.uniform(0.5, 1.6)
         error = 0.0 if depth % 9 == 3 else torch * draw.uniform(0.5, 1.8)
-        if departs is not None and depth >= departs:
+        if diverges is not None and depth >= diverges:
             error = torch * factor * draw.uniform(0.7, 1.4)
         name = names[depth] if depth < len(names) else ""
         values.append(traced(depth, error, torch, 8 * torch + 36, name=name))
@@ -118,7 +118,7 @@ def passed(engine: str = "onnxruntime", nodes: int = 60) -> Verification:
 
 
 def failed(engine: str = "onnxruntime", nodes: int = 60) -> Verification:
-    """One case fails: a node in the middle departs."""
+    """One case fails: a node in the middle diverges."""
     cases = tuple(
         CaseResult(
             name,
@@ -131,9 +131,9 @@ def failed(engine: str = "onnxruntime", nodes: int = 60) -> Verification:
     )
     rows = [compared("logits", name, 5210.0 if name == "sizes 2" else 14.2, 9.1) for name in SIZES]
     rows += [compared("boxes", name, 2.4, 1.5) for name in SIZES]
-    found = trace("sizes 2", nodes, departs=nodes // 2 + 4)
+    found = trace("sizes 2", nodes, diverges=nodes // 2 + 4)
     first = next(value for value in found.values if value.status == "differs")
-    departure = Departure("sizes 2", "departs", first, (), 4, "its inputs are within the budget, its result is not")
+    divergence = Divergence("sizes 2", "diverges", first, (), 4, "its inputs are within the budget, its result is not")
     return Verification(
         engine,
         "failed",
@@ -142,7 +142,7 @@ def failed(engine: str = "onnxruntime", nodes: int = 60) -> Verification:
         {"runs": 1.1, "overhead": 0.9},
         20260101,
         eager_matches_capture=True,
-        departures=(departure,),
+        divergences=(divergence,),
         traces=(trace("example sizes", nodes), found),
     )
 
@@ -244,7 +244,7 @@ def hostile() -> dict[str, Any]:
     """Names of operators, tensors, files and engines that would be markup if they were written as such."""
     name = HOSTILE
     verification = failed()
-    found = trace("sizes 2", 60, departs=30, names=[f"{name}{depth}" for depth in range(60)])
+    found = trace("sizes 2", 60, diverges=30, names=[f"{name}{depth}" for depth in range(60)])
     first = next(value for value in found.values if value.status == "differs")
     rows = tuple(compared(f"{name}{k}", name, 5210.0 if k else 3.0, 9.1) for k in range(2))
     verified = Verification(
@@ -255,13 +255,13 @@ def hostile() -> dict[str, Any]:
         {"runs": 1.0},
         1,
         error=name,
-        departures=(Departure("sizes 2", "departs", first, (name,), 4, name),),
+        divergences=(Divergence("sizes 2", "diverges", first, (name,), 4, name),),
         traces=(found,),
         timings=(Timing(name, name, 1e-4, name, 2e-4),),
         engines=(EngineVerdict(name, "failed", name),),
         reference=name,
     )
-    assert verification.departures
+    assert verification.divergences
     described = manifest((name,), entry=name)
     described["operators"].append({"target": name, "rung": name, "count": 1, "provider": name, "detail": name})
     finding = {

@@ -59,7 +59,7 @@ def run(model: Any, **feeds: np.ndarray) -> list[np.ndarray]:
 
 def same(found: Any, expected: Any, **feeds: np.ndarray) -> None:
     for one, other in zip(run(found, **feeds), run(expected, **feeds), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
 def kinds(model: Any) -> list[str]:
@@ -144,15 +144,15 @@ def test_insert_on_an_inner_value_an_input_and_an_output() -> None:
     model = mlp()
     expected = run(model)
     relu_y, relu_z = run(surgery.insert(model, "Neg", "x"), x=-X)
-    np.testing.assert_allclose([relu_y, relu_z], expected)
+    np.testing.assert_allclose([relu_y, relu_z], expected, atol=1e-6)
     inner = surgery.insert(model, "Abs", "s", only=["negative"], name="mine")
-    np.testing.assert_allclose(run(inner)[1], -np.abs(-expected[1]))
-    np.testing.assert_allclose(run(inner)[0], expected[0])
+    np.testing.assert_allclose(run(inner)[1], -np.abs(-expected[1]), atol=1e-6)
+    np.testing.assert_allclose(run(inner)[0], expected[0], atol=1e-6)
     outer = surgery.insert(model, "Cast", "y", attributes={"to": 7})
     assert [value.name for value in outer.model.graph.outputs] == ["y", "z"]
     assert run(outer)[0].dtype == np.int64
     several = surgery.insert(model, "Add", "s", inputs=["s", "m"])
-    np.testing.assert_allclose(run(several)[1], expected[1] - X @ W, rtol=1e-5)
+    np.testing.assert_allclose(run(several)[1], expected[1] - X @ W, rtol=1e-5, atol=1e-6)
     assert outer.changes[0].to_dict() == {"what": "Cast is inserted on 'y'", "where": ["Cast_on_y"]}
 
 
@@ -160,7 +160,7 @@ def test_delete_nodes_outputs_and_inputs() -> None:
     model = mlp()
     without_relu = surgery.delete(model, nodes=["relu"])
     assert kinds(without_relu) == ["MatMul", "Add", "LeakyRelu", "Neg"]
-    np.testing.assert_allclose(run(without_relu)[0], np.where((s := X @ W + 1) > 0, s, s * 0.25), rtol=1e-5)
+    np.testing.assert_allclose(run(without_relu)[0], np.where((s := X @ W + 1) > 0, s, s * 0.25), rtol=1e-5, atol=1e-6)
     assert "b" not in surgery.delete(model, nodes=["sum"]).model.graph.initializers
     last = surgery.delete(model, nodes=["y"])
     assert [value.name for value in last.model.graph.outputs] == ["y", "z"]
@@ -185,7 +185,7 @@ def test_rename_and_swap() -> None:
     assert str(graph.inputs[0].shape[0]) == "batch"
     assert model.SerializeToString() == before
     first, second = run(renamed, pixels=X)
-    np.testing.assert_allclose([first, second], run(model), rtol=1e-6)
+    np.testing.assert_allclose([first, second], run(model), rtol=1e-6, atol=1e-6)
 
 
 def test_rename_a_custom_operator_and_its_function() -> None:
@@ -276,7 +276,7 @@ def test_join_on_an_input_with_a_default() -> None:
     joined = surgery.join(mlp(), second, {"z": "x"})
     assert [value.name for value in joined.model.graph.inputs] == ["x", "q"]
     (_, total), q = run(joined.model, x=X, q=2 * X), 2 * X
-    np.testing.assert_allclose(total, q + run(mlp(), x=X)[1], rtol=1e-5)
+    np.testing.assert_allclose(total, q + run(mlp(), x=X)[1], rtol=1e-5, atol=1e-6)
 
 
 def test_join_brings_functions_and_dimensions_together() -> None:

@@ -282,3 +282,35 @@ def test_a_copy_of_the_model_made_meanwhile_is_not_needed() -> None:
     captured = capture(model, (torch.randn(2, 4),))
     assert captured.program.state_dict["weight"].data_ptr() == model.weight.data_ptr()
     assert copy.deepcopy(captured.program.state_dict["weight"]).requires_grad is False
+
+
+class Scaled(torch.Tensor):
+    """A weight as of torchao: integers and a scale, without the operators of other tensors."""
+
+    def __new__(cls, integers: Tensor, scale: Tensor) -> Scaled:
+        return torch.Tensor._make_wrapper_subclass(cls, integers.shape, dtype=scale.dtype)
+
+    def __init__(self, integers: Tensor, scale: Tensor) -> None:
+        self.integers, self.scale = integers, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["integers", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts: dict[str, Tensor], context: None, size: object, stride: object) -> Scaled:
+        return Scaled(**parts)
+
+    @classmethod
+    def __torch_dispatch__(cls, function: object, types: object, args: tuple = (), kwargs: object = None) -> object:
+        if function is torch.ops.aten.detach.default:
+            return Scaled(args[0].integers, args[0].scale)
+        raise NotImplementedError(str(function))
+
+
+def test_weights_of_a_tensor_class_are_hashed_by_their_parts() -> None:
+    program = torch.export.export(nn.Linear(2, 3), (torch.randn(1, 2),))
+    hashes = []
+    for number in (1, 1, 2):
+        program.state_dict["weight"] = Scaled(torch.full((3, 2), number, dtype=torch.int8), torch.tensor(0.5))
+        hashes.append(hashed_weights(program)["weights"])
+    assert hashes[0] == hashes[1] != hashes[2]

@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -197,3 +198,13 @@ def test_import_path_and_definition_of_a_function() -> None:
     assert source_of_function(len) is None
     assert module_path(SourceLine("/nowhere.py", 1, "f")) is None
     assert __name__ in sys.modules
+
+
+def test_searching_for_a_module_imports_no_lazy_one(monkeypatch) -> None:
+    class Lazy(ModuleType):
+        def __getattribute__(self, name: str):
+            raise ImportError(f"{name}: an optional dependency is missing")
+
+    monkeypatch.setitem(sys.modules, "lazy_module_of_this_test", Lazy("lazy"))
+    monkeypatch.setitem(sys.modules, "blocked_module_of_this_test", None)
+    assert module_path(SourceLine("/nowhere.py", 1, "f")) is None

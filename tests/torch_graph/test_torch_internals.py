@@ -14,7 +14,8 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.torch_graph import internals as torch_internals
-from opbridge.torch_graph.reuse import reusing_operator_list, reusing_registry
+from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
+from opbridge.torch_graph.reuse import quantized_operators, reusing_operator_list, reusing_registry
 from opbridge.torch_graph.sources import innermost
 
 
@@ -39,19 +40,27 @@ def test_a_program_is_decomposed_under_the_settings_of_torch_onnx():
     assert not torch.fx.experimental._config.backed_size_oblivious
 
 
-def test_the_line_that_fixes_a_size_is_noted():
+def test_the_line_that_fixes_or_restricts_a_size_is_noted():
     class Loop(torch.nn.Module):
         def forward(self, x):
+            if x.shape[1] % 2:
+                return x
             return torch.stack([x[i] for i in range(x.shape[0])])
 
-    fixed = []
-    before = torch.fx.experimental.symbolic_shapes.ShapeEnv._set_replacement
+    fixed, guards = [], []
+    environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
+    before = environment._set_replacement, environment._log_guard
     shapes = {"x": {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}}
-    with torch_internals.noting_fixed_sizes(fixed):
+    with torch_internals.noting_sizes(fixed, guards):
         torch.export.export(Loop(), (torch.randn(3, 4),), dynamic_shapes=shapes)
     assert [(size.dimensions, size.size) for size in fixed] == [(("L['x'].size()[0]",), 3)]
     assert "range(x.shape[0])" in innermost(fixed[0].frames).text
-    assert torch.fx.experimental.symbolic_shapes.ShapeEnv._set_replacement is before
+    even = guards[0]
+    assert "x.shape[1] % 2" in innermost(even.frames).text
+    assert even.text({"L['x'].size()[1]": "n"}) == "(n % 2) == 0"
+    assert even.fails({"L['x'].size()[1]": 5})
+    assert not even.fails({"L['x'].size()[1]": 6})
+    assert (environment._set_replacement, environment._log_guard) == before
 
 
 def test_sizes_made_in_the_old_way_begin_at_zero_while_capturing():
@@ -296,3 +305,34 @@ def test_the_default_opset_and_the_old_exporter_are_found():
     assert torch_internals.default_opset() >= 18
     assert torch_internals.old_exporter("symbolic_helper").parse_args
     assert torch_internals.old_exporter("no_such_module") is None
+
+
+def test_a_mapped_index_reads_a_tensor():
+    table = torch.arange(6).reshape(2, 3)
+    with torch_internals.indexing_by_position():
+        assert torch.vmap(lambda i: table[i][i])(torch.arange(2)).tolist() == [0, 4]
+
+
+def test_the_shapes_of_recurrent_layers_do_not_need_their_steps():
+    layer = torch.ops.aten.gru.input
+    before = dict(layer.py_kernels), torch._decomp.decomposition_table[layer]
+    gru = torch.nn.GRU(3, 4, 2, bidirectional=True, batch_first=True).requires_grad_(False)
+    mode = torch._subclasses.fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+    with shapes_of_recurrent_layers(), mode:
+        x, state = torch.ones(5, 10**9, 3), torch.ones(4, 5, 4)
+        results = layer.decompose(x, state, gru._flat_weights, True, 2, 0.0, False, True, True)
+    assert [tuple(result.shape) for result in results] == [(5, 10**9, 8), (4, 5, 4)]
+    assert (dict(layer.py_kernels), torch._decomp.decomposition_table[layer]) == before
+
+
+def test_an_lstm_is_unrolled():
+    lstm = torch.nn.LSTM(3, 4, proj_size=2).requires_grad_(False)
+    x, states = torch.randn(5, 1, 3), (torch.zeros(1, 1, 2), torch.zeros(1, 1, 4))
+    results = unrolled_lstm(x, states, lstm._flat_weights, True, 1, 0.0, False, False, False)
+    torch.testing.assert_close(results[0], lstm(x)[0])
+
+
+def test_the_operators_that_quantize_are_mapped():
+    operators = quantized_operators()
+    assert operators.quantize_per_tensor(torch.tensor([0.3]), 0.1, 5, 0, 255, torch.uint8).tolist() == [8]
+    assert "quantized_decomposed::dequantize_per_channel.default" in torch_internals.mapped_targets()

@@ -77,13 +77,13 @@ def test_what_is_mended_is_listed_too(broken: Diagnosis) -> None:
 
 
 def test_the_links_of_every_operator(broken: Diagnosis) -> None:
-    links = {item.step.target: item for item in broken.operators}
+    links = {item.target: item for item in broken.operators}
     assert set(links) == {*BROKEN, "aten::linear", "aten::add.Tensor", "aten::hypot", "aten::relu"}
     assert {name for name, item in links.items() if not item.mapping} == BROKEN
     assert {name for name, item in links.items() if item.kernel is None} == BROKEN
     assert all(item.torch for item in broken.operators)
-    assert links["aten::add.Tensor"].step.count == 2
-    assert links["opbridge_tests::lost"].step.count == 2
+    assert links["aten::add.Tensor"].count == 2
+    assert links["opbridge_tests::lost"].count == 2
 
 
 def test_a_diagnosis_is_json(broken: Diagnosis) -> None:
@@ -100,7 +100,7 @@ def test_a_fine_model() -> None:
     diagnosis = opbridge.diagnose(nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), (torch.randn(2, 3),))
     assert diagnosis.ok
     assert diagnosis.findings == ()
-    assert [(item.step.target, item.kernel) for item in diagnosis.operators] == [
+    assert [(item.target, item.kernel) for item in diagnosis.operators] == [
         ("aten::linear", True),
         ("aten::relu", True),
     ]
@@ -136,7 +136,7 @@ def test_a_missing_kernel_is_a_finding() -> None:
     assert (finding.code, finding.target) == ("no-kernel", "aten::exp")
     assert "Exp" in finding.message
     assert f"test_diagnose.py:{Model.forward.__code__.co_firstlineno + 1}" in finding.sources[0]
-    links = {item.step.target: item for item in diagnosis.operators}
+    links = {item.target: item for item in diagnosis.operators}
     assert links["aten::exp"].kernel is False
     assert links["aten::matmul"].kernel is True
 
@@ -146,7 +146,7 @@ def test_a_kernel_that_a_newer_opset_has_is_mended() -> None:
     assert diagnosis.ok
     assert diagnosis.opset == 20
     (item,) = diagnosis.operators
-    assert item.step.rung == "opset"
+    assert item.rung == "opset"
     assert {finding.severity for finding in diagnosis.findings} <= {"info", "warning"}
 
 
@@ -201,7 +201,7 @@ def test_equal_operators_are_asked_about_once() -> None:
     counts = Counter(target_key(node.target) for node in calls_in(distinct_operators(captured.program)))
     assert counts == {"aten::linear.default": 1, "aten::relu.default": 1}
     steps = opbridge.diagnose(model, (torch.randn(2, 4),)).operators
-    assert {item.step.target: item.step.count for item in steps} == {"aten::linear": 10, "aten::relu": 10}
+    assert {item.target: item.count for item in steps} == {"aten::linear": 10, "aten::relu": 10}
 
 
 @pytest.mark.quick("super_resolution", "branch", "asinh")

@@ -226,8 +226,8 @@ def write_bundle(
                 if data is not None:
                     (folder / name).write_bytes(_json(data))
             if page is not None:
-                said = {**Bundle(folder, complete).to_dict(), "path": str(path)}
-                (folder / REPORT).write_text(page(said), encoding="utf-8", errors="replace")
+                data = {**Bundle(folder, complete).to_dict(), "path": str(path)}
+                (folder / REPORT).write_text(page(data), encoding="utf-8", errors="replace")
             sync_tree(folder)
             replace_folder(folder, target)
     return Bundle(Path(path), complete)

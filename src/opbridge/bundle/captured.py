@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from opbridge.bundle.bundle import Bundle
 from opbridge.bundle.reference import find_entry
-from opbridge.capture.capture import Captured, capture, load_program
+from opbridge.capture.capture import Captured, StateBuffer, capture, load_program
 from opbridge.capture.entry import Entry, load_entry
+from opbridge.capture.stateful import capture_with_state
 from opbridge.catalog.declare.catalog import Catalog, Ops
 
-__all__ = ["REFERENCE", "capture_entry", "captured_of_bundle"]
+__all__ = ["INITIAL_STATE", "REFERENCE", "capture_entry", "captured_of_bundle"]
+
+INITIAL_STATE = "initial_state.npz"
+"""The file of the state before the first run, by input name, in a bundle that was exported with its state."""
 
 REFERENCE = "reference.pt2"
 """The file of the captured program in a bundle that was exported with its reference."""
@@ -22,7 +27,8 @@ def capture_entry(
     entry: Entry, catalog: Catalog, input_names: Sequence[str] | None, output_names: Sequence[str] | None
 ) -> Captured:
     """Capture an entry with the rewrites of a catalog, under these ONNX names."""
-    return capture(
+    make = capture_with_state if entry.state else capture
+    return make(
         entry.model,
         entry.args,
         entry.kwargs,
@@ -37,8 +43,15 @@ def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
     """The captured program that a bundle is compared with; ``reference`` is that of :func:`opbridge.verify`."""
     inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
     if reference is None and REFERENCE in bundle.manifest["files"]:
-        return capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
+        captured = capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
+        return dataclasses.replace(captured, state=_state(bundle))
     if reference is None:
         reference = find_entry(bundle)
     entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
+    entry = dataclasses.replace(entry, state=bool(_state(bundle)))
     return capture_entry(entry, Catalog.load(ops), inputs, outputs)
+
+
+def _state(bundle: Bundle) -> tuple[StateBuffer, ...]:
+    """The buffers that are inputs and outputs of the bundle's model."""
+    return tuple(StateBuffer.from_dict(item) for item in bundle.manifest.get("state_buffers", ()))

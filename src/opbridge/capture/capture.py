@@ -5,30 +5,52 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from opbridge.capture.failures import explain_capture_failure
+from opbridge.capture.constant_buffers import ConstantBuffers
+from opbridge.capture.declared_sizes import check_declared_sizes
+from opbridge.capture.export import Example, declared_by, export_program
+from opbridge.capture.failures import CaptureFailure
 from opbridge.capture.hooks import AROUND
+from opbridge.capture.names import input_names as names_of_inputs
+from opbridge.capture.names import output_names as names_of_outputs
+from opbridge.capture.python_draws import generator_states, refuse_constant_draws
+from opbridge.capture.quantized import dequantized_modules
 from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, first_line
-from opbridge.torch_graph import internals as torch_internals
-from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, without_names
+from opbridge.records import StoredRecord
+from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
+from opbridge.torch_graph.dense import dense_weights
+from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
-from opbridge.torch_graph.outputs import opening_outputs
-from opbridge.torch_graph.python_sizes import dynamic_builtins
-from opbridge.torch_graph.signature import user_inputs, user_outputs
-from opbridge.torch_graph.silence import silenced
-from opbridge.torch_graph.sources import FixedSize
-from opbridge.torch_graph.state import keeping_state
+from opbridge.torch_graph.library_checks import line_to_leave_out, statement_that_only_raises, without_checks
+from opbridge.torch_graph.python_sizes import converts, dynamic_conversions
+from opbridge.torch_graph.sources import SourceLine
+from opbridge.torch_graph.variadic import by_input, explicit_parameters
 
-__all__ = ["Captured", "as_module", "capture"]
+__all__ = ["Captured", "StateBuffer", "as_module", "capture"]
+
+
+@dataclasses.dataclass(frozen=True)
+class StateBuffer(StoredRecord):
+    """A buffer that ``forward`` changes and that is an input and an output of the ONNX model.
+
+    Attributes:
+        buffer: The buffer's name in the module: ``"cell.h"``.
+        input: The ONNX name of the input that takes its value.
+        output: The ONNX name of the output that gives its value for the next call.
+    """
+
+    buffer: str
+    input: str
+    output: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +69,10 @@ class Captured:
         rewrites: The rewrites that were used.
         was_training: Whether the model was in training mode. It is captured in evaluation mode.
         declared: The mappings of operators that this capture created for autograd.Functions, if that is enabled.
+        dynamic_axes: The dynamic axes of each input, by its ONNX name. A later stage that specializes a size does so in
+            the program too, which then does not show what was captured.
+        state: The buffers that are inputs and outputs; ``module`` is then a ``capture.stateful.Stateful``.
+        unchecked: The checks of libraries that are left out of the program: their line, and the statement.
     """
 
     program: torch.export.ExportedProgram
@@ -60,6 +86,9 @@ class Captured:
     rewrites: tuple[str, ...] = ()
     was_training: bool = False
     declared: tuple[OpSpec, ...] = ()
+    dynamic_axes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    state: tuple[StateBuffer, ...] = ()
+    unchecked: tuple[tuple[str, str], ...] = ()
 
 
 def capture(
@@ -71,6 +100,7 @@ def capture(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     rewrites: Sequence[OpSpec] = (),
+    check_sizes: bool = True,
 ) -> Captured:
     """Capture a model as a graph.
 
@@ -79,10 +109,12 @@ def capture(
         args: Example inputs; a single tensor is the only input.
         kwargs: Example inputs by keyword.
         dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
-            a string.
+            a string. Inputs that ``*args`` takes are named ``args_0``, ``args_1``, ..., and those that ``**kwargs``
+            takes have their own names.
         input_names: The ONNX names of the inputs; by default the parameters' names.
         output_names: The ONNX names of the outputs; by default the keys of a dict output, otherwise "output".
         rewrites: The replacements of Python functions to use during the capture.
+        check_sizes: Whether a declared size that the model accepts and the program does not is an error.
 
     Raises:
         CaptureError: torch.export can't capture the model; the message names the line in the user's source.
@@ -92,34 +124,115 @@ def capture(
         return _from_program(model, input_names, output_names)
     module = as_module(model)
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    _refuse_nested((positional, kwargs))
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
+    dynamic_shapes = by_input(dynamic_shapes, module)
+    example = positional, keywords
+    buffers = ConstantBuffers(module)
+
+    def attempt(files: Collection[str], checks: Collection[SourceLine], known: bool) -> Captured:
+        with dynamic_conversions(files), without_checks(checks), buffers.answering() if known else nullcontext():
+            captured = _captured(module, example, dynamic_shapes, input_names, output_names, rewrites, check_sizes)
+        return captured if not known or buffers.are_constant_in(captured.program) else attempt(files, checks, False)
+
+    with changed_attributes_as_buffers(module, *example):
+        return _with_changes(attempt, bool(buffers))
+
+
+def _with_changes(
+    attempt: Callable[[Collection[str], Collection[SourceLine], bool], Captured], has_buffers: bool
+) -> Captured:
+    """Capture; if a line stops it that has an equivalent, again with that.
+
+    Where ``float()`` or ``int()`` fixes a size, other functions take their place in the file. A check of a library is
+    left out. Python may read the buffers, which are constants of the model.
+    """
+    known = False
+    files: list[str] = []
+    checks: set[SourceLine] = set()
+    while True:
+        try:
+            captured = attempt(files, checks, known)
+        except CaptureFailure as failure:
+            file = next((line.file for line in failure.lines if converts(line) and line.file not in files), None)
+            check = line_to_leave_out(failure.__cause__, failure.lines)
+            if file is not None:
+                files.append(file)
+            elif check is not None and check not in checks:
+                checks.add(check)
+            elif has_buffers and not known and not failure.lines:
+                known = True
+            else:
+                raise
+            continue
+        statements = {str(line): statement_that_only_raises(line) for line in checks}
+        unchecked = {line: statement for line, statement in statements.items() if statement}
+        return dataclasses.replace(captured, unchecked=tuple(sorted(unchecked.items())))
+
+
+def _captured(
+    module: torch.nn.Module,
+    given: Example,
+    dynamic_shapes: Any,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    rewrites: Sequence[OpSpec],
+    check_sizes: bool,
+) -> Captured:
     # The lock in rewriting is acquired first, because two threads must not freeze a model at the same time.
     with rewriting(rewrites) as used, frozen(module) as was_training, contextlib.ExitStack() as stack:
         observers = [stack.enter_context(around()) for around in AROUND]
-        program = _export(module, positional, keywords, dynamic_shapes)
+        stack.enter_context(explicit_parameters(module, *given))
+        stack.enter_context(dense_weights(module))
+        stack.enter_context(dequantized_modules(module))
+        states = generator_states()
+        program, example, guards = export_program(module, given, dynamic_shapes)
+        if generator_states() != states:
+            refuse_constant_draws(program, lambda: export_program(module, given, dynamic_shapes)[0])
         freeze_program(program)
+        arguments = arguments_by_name(module, *given)
+        dimensions = declared_by(module, example, dynamic_shapes)
     declared = tuple(spec for observer in observers for spec in observer.finish(program))
-    arguments = arguments_by_name(module, positional, keywords)
+    if guards and check_sizes:
+        check_declared_sizes(module, program, example, dimensions, guards)
+    names = names_of_inputs(program, input_names)
     return Captured(
         program=program,
         module=module,
-        args=positional,
-        kwargs=keywords,
-        input_names=_input_names(program, input_names),
-        output_names=_output_names(program, output_names, _input_names(program, input_names)),
+        args=given[0],
+        kwargs=given[1],
+        input_names=names,
+        output_names=names_of_outputs(program, output_names, names),
         dimension_names=dimension_names(program, dynamic_shapes, arguments),
         bounded_inputs=bounded_inputs(program, dynamic_shapes, arguments),
         rewrites=tuple(dict.fromkeys(used)),
         was_training=was_training,
         declared=declared,
+        dynamic_axes=dynamic_axes(program, names),
     )
+
+
+def _refuse_nested(values: Any) -> None:
+    if any(isinstance(leaf, torch.Tensor) and leaf.is_nested for leaf in torch.utils._pytree.tree_leaves(values)):
+        raise InputError(
+            "An example input is a nested tensor, and ONNX has no tensors whose rows have different lengths.",
+            fix="pass x.to_padded_tensor(0.0) and the rows' lengths, and let the model mask what lies beyond them.",
+        )
 
 
 def _from_program(program: torch.export.ExportedProgram, inputs: Any, outputs: Any) -> Captured:
     program = frozen_copy(program)
     args, kwargs = program.example_inputs or ((), {})
-    names = _input_names(program, inputs)
-    return Captured(program, None, tuple(args), dict(kwargs), names, _output_names(program, outputs, names))
+    names = names_of_inputs(program, inputs)
+    return Captured(
+        program,
+        None,
+        tuple(args),
+        dict(kwargs),
+        names,
+        names_of_outputs(program, outputs, names),
+        dynamic_axes=dynamic_axes(program, names),
+    )
 
 
 class _Function(torch.nn.Module):
@@ -159,72 +272,6 @@ def as_module(model: Any) -> torch.nn.Module:
         fix="pass an nn.Module, a function of tensors, or a torch.export.ExportedProgram"
         + (f"; {model.__name__} is a class: pass an instance of it." if isinstance(model, type) else "."),
     )
-
-
-def _export(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
-) -> torch.export.ExportedProgram:
-    shapes = without_names(dynamic_shapes)
-    fixed: list[FixedSize] = []
-    try:
-        settings = torch_internals.capturing(shapes)
-        state = keeping_state(module, contents_of_buffers=False)
-        noting = torch_internals.noting_fixed_sizes(fixed)
-        with state, silenced(), settings, noting, torch.no_grad(), opening_outputs(module), dynamic_builtins():
-            return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
-    except Exception as error:
-        with keeping_state(module):
-            explained = explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes, fixed_sizes=fixed)
-        raise explained from error
-
-
-def _input_names(program: torch.export.ExportedProgram, given: Sequence[str] | None) -> tuple[str, ...]:
-    names = user_inputs(program)
-    return _checked(given, names, "input") if given is not None else tuple(names)
-
-
-def _output_names(
-    program: torch.export.ExportedProgram, given: Sequence[str] | None, inputs: Sequence[str]
-) -> tuple[str, ...]:
-    positions = user_outputs(program)
-    names = _default_output_names(program, positions)
-    if given is not None:
-        names = list(_checked(given, names, "output"))
-        clash = sorted(set(names) & set(inputs))
-        if clash:
-            raise InputError(
-                f"output_names: {clash[0]!r} is the name of an input as well.", fix="give the output another name."
-            )
-    return tuple(f"{name}_out" if name in inputs else name for name in names)
-
-
-def _default_output_names(program: torch.export.ExportedProgram, positions: Sequence[int]) -> list[str]:
-    """The keys of a dict or dataclass output, otherwise output or output_0, output_1, ..."""
-    tree = program.call_spec.out_spec
-    paths: list[Any] = [()] * (max(positions, default=-1) + 1)
-    if tree is not None:
-        leaves = torch.utils._pytree.tree_unflatten(list(range(tree.num_leaves)), tree)
-        for path, leaf in torch.utils._pytree.tree_flatten_with_path(leaves)[0]:
-            if leaf < len(paths):
-                paths[leaf] = path
-    names = []
-    for position in positions:
-        words = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in paths[position]]
-        text = re.sub(r"\W+", "_", "_".join(words))
-        names.append(text if text and not text[0].isdigit() else f"output_{text}".rstrip("_"))
-    return names
-
-
-def _checked(given: Sequence[str], expected: Sequence[str], kind: str) -> tuple[str, ...]:
-    if len(given) != len(expected):
-        raise InputError(
-            f"{kind}_names has {len(given)} names, but the model has {len(expected)} {kind}s: {', '.join(expected)}.",
-            fix=f"give {len(expected)} names, in this order.",
-        )
-    repeated = sorted({name for name in given if list(given).count(name) > 1})
-    if repeated:
-        raise InputError(f"{kind}_names: {repeated[0]!r} is there twice.", fix=f"give every {kind} a name of its own.")
-    return tuple(given)
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:

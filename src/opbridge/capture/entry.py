@@ -2,7 +2,7 @@
 
 ``file.py:function`` and ``package.module:function`` name a function without arguments that returns ``(module, args)``,
 ``(module, args, kwargs)``, or a dict with ``model``, ``args`` and any of ``kwargs``, ``dynamic_shapes``,
-``input_names``, ``output_names``. ``model.pt2`` names a saved ``torch.export`` program.
+``input_names``, ``output_names``, ``state``. ``model.pt2`` names a saved ``torch.export`` program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Entry", "entry_file", "load_entry", "load_file", "portable_entry"]
 
 _FORMS = "file.py:function, package.module:function or model.pt2"
 _RETURNS = "(module, args), (module, args, kwargs) or a dict with 'model' and 'args'"
-_KEYS = ("model", "args", "kwargs", "dynamic_shapes", "input_names", "output_names")
+_KEYS = ("model", "args", "kwargs", "dynamic_shapes", "input_names", "output_names", "state")
 
 _loaded_files: dict[Path, types.ModuleType] = {}
 
@@ -45,6 +45,7 @@ class Entry:
         input_names: Names for the inputs of the ONNX model, or None.
         output_names: Names for the outputs of the ONNX model, or None.
         file: The file that the entry is defined in; None for an entry in a module.
+        state: Whether the buffers that ``forward`` changes become inputs and outputs of the ONNX model.
     """
 
     text: str
@@ -55,6 +56,7 @@ class Entry:
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     file: Path | None = None
+    state: bool = False
 
 
 def load_entry(text: str) -> Entry:
@@ -292,6 +294,8 @@ def _check_types(text: str, fields: Mapping[str, Any]) -> None:
             f"Entry {text}: kwargs is a {type(kwargs).__name__}, not a dict by argument name.",
             fix="return (module, args, {'name': value}).",
         )
+    if not isinstance(fields.get("state", False), bool):
+        raise InputError(f"Entry {text}: state is not True or False.", fix="return for example state=True.")
     for key in ("input_names", "output_names"):
         names = fields.get(key)
         if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):

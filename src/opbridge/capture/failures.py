@@ -9,7 +9,7 @@ from typing import Any
 from opbridge import findings
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.findings.base import Failure, Finding
-from opbridge.torch_graph.sources import FixedSize
+from opbridge.torch_graph.sources import FixedSize, SourceLine, innermost
 
 __all__ = ["CaptureFailure", "capture_finding", "explain_capture_failure"]
 
@@ -19,11 +19,13 @@ class CaptureFailure(CaptureError):
 
     Attributes:
         finding: The finding, with its code, cause, fix and sources.
+        lines: The lines outside torch that fixed or restricted a dynamic size.
     """
 
-    def __init__(self, finding: Finding, *, details: str) -> None:
+    def __init__(self, finding: Finding, *, details: str, lines: Sequence[SourceLine] = ()) -> None:
         super().__init__(finding.message, fix=finding.fix, details=details)
         self.finding = finding
+        self.lines = tuple(lines)
 
     def to_dict(self) -> dict[str, object]:
         """The error as JSON data, with the finding's ``code`` and ``sources``."""
@@ -77,7 +79,8 @@ def explain_capture_failure(
     details = _details(error)
     kind = getattr(findings.by_code(finding.code), "ERROR", CaptureError)
     if kind is CaptureError:
-        return CaptureFailure(finding, details=details)
+        lines = [line for size in fixed_sizes if (line := innermost(size.frames, libraries=True)) is not None]
+        return CaptureFailure(finding, details=details, lines=lines)
     raised: OpbridgeError = kind(finding.message, fix=finding.fix, details=details)
     return raised
 

@@ -37,6 +37,11 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--ir-version", type=int, metavar="N", help="the ONNX IR version (default: chosen for the opset and engine)"
     )
+    parser.add_argument(
+        "--state",
+        action="store_true",
+        help="make each buffer that forward changes an input state_NAME and an output next_state_NAME",
+    )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")
     add_bisection(parser)
@@ -67,6 +72,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         with_reference=arguments.with_reference,
         external_data=arguments.external_data,
         ir_version=arguments.ir_version,
+        state=arguments.state or entry.state,
         inputs=None if arguments.inputs is None else read_cases(arguments.inputs),
         seed=arguments.seed,
         edge_sizes=arguments.edge_sizes,

@@ -101,8 +101,8 @@ def _record(package: str, version: str) -> Path:
 
 
 def _read(record: Path) -> EngineEnvironment:
-    said = json.loads(record.read_text())
-    return EngineEnvironment(said["package"], said["version"], record.parent / said["folder"])
+    recorded = json.loads(record.read_text())
+    return EngineEnvironment(recorded["package"], recorded["version"], record.parent / recorded["folder"])
 
 
 def _python_of(folder: Path) -> Path:
@@ -148,15 +148,16 @@ def _install(folder: Path, package: str, version: str) -> str:
 
 def _run_pip(pip: Sequence[str], package: str, version: str, pins: Sequence[str]) -> str:
     """Install the package; return the problem, empty if there is none. A missing version or network raises at once."""
-    wanted = f"{package}=={version}" + (".*" if re.fullmatch(r"\d+(\.\d+)?", version) else "")
-    command = [*pip, "--disable-pip-version-check", "--no-input", "install", "--only-binary=:all:", wanted]
+    requirement = f"{package}=={version}" + (".*" if re.fullmatch(r"\d+(\.\d+)?", version) else "")
+    command = [*pip, "--disable-pip-version-check", "--no-input", "install", "--only-binary=:all:", requirement]
     try:
         child = subprocess.run(
             [*command, "ml_dtypes", *pins], capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise EngineError(
-            f"pip did not install {wanted} within {_INSTALL_SECONDS} seconds.", fix="check the network, and try again."
+            f"pip did not install {requirement} within {_INSTALL_SECONDS} seconds.",
+            fix="check the network, and try again.",
         ) from error
     if child.returncode == 0:
         return ""
@@ -186,5 +187,5 @@ def _imported_version(folder: Path, package: str) -> tuple[str, str]:
     child = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
     if child.returncode == 0:
         return child.stdout.split()[-1], ""
-    said = [line.strip() for line in child.stderr.splitlines() if line.strip()]
-    return "", said[-1] if said else f"importing it ends the process with code {child.returncode}"
+    lines = [line.strip() for line in child.stderr.splitlines() if line.strip()]
+    return "", lines[-1] if lines else f"importing it ends the process with code {child.returncode}"

@@ -42,9 +42,10 @@ def _check_names(inputs: Sequence[TensorSpec], feeds: Mapping[str, np.ndarray]) 
         return
     problems = [f"input {name!r} is missing" for name in missing]
     problems += [f"the model has no input {name!r}" for name in unknown]
-    wanted = ", ".join(f"{spec.name}: {_signature(spec)}" for spec in inputs)
+    signatures = ", ".join(f"{spec.name}: {_signature(spec)}" for spec in inputs)
     raise InputError(
-        f"The inputs don't match the model's: {'; '.join(problems)}.", fix=f"pass exactly these: {wanted or 'none'}."
+        f"The inputs don't match the model's: {'; '.join(problems)}.",
+        fix=f"pass exactly these: {signatures or 'none'}.",
     )
 
 
@@ -55,14 +56,14 @@ def _checked_array(spec: TensorSpec, value: object) -> np.ndarray:
             fix=f"pass numpy.asarray(value, dtype={spec.dtype!r}), for a torch tensor value.numpy().",
         )
     array = np.asarray(value)
-    wanted = numpy_dtype(spec.dtype)
-    fits = array.dtype.kind in "OUS" if spec.dtype == "str" else array.dtype.newbyteorder("=") == wanted
+    expected = numpy_dtype(spec.dtype)
+    fits = array.dtype.kind in "OUS" if spec.dtype == "str" else array.dtype.newbyteorder("=") == expected
     if not fits:
         raise InputError(
             f"Input {spec.name!r} takes dtype {spec.dtype}, but got {array.dtype.name}.",
             fix=f"convert it, if that is what you mean: array.astype({spec.dtype!r}).",
         )
-    return np.asarray(array, dtype=wanted, order="C")
+    return np.asarray(array, dtype=expected, order="C")
 
 
 def _check_shape(spec: TensorSpec, array: np.ndarray, sizes: dict[str, tuple[int, str]]) -> None:
@@ -72,19 +73,19 @@ def _check_shape(spec: TensorSpec, array: np.ndarray, sizes: dict[str, tuple[int
             f"Input {spec.name!r} takes rank {len(spec.shape)}, {_signature(spec)}, but got rank {len(got)}, {got}.",
             fix="add or remove dimensions, for example the batch dimension with array[None].",
         )
-    for axis, (size, wanted) in enumerate(zip(array.shape, spec.shape, strict=True)):
-        if isinstance(wanted, int):
-            if size != wanted:
+    for axis, (size, expected) in enumerate(zip(array.shape, spec.shape, strict=True)):
+        if isinstance(expected, int):
+            if size != expected:
                 raise InputError(
                     f"Input {spec.name!r} takes {_signature(spec)}, but got shape {got}: dimension {axis} is {size}, "
-                    f"not {wanted}.",
-                    fix=f"pass size {wanted} there, or export the model with that dimension dynamic.",
+                    f"not {expected}.",
+                    fix=f"pass size {expected} there, or export the model with that dimension dynamic.",
                 )
             continue
-        known, owner = sizes.setdefault(wanted, (size, spec.name))
+        known, owner = sizes.setdefault(expected, (size, spec.name))
         if size != known:
             raise InputError(
-                f"Dimension {wanted!r} is {known} in input {owner!r}, but {size} in input {spec.name!r} "
+                f"Dimension {expected!r} is {known} in input {owner!r}, but {size} in input {spec.name!r} "
                 f"(dimension {axis} of {got}).",
-                fix=f"pass inputs that agree on the size of {wanted!r}.",
+                fix=f"pass inputs that agree on the size of {expected!r}.",
             )

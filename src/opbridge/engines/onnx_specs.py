@@ -122,11 +122,11 @@ def _sizes(data: memoryview, name: str, begin: int, end: int) -> Iterator[int | 
             yield _text(data, _field(data, start, stop, _SIZE_NAME)) or f"{name}.{axis}"
 
 
-def _field(data: memoryview, begin: int, end: int, wanted: int) -> tuple[int, int]:
+def _field(data: memoryview, begin: int, end: int, field: int) -> tuple[int, int]:
     """The range of the last field with this number; an empty range if there is none."""
     found = (end, end)
     for number, _, start, stop in fields(data, begin, end):
-        if number == wanted:
+        if number == field:
             found = (start, stop)
     return found
 

@@ -17,11 +17,11 @@ __all__ = ["probe"]
 
 
 def probe(model: Model, engine: Engine, kernels: Iterable[str] = ()) -> tuple[Refusal, ...]:
-    """What the engine refuses, node by node; empty when it takes the whole model.
+    """The nodes that the engine refuses; empty if it takes the whole model.
 
-    Subgraphs are walked too. A call of a model-local function counts as its body's nodes, with the types of that call,
-    unless the engine has an operator of that name: then that one must take it. A refusal inside a body is reported
-    under the name of the call in the graph (which is what the plan can replace), with the refused operator.
+    Subgraphs are included. For a call of a model-local function, the nodes of its body are checked, with the types of
+    that call, unless the engine has an operator of that name, which then must take the call. A refusal inside a body is
+    reported under the name of the call in the graph (which the plan can replace), with the refused operator.
 
     Args:
         model: A model; types that it does not state are inferred. It is not changed.

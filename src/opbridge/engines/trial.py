@@ -1,7 +1,7 @@
-"""Judge a node by running it: a model of that node alone, inputs for it, and a comparison with the standard's results.
+"""Judges a node by running a model of that node alone, and comparing its results with the standard's.
 
-This is for engines that do not list what they take and that silently misread some nodes. They run in a child process,
-in which a crash counts as a refusal.
+This is for engines that do not list what they support and that silently misread some nodes. They run in a child
+process, in which a crash counts as a refusal.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TrialSupport(abc.ABC):
 
     @abc.abstractmethod
     def known_reason(self, node: ir.Node, opset: int) -> Reason | None:
-        """Why the engine refuses the node, if that is known without running it."""
+        """The reason for a refusal that is known without running the node; None if there is none."""
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
         """The model of the node; None if only a conversion of the whole model can tell."""
@@ -115,11 +115,11 @@ def lone_model(node: ir.Node, opset_imports: Mapping[str, int], ir_version: int)
     outputs = [
         ir.Value(name="" if value.name == "" else f"y{i}", type=value.type) for i, value in enumerate(node.outputs)
     ]
-    lone = ir.Node(node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, name="node")
+    single = ir.Node(node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, name="node")
     graph = ir.Graph(
         [value for value in inputs if value is not None and value.const_value is None],
         [value for value in outputs if value.name],
-        nodes=[lone],
+        nodes=[single],
         initializers=[value for value in inputs if value is not None and value.const_value is not None],
         opset_imports={"": node.version or opset_imports.get("", 1)},
         name="question",
@@ -204,12 +204,12 @@ def difference(got: np.ndarray, expected: np.ndarray) -> str | None:
         return f"{got.dtype.name} in place of {expected.dtype.name}"
     if expected.dtype.kind in "OUS":
         return None if np.array_equal(got, expected) else "other strings"
-    wide, wanted = (array.astype(np.float64) for array in (got, expected))
+    got64, expected64 = (array.astype(np.float64) for array in (got, expected))
     # Elements that are not finite in the standard's result are not compared.
-    finite = np.isfinite(wanted)
+    finite = np.isfinite(expected64)
     if not finite.any():
         return None
-    error, scale = np.abs(wide[finite] - wanted[finite]).max(), max(np.abs(wanted[finite]).max(), 1.0)
+    error, scale = np.abs(got64[finite] - expected64[finite]).max(), max(np.abs(expected64[finite]).max(), 1.0)
     return (
         None
         if error <= _tolerance(expected.dtype) * scale

@@ -60,18 +60,18 @@ class WithVersions:
     refusals: tuple[Refusal, ...] = ()
 
 
-def check_versions(engines: Sequence[Engine], asked: Versions, *, own_opset: int | None = None) -> None:
+def check_versions(engines: Sequence[Engine], requested: Versions, *, own_opset: int | None = None) -> None:
     """Check the requested versions before any work is done.
 
     Args:
         engines: The engines.
-        asked: The requested versions.
+        requested: The requested versions.
         own_opset: The opset of an ONNX model, which it keeps if no other is requested; None for a PyTorch model.
 
     Raises:
         InputError: A requested version can't be written, or an engine does not take it.
     """
-    opset, ir_version = asked.opset, asked.ir_version
+    opset, ir_version = requested.opset, requested.ir_version
     engines = [engine for engine in engines if engine.accepts == "onnx"]
     if opset is not None and opset < OLDEST_OPSET:
         raise InputError(
@@ -125,39 +125,39 @@ def lowest_ir_version(opset: int) -> int:
     return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]))
 
 
-def ir_version_for(engine: Engine, opset: int, asked: Versions, *, functions: bool = False) -> int:
+def ir_version_for(engine: Engine, opset: int, requested: Versions, *, functions: bool = False) -> int:
     """The IR version of a model of an opset for an engine.
 
     Args:
         engine: The engine that will read the model.
         opset: The opset of the model.
-        asked: The requested versions, which take precedence.
+        requested: The requested versions, which take precedence.
         functions: Whether the model must keep its functions, because some of its nodes have kernels.
     """
-    if asked.ir_version is not None:
-        return asked.ir_version
+    if requested.ir_version is not None:
+        return requested.ir_version
     own = IR_VERSION if opset >= _LOWEST_BY_DEFAULT else lowest_ir_version(opset)
     return min(max(own, _WITH_FUNCTIONS) if functions else own, engine.newest_ir_version)
 
 
 def bring_to_versions(
-    model: ir.Model, engine: Engine, asked: Versions, *, opset: int | None = None, kernels: Collection[str] = ()
+    model: ir.Model, engine: Engine, requested: Versions, *, opset: int | None = None, kernels: Collection[str] = ()
 ) -> WithVersions:
     """Bring a model to the requested opset, or to the newest one that the engine takes if that is lower.
 
     Args:
         model: The model, which is not changed.
         engine: The engine that will read the model.
-        asked: The requested versions.
+        requested: The requested versions.
         opset: The opset to try if none is requested; by default the model's own.
         kernels: ``"domain::Op"`` of the nodes with kernels, which must stay nodes.
     """
     own = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
     if own is None:
         return WithVersions(model)
-    target = asked.opset or min(opset or own, engine.newest_opset)
-    version = ir_version_for(engine, target, asked, functions=bool(kernels))
-    if opset is None and target == own and asked.ir_version is None:
+    target = requested.opset or min(opset or own, engine.newest_opset)
+    version = ir_version_for(engine, target, requested, functions=bool(kernels))
+    if opset is None and target == own and requested.ir_version is None:
         version = min(model.ir_version, engine.newest_ir_version)
     if target == own and (version == model.ir_version or version >= _WITH_FUNCTIONS):
         return _with_ir_version(model, version)

@@ -17,9 +17,13 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from opbridge.records import Record
 from opbridge.torch_graph.sources import FixedSize, SourceLine, frames_of_error, innermost, source_of_error
+
+if TYPE_CHECKING:
+    from opbridge.torch_graph.declared import Place
 
 __all__ = ["Failure", "Finding", "Severity", "described_place", "shortened", "source_names"]
 
@@ -27,7 +31,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(Record):
     """A problem between a model and an engine, or a fact that the user should know.
 
     Attributes:
@@ -50,10 +54,6 @@ class Finding:
     rung: str | None = None
     mended: bool = False
     sources: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, object]:
-        """The finding as JSON data."""
-        return {**dataclasses.asdict(self), "sources": list(self.sources)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +145,13 @@ class Failure:
     def inputs(self) -> Iterator[tuple[str, Any]]:
         """The example inputs with the names of the parameters of ``forward``."""
         yield from inspect.signature(self.callee).bind(*self.args, **self.kwargs).arguments.items()
+
+    def places(self) -> Iterator[Place]:
+        """The dimensions that ``dynamic_shapes`` declares, also those that the inputs do not have."""
+        from opbridge.torch_graph.declared import declared_places
+
+        if self.dynamic_shapes is not None:
+            yield from declared_places(dict(self.inputs()), self.dynamic_shapes)
 
     def finding(self, code: str, target: str, message: str, fix: str) -> Finding:
         """A finding of severity ``error`` at the user's line, with the message on one line."""

@@ -8,7 +8,8 @@ Example::
 
     self.steps.add_(1)
 
-Fix: make the state an input and an output of ``forward``. Nothing needs to be done if the next call does not read it.
+Fix: export with ``--state``, which makes the buffer an input and an output of the ONNX model. Nothing needs to be done
+if the next call does not read it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ CODE = "buffer-mutation"
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
     """Recognized by the signature of a decomposed program, and otherwise by operators that write into a buffer."""
+    for name, nodes in mutated_buffers(program).items():
+        yield finding(name, source_names(*map(source_of_node, nodes)))
+
+
+def mutated_buffers(program: torch.export.ExportedProgram) -> dict[str, list[torch.fx.Node]]:
+    """The buffers that a program changes, with the nodes that write into them."""
     signature = program.graph_signature
     nodes: dict[str, list[torch.fx.Node]] = {name: [] for name in signature.buffers_to_mutate.values()}
     for node, written in writes(program):
         name = signature.inputs_to_buffers.get(written.name)
         if name is not None:
             nodes.setdefault(name, []).append(node)
-    for name, found in nodes.items():
-        yield finding(name, source_names(*map(source_of_node, found)))
+    return nodes
 
 
 def finding(name: str, sources: tuple[str, ...] = ()) -> Finding:
@@ -44,8 +50,22 @@ def finding(name: str, sources: tuple[str, ...] = ()) -> Finding:
     return Finding(
         CODE,
         name,
-        f"The model changes its buffer {name!r}{where}; an ONNX model has no state, so each run loses the change.",
-        f"pass {name!r} as an input of forward and return its new value, if the next call needs it.",
+        f"The model changes its buffer {name!r}{where}; in the ONNX model it has its initial value in every run.",
+        "export with --state (state=True) if the next call reads it: the buffer becomes an input, and its next value "
+        "an output.",
         severity="warning",
         sources=sources,
+    )
+
+
+def carried(name: str, input_name: str, output_name: str) -> Finding:
+    """Make the finding about a buffer that is an input and an output of the ONNX model."""
+    return Finding(
+        CODE,
+        name,
+        f"The model changes its buffer {name!r}, which is the input {input_name!r} and the output {output_name!r}.",
+        f"pass the output {output_name!r} of each run as the input {input_name!r} of the next; initial_state.npz has "
+        "the first value.",
+        severity="info",
+        mended=True,
     )

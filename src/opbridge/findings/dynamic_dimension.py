@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
-from opbridge.findings.dynamic_shapes_mismatch import declared_dimensions
 from opbridge.torch_graph.sources import FixedSize, innermost
 
 CODE = "dynamic-dimension"
@@ -158,9 +157,9 @@ def _size_name(path: str, dimension: str) -> str:
 def _dimensions(failure: Failure) -> list[tuple[str, int, tuple[int, int, str]]]:
     """Each declared dimension: a description, its size in the example, and its declared minimum, maximum and name."""
     found = []
-    for path, tensor, dimension, declared in declared_dimensions(failure):
-        if isinstance(dimension, int) and dimension < tensor.dim():
-            found.append((f"dimension {dimension} of {path}", int(tensor.shape[dimension]), _limits(declared)))
+    for place in failure.places():
+        if isinstance(place.axis, int) and place.axis < place.tensor.dim():
+            found.append((str(place), int(place.tensor.shape[place.axis]), _limits(place.declaration)))
     return found
 
 

@@ -28,26 +28,16 @@ CODE = "random-operator"
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:
-    """Recognized by torch's tag of operators that use a random generator, except dropout in evaluation mode."""
+    """Recognized by torch's tag of operators that use a random generator, except in evaluation mode."""
     import torch
 
     nodes: dict[str, list[torch.fx.Node]] = {}
     for node in program.graph.nodes:
         random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        if random and in_training(node) is not False and not _drops_nothing(node):
+        if random and in_training(node) is not False:
             nodes.setdefault(node.target.name(), []).append(node)
     for target, found in nodes.items():
         yield finding(target, source_names(*map(source_of_node, found)))
-
-
-def _drops_nothing(node: torch.fx.Node) -> bool:
-    """Whether the operator is random only because of its dropout, which is zero: attention in evaluation mode."""
-    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
-    if "dropout_p" not in names:
-        return False
-    position = names.index("dropout_p")
-    given = node.args[position] if len(node.args) > position else node.kwargs.get("dropout_p", 0.0)
-    return isinstance(given, float) and given == 0.0
 
 
 def finding(target: str, sources: tuple[str, ...] = ()) -> Finding:

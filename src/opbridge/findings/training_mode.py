@@ -14,8 +14,8 @@ Fix: call ``model.eval()`` before the export.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from opbridge.findings.base import Finding, source_names
 from opbridge.torch_graph.sources import source_of_node
@@ -25,24 +25,31 @@ if TYPE_CHECKING:
 
 CODE = "training-mode"
 
-_FLAG = {
-    "aten::dropout": 2,
-    "aten::feature_dropout": 2,
-    "aten::alpha_dropout": 2,
-    "aten::feature_alpha_dropout": 2,
-    "aten::native_dropout": 2,
-    "aten::batch_norm": 5,
-}
-"""Operators that behave differently in training, with the position of the argument that selects the mode."""
+_MODES, _RATES = ("train", "training"), ("dropout", "dropout_p", "p")
+"""What operators call the argument that selects the mode, and the share of the elements that dropout drops."""
 
 
 def in_training(node: torch.fx.Node) -> bool | None:
-    """Whether a node is in training mode; None for an operator without modes."""
-    name = getattr(node.target, "name", None)
-    position = _FLAG.get(name().partition(".")[0].removesuffix("_")) if callable(name) else None
-    if position is None:
-        return None
-    return bool(node.args[position]) if len(node.args) > position else bool(node.kwargs.get("train", True))
+    """Whether a node computes something else in training than in evaluation; None for an operator without modes.
+
+    Dropout that drops nothing, as of a recurrent layer whose ``dropout`` is 0, is the same in both.
+    """
+    arguments = _arguments(node)
+    modes = [arguments[name] for name in _MODES if name in arguments]
+    rates = [arguments[name] for name in _RATES if name in arguments]
+    if any(isinstance(rate, int | float) and rate == 0 for rate in rates):
+        return False
+    return modes[0] is not False if modes else None
+
+
+def _arguments(node: torch.fx.Node) -> Mapping[str, Any]:
+    """The arguments of a node by name, defaults included."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return {}
+    names = [argument.name for argument in schema.arguments]
+    defaults = {argument.name: argument.default_value for argument in schema.arguments}
+    return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
 def detect(program: torch.export.ExportedProgram) -> Iterator[Finding]:

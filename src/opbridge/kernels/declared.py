@@ -65,18 +65,20 @@ def kernel_for(target: str, header: str | Path, *, native: bool = False) -> None
     )
 
 
-def declare_kernel(target: str, header: str | Path, beside: Path, source: str, native: bool = False) -> KernelSpec:
-    """Record a kernel; ``header`` is relative to the folder of ``beside``. See :func:`kernel_for`."""
+def declare_kernel(
+    target: str, header: str | Path, declaring_file: Path, source: str, native: bool = False
+) -> KernelSpec:
+    """Record a kernel; ``header`` is relative to the folder of ``declaring_file``. See :func:`kernel_for`."""
     domain, separator, name = target.partition("::")
     if not separator or not domain or not name:
         raise InputError(
             f"kernel_for({target!r}): a kernel is for a node 'domain::Op'.",
             fix="write for example kernel_for('mylib::MyOp', 'my_op.h').",
         )
-    file = (beside.parent / header).resolve()
+    file = (declaring_file.parent / header).resolve()
     if not file.is_file():
         raise InputError(
-            f"kernel_for({target!r}) at {source}: there is no file {str(header)!r} in {beside.parent}.",
+            f"kernel_for({target!r}) at {source}: there is no file {str(header)!r} in {declaring_file.parent}.",
             fix=f"write the kernel there (opbridge new-op {target} --kernel makes one), or correct its path.",
         )
     return _declare(KernelSpec(target, file, native, source))

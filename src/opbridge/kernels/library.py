@@ -97,8 +97,8 @@ class KernelOperator(Record):
                 for i, dtype in enumerate(dtypes)
             )
         ]
-        told = len({self.output_dtypes(variant) for variant in taking}) == 1
-        return taking[0] if told else None
+        unambiguous = len({self.output_dtypes(variant) for variant in taking}) == 1
+        return taking[0] if unambiguous else None
 
     def output_dtypes(self, variant: tuple[str, ...]) -> tuple[str, ...]:
         """The dtype of each declared output in a variant."""

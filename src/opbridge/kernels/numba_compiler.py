@@ -144,9 +144,9 @@ def _plain_code(numba: Any) -> Iterator[None]:
     Numba's public configuration variables are set for the time of the compilation.
     """
     config = numba.config
-    wanted = {"LOOP_VECTORIZE": 0, "SLP_VECTORIZE": 0, "OPT": type(config.OPT)(0)}
-    before = {name: getattr(config, name) for name in wanted}
-    vars(config).update(wanted)
+    settings = {"LOOP_VECTORIZE": 0, "SLP_VECTORIZE": 0, "OPT": type(config.OPT)(0)}
+    before = {name: getattr(config, name) for name in settings}
+    vars(config).update(settings)
     try:
         yield
     finally:
@@ -222,8 +222,8 @@ def _typing_error(error: Exception, function: FunctionType) -> BuildError:
 
 
 def _reason(lines: Sequence[str]) -> str:
-    said = [line.strip() for line in lines if line.strip() and not line.startswith("Failed in nopython mode")]
-    first = said[0] if said else "it gives no reason"
-    if len(said) > 1 and said[1].startswith(">>>"):
-        first = f"{first.removesuffix('found for signature:').strip()}: {said[1].removeprefix('>>>').strip()}"
+    messages = [line.strip() for line in lines if line.strip() and not line.startswith("Failed in nopython mode")]
+    first = messages[0] if messages else "it gives no reason"
+    if len(messages) > 1 and messages[1].startswith(">>>"):
+        first = f"{first.removesuffix('found for signature:').strip()}: {messages[1].removeprefix('>>>').strip()}"
     return first if first.endswith(".") else f"{first}."

@@ -16,6 +16,7 @@ from opbridge.engines.own import own_passes
 from opbridge.engines.probe import probe
 from opbridge.engines.versions import Versions, bring_to_versions
 from opbridge.onnx_model.adaptation import Adaptation
+from opbridge.onnx_model.validity import check_change
 
 if TYPE_CHECKING:
     from onnx_ir import Model
@@ -43,7 +44,7 @@ class Fitted:
 def fit(
     model: Model,
     engine: Engine,
-    asked: Versions,
+    requested: Versions,
     operators: Sequence[KernelOperator] = (),
     kernels: Collection[str] = (),
     *,
@@ -55,15 +56,17 @@ def fit(
     Args:
         model: The model, which is not changed except for notes in its metadata.
         engine: The engine.
-        asked: The opset and the IR version that the user requests.
+        requested: The opset and the IR version that the user requests.
         operators: The kernels that are loaded with the model.
         kernels: ``"domain::Op"`` of the nodes for which there are kernels, loaded or not.
         opset: The opset to try if the user requests none; by default the model's own.
         last_resort: Whether to use passes that are worse than another mapping or another opset.
     """
-    begun = bring_to_versions(model, engine, asked, opset=opset, kernels=kernels if operators else ())
+    begun = bring_to_versions(model, engine, requested, opset=opset, kernels=kernels if operators else ())
     if begun.refusals:
         return Fitted(begun.model, begun.adaptations, begun.refusals)
+    if begun.model is not model:
+        check_change("The conversion to another opset or IR version", begun.model, model)
     adapted, changed = adapt(begun.model, engine, operators, last_resort=last_resort)
     return Fitted(adapted, (*begun.adaptations, *changed), probe(adapted, engine, kernels))
 
@@ -94,6 +97,9 @@ def adapt(
 
     Returns:
         ``model`` itself and no adaptations if the engine accepts it unchanged, or if no pass helps.
+
+    Raises:
+        TranslationError: A pass made the model invalid, or changed its inputs or outputs.
     """
     adapted: Model = model
     adaptations: tuple[Adaptation, ...] = ()
@@ -104,5 +110,6 @@ def adapt(
         if transform is not None:
             result = transform(adapted.clone())
             if result.modified:
+                check_change(type(transform).__name__, result.model, adapted)
                 adapted, adaptations = result.model, (*adaptations, *result.adaptations)
     return adapted, adaptations

@@ -135,10 +135,10 @@ def _best_fit(
     """The model in the opset in which the engine refuses the fewest nodes; in a tie, in its own opset."""
     operators = built.library.operators if built is not None else ()
     # An engine that loads no kernels runs the function bodies, and is queried about them.
-    beside = kernels if engine.takes_kernels else ()
-    best = fit(model, engine, requested, operators, beside, last_resort=proposer.last_resort)
+    usable = kernels if engine.takes_kernels else ()
+    best = fit(model, engine, requested, operators, usable, last_resort=proposer.last_resort)
     for opset in proposer.other_opsets(engine, best.refusals) if best.refusals else ():
-        other = fit(model, engine, requested, operators, beside, opset=opset, last_resort=proposer.last_resort)
+        other = fit(model, engine, requested, operators, usable, opset=opset, last_resort=proposer.last_resort)
         if len(other.refusals) < len(best.refusals):
             best = other
         if not best.refusals:

@@ -48,6 +48,10 @@ def list_findings(
 def _findings_of_program(captured: Captured) -> Iterator[Finding]:
     if captured.was_training:
         yield findings.by_code("training-mode").finding(())
+    for item in captured.state:
+        yield findings.by_code("buffer-mutation").carried(item.buffer, item.input, item.output)
+    for source, statement in captured.unchecked:
+        yield findings.by_code("unchecked-condition").finding(source, statement)
     for finding in findings.in_program(captured.program):
         declared = finding.code == "narrowed-dimension" and finding.target in captured.bounded_inputs
         yield dataclasses.replace(finding, severity="info") if declared else finding

@@ -159,7 +159,10 @@ def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, 
     shapes = [None if value is None else _dynamic(value) for value in node.inputs]
     try:
         with without_kernels():
-            captured = capture(_module(function, attributes), examples, {}, dynamic_shapes=(tuple(shapes),))
+            # The model may relate sizes that the node does not: the two axes of a square matrix.
+            captured = capture(
+                _module(function, attributes), examples, {}, dynamic_shapes=(tuple(shapes),), check_sizes=False
+            )
             made = translate(plan(captured.program, catalog, newest_opset=max(opset, 18))).model
     except OpbridgeError as error:
         raise TranslationError(

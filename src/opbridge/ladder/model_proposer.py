@@ -176,7 +176,7 @@ def _steps(attempt: Attempt, breaks: Sequence[Break]) -> Iterator[Step]:
         provider, detail = "onnx", ""
         if operator in attempt.kernels:
             rung, provider = "kernel", "user"
-            detail = "its function body is kept beside the kernel" if operator in functions else ""
+            detail = "its function body is kept too" if operator in functions else ""
         elif operator in attempt.bodied:
             rung, provider = "function", "user"
         elif found is not None and not found.mended:

@@ -39,7 +39,7 @@ class OpsetReason:
         """The reason in words, as the reports show it."""
         match self.cause:
             case OpsetCause.REQUESTED:
-                return "asked for"
+                return "requested"
             case OpsetCause.LOWEST:
                 return "the lowest that PyTorch's mappings are written for"
             case OpsetCause.OPERATOR:

@@ -24,7 +24,11 @@ from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex
 from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.checks import CHECKS, remove_checks
+from opbridge.torch_graph.dimensions import dynamic_axes
+from opbridge.torch_graph.float64_sizes import compute_sizes_in_float64
+from opbridge.torch_graph.floor_divisions import floor_negative_quotients
 from opbridge.torch_graph.promoted_results import shield_results
+from opbridge.torch_graph.signature import user_inputs
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.targets import calls_in, display_name, overload_of, target_key
 
@@ -103,14 +107,18 @@ def plan(
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
     recorder = _Recorder()
     translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
+    dynamic = dynamic_axes(program, user_inputs(program))
     with under_opaque_aliases(program, translated) as aliases:
         native = {key for key, needs in mapped.items() if needs <= floor}
         users = {key for key, spec in chosen.items() if catalog.provider(spec) == "user"}
         decomposed = _decompose(program, chosen, native, recorder, users)
+    _check_dynamic(dynamic, decomposed)
     chosen.update({alias: chosen[key] for alias, key in aliases.items()})
     remove_checks(decomposed)
     simplify(decomposed)
     shield_results(decomposed)
+    floor_negative_quotients(decomposed)
+    compute_sizes_in_float64(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
     needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
     missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)
@@ -215,15 +223,15 @@ def _decompose(
     users: set[str],
 ) -> torch.export.ExportedProgram:
     kept = {key for key, spec in chosen.items() if spec.rung != "decompose"}
-    table = torch_internals.decomposition_table(native | kept)
-    for key, spec in chosen.items():
-        if spec.rung == "decompose":
-            overload = overload_of(key)
-            table[overload] = recorder.wrap(key, spec, table.get(overload))
-    table = with_complex_rules(table, native | kept, users)
     try:
         with silenced(), torch_internals.decomposing(program), torch.no_grad():
-            return program.run_decompositions(table)
+            # Inside, because the setting changes torch's decompositions of recurrent layers.
+            table = torch_internals.decomposition_table(native | kept)
+            for key, spec in chosen.items():
+                if spec.rung == "decompose":
+                    overload = overload_of(key)
+                    table[overload] = recorder.wrap(key, spec, table.get(overload))
+            return program.run_decompositions(with_complex_rules(table, native | kept, users))
     except Exception as error:
         if recorder.failure is None:
             raise TranslationError(
@@ -241,6 +249,18 @@ def _decompose(
             fix="correct the function at that place; it is traced, so it must not read a tensor's contents.",
             details=str(cause),
         ) from error
+
+
+def _check_dynamic(before: Mapping[str, tuple[int, ...]], decomposed: torch.export.ExportedProgram) -> None:
+    """Raise a TranslationError if a dynamic dimension of an input has become a constant in a decomposition."""
+    after = dynamic_axes(decomposed, list(before))
+    fixed = [f"dimension {axis} of {name}" for name, axes in before.items() for axis in axes if axis not in after[name]]
+    if fixed:
+        raise TranslationError(
+            f"Declared dynamic, but a decomposition of an operator fixes the size: {'; '.join(fixed)}.",
+            fix="leave the dimension out of dynamic_shapes, or give the operator that loops over it, such as a "
+            "recurrent layer, a mapping of your own with opbridge.decomposition or opbridge.translation.",
+        )
 
 
 def _opset_of(node: torch.fx.Node, mapped: Mapping[Any, int], needs: Mapping[Any, int]) -> int | None:

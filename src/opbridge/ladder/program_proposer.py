@@ -120,7 +120,7 @@ class ProgramProposer:
             self._with_placeholders(planned),
             None if self._dry else self._captured,
             ir_version=max(written, 8),
-            asked_opset=self._requested.opset,
+            requested_opset=self._requested.opset,
         )
 
     def other_opsets(self, engine: Engine, refusals: Sequence[Refusal]) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ class ProgramProposer:
     def steps(self, attempt: Attempt) -> tuple[Step, ...]:
         """The rung of each operator of the captured program."""
         return tuple(
-            dataclasses.replace(step, rung="kernel", detail="its function body is kept beside the kernel")
+            dataclasses.replace(step, rung="kernel", detail="its function body is kept too")
             if step.target in attempt.kernels and step.rung == "function"
             else step
             for step in self.plan.steps

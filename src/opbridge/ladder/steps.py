@@ -100,7 +100,7 @@ def _missing(leaf: str, nodes: list[torch.fx.Node], required: int | None, limit:
         uses.note(leaf, node.meta)
     original = nodes[0].meta.get("original_aten")
     target = str(target_key(original)) if leaf.startswith("prims::") and original is not None else leaf
-    reason = "neither torch nor the catalog maps it to ONNX"
+    reason = "no mapping to ONNX in torch.onnx or in opbridge"
     if required is not None:
         reason = f"its mapping needs opset {required}, and {limit} is the newest allowed"
     elif has_complex_input(nodes[0]):

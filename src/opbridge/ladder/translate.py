@@ -14,6 +14,8 @@ import torch
 from opbridge.capture.capture import Captured
 from opbridge.engines.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.engines.passes.counted_axes import CountedAxesPass
+from opbridge.engines.passes.fixed_ranks import FixedRanksPass
+from opbridge.engines.passes.owned_constants import OwnedConstantsPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.engines.passes.vector_scales import VectorScalesPass
 from opbridge.engines.passes.wide_scatter import WideScatterPass
@@ -22,6 +24,7 @@ from opbridge.ladder.bodies import cut_into_functions, name_overloads
 from opbridge.ladder.custom_calls import CustomCall
 from opbridge.ladder.hooks import AROUND_TRANSLATION
 from opbridge.ladder.plan import Plan
+from opbridge.ladder.valid_translation import check_translation
 from opbridge.onnx_model.scopes import all_nodes, scopes
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
@@ -32,6 +35,17 @@ from opbridge.torch_graph.sources import source_of_node, source_of_stack_trace
 from opbridge.torch_graph.targets import target_key
 
 __all__ = ["Translated", "all_nodes", "translate"]
+
+_PASSES = (
+    CanonicalLoopsPass(),
+    FixedRanksPass(),
+    VectorScalesPass(),
+    WideScatterPass(),
+    CountedAxesPass(),
+    TransposedVectorsPass(),
+    common_passes.NameFixPass(),
+)
+"""The passes on a translated model, in this order; names are unique after the last one."""
 
 IR_VERSION = 10
 """The first IR version with function overloads; ONNX Runtime supports it since 1.18."""
@@ -57,7 +71,7 @@ class Translated:
 
 
 def translate(
-    plan: Plan, captured: Captured | None = None, *, ir_version: int = IR_VERSION, asked_opset: int | None = None
+    plan: Plan, captured: Captured | None = None, *, ir_version: int = IR_VERSION, requested_opset: int | None = None
 ) -> Translated:
     """Translate a planned program to ONNX.
 
@@ -65,15 +79,16 @@ def translate(
         plan: A plan without missing operators.
         captured: The capture with the names of inputs, outputs and dimensions; None keeps torch's names.
         ir_version: The ONNX IR version of the result.
-        asked_opset: The opset that the user requests, if it is older than the plan's; ``symbolic`` functions emit nodes
-            of this opset.
+        requested_opset: The opset that the user requests, if it is older than the plan's; ``symbolic`` functions emit
+            nodes of this opset.
 
     Raises:
-        TranslationError: A mapping fails; the message names the operator and the line in the user's source.
+        TranslationError: A mapping fails, or writes a node that is not valid; the message names the operator and the
+            line in the user's source.
     """
     name_overloads(_custom_calls(plan))
-    functions = _functions(plan, plan.opset, asked_opset)
-    model = _export(plan, plan.opset, asked_opset)
+    functions = _functions(plan, plan.opset, requested_opset)
+    model = _export(plan, plan.opset, requested_opset)
     origins = {} if captured is None else origins_of_values(model, captured.program, plan.program)
     for function in functions:
         model.functions[function.identifier()] = function
@@ -86,12 +101,8 @@ def translate(
     model.ir_version = ir_version
     if captured is not None:
         _rename(model, captured)
-    CanonicalLoopsPass()(model)
-    VectorScalesPass()(model)
-    WideScatterPass()(model)
-    CountedAxesPass()(model)
-    TransposedVectorsPass()(model)
-    common_passes.NameFixPass()(model)
+    for change in _PASSES:
+        change(model)
     for function in model.functions.values():
         for node in function.all_nodes():
             # Sources and operators are looked up by node name, here and for an engine's refusals.
@@ -99,6 +110,7 @@ def translate(
     sources, targets = _provenance(model, plan.aliases)
     made_for = {} if captured is None else captured_nodes(model, captured.program, plan.program)
     _strip(model)
+    check_translation(model, captured, targets)
     # The values get their final names only above.
     named = {str(value.name): origin for value, origin in origins.items() if value.graph is model.graph}
     return Translated(model, sources, targets, named, made_for)
@@ -122,15 +134,15 @@ def _custom_calls(plan: Plan) -> list[CustomCall]:
     return [*plan.bodies.calls, *_custom_calls(plan.bodies_plan)]
 
 
-def _functions(plan: Plan, opset: int, asked_opset: int | None) -> list[ir.Function]:
+def _functions(plan: Plan, opset: int, requested_opset: int | None) -> list[ir.Function]:
     if plan.bodies is None or plan.bodies_plan is None:
         return []
-    nested = _functions(plan.bodies_plan, opset, asked_opset)
-    model = _export(plan.bodies_plan, opset, asked_opset)
+    nested = _functions(plan.bodies_plan, opset, requested_opset)
+    model = _export(plan.bodies_plan, opset, requested_opset)
     return [*nested, *cut_into_functions(model, plan.bodies)]
 
 
-def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
+def _export(plan: Plan, opset: int, requested_opset: int | None) -> ir.Model:
     try:
         with (
             silenced(),
@@ -140,7 +152,9 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
             quick_matching(),
             contextlib.ExitStack() as stack,
         ):
-            finishing = [stack.enter_context(around(plan.program, opset, asked_opset)) for around in AROUND_TRANSLATION]
+            finishing = [
+                stack.enter_context(around(plan.program, opset, requested_opset)) for around in AROUND_TRANSLATION
+            ]
             program = torch.onnx.export(
                 plan.program,
                 (),
@@ -156,6 +170,7 @@ def _export(plan: Plan, opset: int, asked_opset: int | None) -> ir.Model:
     assert program is not None
     for finish in finishing:
         finish(program.model)
+    OwnedConstantsPass()(program.model)
     return program.model
 
 
@@ -209,13 +224,13 @@ def _all_values(model: ir.Model) -> Iterator[ir.Value]:
 
 def _rename(model: ir.Model, captured: Captured) -> None:
     """Rename inputs, outputs and dynamic dimensions as captured."""
-    wanted = {*captured.input_names, *captured.output_names}
+    interface_names = {*captured.input_names, *captured.output_names}
     interface = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
         for value in node.outputs:
-            if value.name in wanted and id(value) not in interface:
+            if value.name in interface_names and id(value) not in interface:
                 value.name = f"{value.name}_inner"
-    for name in sorted(wanted & set(model.graph.initializers)):
+    for name in sorted(interface_names & set(model.graph.initializers)):
         initializer = model.graph.initializers.pop(name)
         initializer.name = f"{name}_inner"
         model.graph.initializers[initializer.name] = initializer

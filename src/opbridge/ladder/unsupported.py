@@ -46,7 +46,9 @@ def unsupported_nodes(breaks: Sequence[Break]) -> UnsupportedOperatorError:
 
 
 def _error(breaks: Sequence[Break], lines: Sequence[str], *, fix: str) -> UnsupportedOperatorError:
-    count = "1 operator has" if len(lines) == 1 else f"{len(lines)} operators have"
+    count = "1 operator is" if len(lines) == 1 else f"{len(lines)} operators are"
     return UnsupportedOperatorError(
-        f"{count} no way to the engine:\n" + "\n".join(lines), fix=fix, targets=[found.target for found in breaks]
+        f"{count} not supported on any rung:\n" + "\n".join(lines),
+        fix=fix,
+        targets=[found.target for found in breaks],
     )

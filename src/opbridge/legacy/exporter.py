@@ -71,7 +71,7 @@ def _export(model: Any, args: Any, f: Any, request: Request) -> torch.onnx.ONNXP
         catalog = Catalog.load().extended(_table_specs(request.custom_translation_table or {}))
         captured = _captured(model, positional, keywords, request, catalog)
         planned = _planned(captured, catalog, request)
-        onnx_model = translate(planned, captured, asked_opset=request.opset_version).model
+        onnx_model = translate(planned, captured, requested_opset=request.opset_version).model
     _write_fixed_sizes(onnx_model)
     _name_parameters(onnx_model, captured, request.input_names or ())
     onnx_model = finish(onnx_model, request)

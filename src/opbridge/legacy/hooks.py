@@ -37,10 +37,10 @@ def _around_capture() -> AbstractContextManager[capture_hooks.Observer]:
     return bridging()
 
 
-def _around_translation(program: Any, opset: int, asked_opset: int | None) -> AbstractContextManager[Any]:
+def _around_translation(program: Any, opset: int, requested_opset: int | None) -> AbstractContextManager[Any]:
     from opbridge.legacy.symbolic_call import splicing
 
-    return splicing(program, opset, asked_opset)
+    return splicing(program, opset, requested_opset)
 
 
 def _registered_specs() -> Iterable[OpSpec]:

@@ -32,13 +32,13 @@ class _Translation:
 
     Attributes:
         opset: The opset of the plan.
-        asked_opset: The opset of the nodes that symbolic functions add.
+        requested_opset: The opset of the nodes that symbolic functions add.
         constants: The contents of the graph inputs that are constants in the user's code, by name.
         fragments: The fragments that symbolic functions have built so far.
     """
 
     opset: int
-    asked_opset: int
+    requested_opset: int
     constants: Mapping[str, torch.Tensor]
     fragments: dict[int, Fragment] = dataclasses.field(default_factory=dict)
 
@@ -48,20 +48,20 @@ _current: contextvars.ContextVar[_Translation | None] = contextvars.ContextVar("
 
 @contextlib.contextmanager
 def splicing(
-    program: torch.export.ExportedProgram, opset: int, asked_opset: int | None = None
+    program: torch.export.ExportedProgram, opset: int, requested_opset: int | None = None
 ) -> Iterator[Callable[[ir.Model], None]]:
     """Prepare the translation of a program whose operators may have symbolic functions.
 
     Args:
         program: The captured program, which holds the constants of the user's code.
         opset: The opset of the translation.
-        asked_opset: The opset that the user requested, which may be older. Symbolic functions add nodes of this opset,
-            which are then converted to ``opset``.
+        requested_opset: The opset that the user requested, which may be older. Symbolic functions add nodes of this
+            opset, which are then converted to ``opset``.
 
     Yields:
         A function that inserts all fragments that the symbolic functions have built into the translated model.
     """
-    translation = _Translation(opset, asked_opset or opset, _constants_of(program))
+    translation = _Translation(opset, requested_opset or opset, _constants_of(program))
     token = _current.set(translation)
     try:
         yield lambda model: splice(model, translation.fragments)
@@ -81,7 +81,7 @@ def symbolic_opset() -> int:
     Raises:
         TranslationError: There is no current translation.
     """
-    return _translation("an operator").asked_opset
+    return _translation("an operator").requested_opset
 
 
 def _translation(name: str) -> _Translation:
@@ -122,7 +122,7 @@ def emit(
     """
     translation = _translation(name)
     values: list[Any] = []
-    opset = translation.asked_opset
+    opset = translation.requested_opset
     given = [_with_slots(item, values) for item in args]
     named = {key: _with_slots(item, values) for key, item in (kwargs or {}).items()}
     described = [_describe(value, translation.constants) for value in values]

@@ -142,24 +142,26 @@ class _Files:
 
     def check(self, tensor: onnx.TensorProto) -> None:
         """Raise an error unless the tensor's data exists in full at the stated place within the model's folder."""
-        said = {entry.key: entry.value for entry in tensor.external_data}
+        entries = {entry.key: entry.value for entry in tensor.external_data}
         where = f"{self._model}: the external data of {tensor.name!r}"
         size = _size(tensor.data_type, tensor.dims)
-        offset, length = (self._number(said, key, default, where) for key, default in (("offset", 0), ("length", size)))
+        offset, length = (
+            self._number(entries, key, default, where) for key, default in (("offset", 0), ("length", size))
+        )
         if length != size:
             raise InputError(
                 f"{where} has the stated length of {length} bytes, but its type and shape need {size}.",
                 fix="write the model and its data again.",
             )
-        there = len(self.mapping(said.get("location", ""), tensor.name)) if size else 0
+        there = len(self.mapping(entries.get("location", ""), tensor.name)) if size else 0
         if size and offset + length > there:
             raise InputError(
-                f"{where} ends at byte {offset + length} of {said['location']!r}, which has {there} bytes.",
+                f"{where} ends at byte {offset + length} of {entries['location']!r}, which has {there} bytes.",
                 fix="the file is incomplete: copy it again.",
             )
 
-    def _number(self, said: dict[str, str], key: str, default: int, where: str) -> int:
-        text = said.get(key, str(default))
+    def _number(self, entries: dict[str, str], key: str, default: int, where: str) -> int:
+        text = entries.get(key, str(default))
         if not (text.isascii() and text.isdigit()) or len(text) > 18:
             raise InputError(f"{where} has the {key} {text!r}.", fix="write the model and its data again.")
         return int(text)

@@ -1,4 +1,4 @@
-"""What a verb says while it works: a line of text, which may know how far it is."""
+"""The progress of a verb: a line of text, which may contain counts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ __all__ = ["Count"]
 
 
 class Count(str):
-    """A line such as "verifying: 3 of 400", for whoever shows it as a bar.
+    """A line such as "verifying: 3 of 400", which can be shown as a progress bar.
 
     Attributes:
-        what: What is being done, without the numbers.
-        done: How much of it is done.
-        total: How much there is.
+        what: A description without the counts.
+        done: The number of steps that are done.
+        total: The number of all steps.
     """
 
     __slots__ = ("done", "total", "what")
@@ -21,7 +21,7 @@ class Count(str):
     total: int
 
     def __new__(cls, what: str, done: int, total: int, doing: str = "") -> Count:
-        """The line for ``what``; ``doing`` says which one is being done."""
+        """The line for ``what``; ``doing`` names the current step."""
         line = super().__new__(cls, f"{what}: {done} of {total}{f', {doing}' if doing else ''}")
         line.what, line.done, line.total = what, done, total
         return line

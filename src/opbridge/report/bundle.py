@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -18,10 +18,11 @@ def bundle_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     manifest = data["manifest"]
     yield _operators(data)
     yield ""
-    for finding in data["sources"].get("findings", []):
-        if finding["severity"] != "info":
-            yield paragraph(f"{finding['severity']} {finding['code']}: {finding['message']}", "bold yellow")
-            yield paragraph(f"  fix: {finding['fix']}")
+    yield from _findings([finding for finding in data["sources"].get("findings", []) if finding["severity"] != "info"])
+    if manifest.get("was_training"):
+        yield paragraph("exported in evaluation mode; the model was passed in training mode")
+    for item in manifest.get("state_buffers", ()):
+        yield paragraph(f"state: {item['buffer']} is the input {item['input']} and the output {item['output']}")
     if data["verification"]:
         yield from verification_view(data["verification"])
     else:
@@ -32,6 +33,22 @@ def bundle_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
         engines = ", ".join(model["engines"])
         yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}")
     yield unbroken(f"bundle: {data['path']}", "bold")
+
+
+def _findings(findings: Sequence[Mapping[str, Any]]) -> Iterable[RenderableType]:
+    """Each finding that needs the user's attention; the others in one line."""
+    for finding in findings:
+        if not finding["mended"]:
+            yield paragraph(f"{finding['severity']} {finding['code']}: {finding['message']}", "bold yellow")
+            yield paragraph(f"  fix: {finding['fix']}")
+    mended: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding["mended"]:
+            mended.setdefault(finding["code"], []).append(finding["target"])
+    if mended:
+        count = sum(map(len, mended.values()))
+        targets = "; ".join(f"{code}: {', '.join(of_code)}" for code, of_code in mended.items())
+        yield paragraph(f"{plural(count, 'problem')} fixed by opbridge, described in report.html ({targets})", "dim")
 
 
 def _operators(data: Mapping[str, Any]) -> RenderableType:

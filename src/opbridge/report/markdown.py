@@ -39,19 +39,19 @@ def render_markdown(data: Mapping[str, Any]) -> str:
 
 
 def _divergences(verification: Mapping[str, Any]) -> Iterator[str]:
-    found = verification.get("departures", ())
+    found = verification.get("divergences", ())
     if not found:
         return
     rows = []
-    for departure in found:
-        first = departure["first"] or {}
+    for divergence in found:
+        first = divergence["first"] or {}
         rows.append(
             (
-                departure.get("engine", ""),
-                departure["case"],
-                divergence_words(departure["verdict"]),
+                divergence.get("engine", ""),
+                divergence["case"],
+                divergence_words(divergence["verdict"]),
                 *(first.get(key, "").removesuffix(".default") for key in ("node", "operator", "target", "source")),
-                departure["detail"] or first.get("detail", ""),
+                divergence["detail"] or first.get("detail", ""),
             )
         )
     headings = ("engine", "inputs", "verdict", "node", "operator", "torch operator", "source", "detail")

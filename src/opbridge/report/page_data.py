@@ -40,7 +40,7 @@ def page_data(data: Mapping[str, Any], summary: Summary | None = None) -> dict[s
         "outputs": [_comparison(row) for row in sorted(verification.get("comparisons", ()), key=badness, reverse=True)],
         "histograms": _histograms(verification.get("comparisons", ())),
         "traces": [_trace(trace, nodes, most) for trace in traces],
-        "departures": [_divergence(found, nodes) for found in verification.get("departures", ())],
+        "divergences": [_divergence(found, nodes) for found in verification.get("divergences", ())],
         "crashes": [_crash(crash, nodes) for crash in verification.get("crashes", ())],
         "special_values": verification.get("special_values", []),
         "timings": [_timing(timing, nodes) for timing in verification.get("timings", ())],
@@ -161,12 +161,12 @@ def _traced(value: Mapping[str, Any], nodes: _Nodes) -> list[Any]:
     return [node, value["value"], value["depth"], status_words(value["status"]), *errors, value["detail"]]
 
 
-def _divergence(departure: Mapping[str, Any], nodes: _Nodes) -> dict[str, Any]:
-    first = departure["first"]
+def _divergence(divergence: Mapping[str, Any], nodes: _Nodes) -> dict[str, Any]:
+    first = divergence["first"]
     return {
-        **{key: departure.get(key, "") for key in ("case", "detail", "runs", "engine")},
-        "verdict": divergence_words(departure["verdict"]),
-        "between": list(departure["between"]),
+        **{key: divergence.get(key, "") for key in ("case", "detail", "runs", "engine")},
+        "verdict": divergence_words(divergence["verdict"]),
+        "between": list(divergence["between"]),
         "first": None if first is None else _traced(first, nodes),
     }
 

@@ -37,7 +37,7 @@ const legend = (withOver, withBudget) => {
     withOver ? el("li", {}, sign(draw("path", { d: diamond([13, 6]), class: "over" })), "above the tolerance") : null);
 };
 
-const plotTrace = (trace, departure, label) => {
+const plotTrace = (trace, divergence, label) => {
   const values = [...trace.values].sort((a, b) => a[2] - b[2]);
   const over = values.filter((value) => !GOOD.has(value[3]));
   const live = el("div", { class: "detail", "aria-live": "polite" });
@@ -108,10 +108,10 @@ const plotTrace = (trace, departure, label) => {
     parts.push(draw("path", { "data-part": "torch", class: "torch", fill: "none", "stroke-width": many ? 1 : 1.4, opacity: faint,
       d: values.map((value) => `M${(x(value[2]) - square).toFixed(1)},${(y(value[5]) - square).toFixed(1)}h${2 * square}v${2 * square}h${-2 * square}z`).join("") }));
     parts.push(draw("path", { d: dots(values.filter((value) => GOOD.has(value[3])).map((value) => [x(value[2]), y(value[4])])), "data-part": "engine", class: "engine", "stroke-width": many ? 3 : 6, "stroke-linecap": "round", opacity: many ? 0.7 : null }));
-    if (departure?.first) {
-      const at = x(departure.first[2]), toLeft = at > width * 0.6;
-      parts.push(draw("line", { x1: at, x2: at, y1: margin.top, y2: base, class: "departs", "data-part": "departure" }),
-        draw("text", { x: at + (toLeft ? -8 : 8), y: margin.top + 12, "text-anchor": toLeft ? "end" : "start", class: "departstext" }, "first mismatch"));
+    if (divergence?.first) {
+      const at = x(divergence.first[2]), toLeft = at > width * 0.6;
+      parts.push(draw("line", { x1: at, x2: at, y1: margin.top, y2: base, class: "diverges", "data-part": "divergence" }),
+        draw("text", { x: at + (toLeft ? -8 : 8), y: margin.top + 12, "text-anchor": toLeft ? "end" : "start", class: "divergestext" }, "first mismatch"));
     }
     if (over.length) parts.push(draw("path", { d: over.map((value) => diamond([x(value[2]), y(value[4])], many ? 3 : 6)).join(""), class: many ? "over small" : "over", "data-part": "over" }));
     mark = draw("circle", { r: 8, class: "picked", visibility: "hidden" });
@@ -127,7 +127,7 @@ const plotTrace = (trace, departure, label) => {
   live.append(el("p", { class: "note" }, "Point at a node or use the arrow keys to see its details."));
   queueMicrotask(() => {
     render();
-    const start = departure?.first ? values.findIndex((value) => value[0] === departure.first[0]) : -1;
+    const start = divergence?.first ? values.findIndex((value) => value[0] === divergence.first[0]) : -1;
     if (start >= 0) pick(start);
   });
   return [legend(over.length > 0, true), figure, live,

@@ -34,16 +34,16 @@ const engines = () => {
 };
 
 // One card for all sets of inputs with the same first mismatching node.
-const departures = () => {
+const divergences = () => {
   const groups = new Map();
-  for (const found of data.departures) {
+  for (const found of data.divergences) {
     const key = JSON.stringify([found.engine, found.verdict, found.first?.[0] ?? null]);
     groups.set(key, [...(groups.get(key) ?? []), found]);
   }
-  return [...groups.values()].map((group) => departure(group[0], group.map((found) => found.case)));
+  return [...groups.values()].map((group) => divergence(group[0], group.map((found) => found.case)));
 };
 
-const departure = (found, cases) => {
+const divergence = (found, cases) => {
   const place = [found.engine, ...cases].filter(Boolean).join(", ");
   const words = {
     "mismatch disappears when intermediate values are read": "The mismatch disappears when intermediate values are read, which points to an optimization of the engine",
@@ -79,7 +79,7 @@ const depth = () => {
   const place = el("div", {});
   const show = (index) => {
     const trace = data.traces[index];
-    const found = data.departures.find((item) => item.case === trace.case && item.engine === trace.engine);
+    const found = data.divergences.find((item) => item.case === trace.case && item.engine === trace.engine);
     place.replaceChildren(...plotTrace(trace, found, name(trace)).filter(Boolean));
   };
   const choice = el("select", { "aria-label": "Which run", onchange: () => show(Number(choice.value)) },
@@ -213,7 +213,7 @@ const notRun = () => silent.map((row) => el("div", { class: "card" }, el("h3", {
 const SECTIONS = [
   ["", "", "", "", overview],
   ["engines", "Engines", "Engines", "", engines],
-  ["departures", "Mismatch", "First mismatching node", "The first node whose result differs from PyTorch’s by more than the tolerance, with its line in the model’s source.", departures],
+  ["divergences", "Mismatch", "First mismatching node", "The first node whose result differs from PyTorch’s by more than the tolerance, with its line in the model’s source.", divergences],
   ["crashes", "Crashes", "Crashes", "Each engine runs in a separate process, so a crash is reported as a result.", crashes],
   ["depth", "Depth", "Error by depth", "Each point is an intermediate value of the engine, compared with a float64 run of the same graph. One unit is the dtype’s machine epsilon at the magnitude of the element. The tolerance is 8 times PyTorch’s own error plus a small floor.", depth],
   ["outputs", "Outputs", "Outputs", `Every output on every set of inputs, compared with PyTorch; the largest errors first. ${data.unit}`, () => (data.outputs.length ? [...outputs(), ...histograms()] : [])],

@@ -174,9 +174,9 @@ def _mismatches(verification: Mapping[str, Any], engines: Sequence[EngineResult]
             found.append(
                 f"{result.engine}: {result.reason or 'the captured graph and the module give different results'}."
             )
-    for departure in verification.get("departures", ()):
-        first = departure["first"]
-        if departure["verdict"] == "departs" and first is not None:
+    for divergence in verification.get("divergences", ()):
+        first = divergence["first"]
+        if divergence["verdict"] == "diverges" and first is not None:
             origin = f", from {first['target'].removesuffix('.default')}" if first["target"] else ""
             place = f" at {first['source']}" if first["source"] else ""
             found.append(f"The first mismatching node is {first['node']} ({first['operator']}{origin}{place}).")

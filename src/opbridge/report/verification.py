@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from opbridge.proof.verify.special_values import SpecialValues
-from opbridge.proof.verify.trace import Departure
+from opbridge.proof.verify.trace import Divergence
 from opbridge.proof.verify.verification import tolerance_text
 from opbridge.report.tables import number, paragraph, plural, table
 from opbridge.report.words import share_of_tolerance, status_words, unit_words
@@ -33,11 +33,13 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
             detail = f": {comparison['detail']}" if comparison["detail"] else ""
             place = f"{comparison['output']} ({comparison['case']})"
             yield paragraph(f"{place}: {status_words(comparison['status'])}{detail}", "red")
-    for departure in data.get("departures", ()):
-        yield paragraph(f"{departure['case']}: {Departure.from_dict(departure)}", "red")
+    for divergence in data.get("divergences", ()):
+        yield paragraph(f"{divergence['case']}: {Divergence.from_dict(divergence)}", "red")
     yield from _ill_conditioned(data["comparisons"])
     yield from _cases(data["cases"], data["error"])
     yield from _special_values(data.get("special_values", ()))
+    if sizes := sizes_tried(data["cases"]):
+        yield paragraph(f"sizes verified: {sizes}", "dim")
     if outputs and reference != "PyTorch":
         yield paragraph(f"compared with {reference}", "dim")
     if data.get("tolerance"):
@@ -63,6 +65,15 @@ def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str], r
         style = "" if worst["status"] in _PASSING else "bold red"
         result.add_row(output, str(len(rows)), *errors, *limit, status_words(worst["status"]), style=style)
     return result
+
+
+def sizes_tried(cases: Sequence[Mapping[str, Any]]) -> str:
+    """The sizes of each dynamic dimension in the cases that passed: ``"batch 1, 2, 3; height 15, 16"``."""
+    found: dict[str, set[int]] = {}
+    for case in cases:
+        for name, size in case["sizes"].items() if case["verdict"] == "passed" else ():
+            found.setdefault(name, set()).add(size)
+    return "; ".join(f"{name} {', '.join(map(str, sorted(sizes)))}" for name, sizes in found.items())
 
 
 def _badness(comparison: Mapping[str, Any]) -> tuple[int, float]:

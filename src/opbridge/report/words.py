@@ -17,7 +17,7 @@ _STATUSES = {
     "dtype": "wrong dtype",
 }
 _DIVERGENCES = {
-    "departs": "first mismatching node",
+    "diverges": "first mismatching node",
     "vanishes when observed": "mismatch disappears when intermediate values are read",
     "not deterministic": "engine is not deterministic",
     "not found": "first mismatching node not found",
@@ -38,7 +38,7 @@ def status_words(status: str) -> str:
 
 
 def divergence_words(verdict: str) -> str:
-    """The verdict of a bisection: ``"first mismatching node"`` for ``"departs"``."""
+    """The verdict of a bisection: ``"first mismatching node"`` for ``"diverges"``."""
     return _DIVERGENCES.get(verdict, verdict)
 
 

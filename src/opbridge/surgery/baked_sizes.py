@@ -61,7 +61,7 @@ def repair(model: ir.Model, resized: Sequence[Resized], old: Mapping[ir.Value, S
     done: list[Change] = []
     for _ in range(len(list(model.graph)) + 1):
         infer_again(model)
-        change = work.mend_first()
+        change = work.update_first()
         if change is None:
             break
         done.append(change)
@@ -83,7 +83,7 @@ class _Work:
         self._taken = names_of_values(model)
         self._right: set[ir.Node] = set()
 
-    def mend_first(self) -> Change | None:
+    def update_first(self) -> Change | None:
         """Update the first node, in order, whose constants hold an old size; None if there is no such node."""
         reader = Reader(self._model.opset_imports.get("", 1))
         for node in self._model.graph:

@@ -130,7 +130,7 @@ def finished(original: Any, model: ir.Model, changes: Iterable[Change]) -> Edite
         if earlier:
             raise InputError(
                 f"The model is not valid, before any change: {_first_line(earlier)}",
-                fix="mend it first; onnx.checker.check_model(path, full_check=True) says the same.",
+                fix="repair it first; onnx.checker.check_model(path, full_check=True) shows the same error.",
                 details=earlier,
             )
         raise InputError(

@@ -11,7 +11,16 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export.graph_signature import InputKind
 
-__all__ = ["arguments_by_name", "bounded_inputs", "declared_sizes", "dimension_names", "size_at", "without_names"]
+__all__ = [
+    "arguments_by_name",
+    "bounded_inputs",
+    "declared_sizes",
+    "dimension_names",
+    "dynamic_axes",
+    "from_two",
+    "size_at",
+    "without_names",
+]
 
 _NO_LIMIT = 2**31
 """Torch represents an absent limit by infinity or by its largest integer."""
@@ -26,6 +35,26 @@ def without_names(dynamic_shapes: Any) -> Any:
     if isinstance(dynamic_shapes, (tuple, list)):
         return type(dynamic_shapes)(without_names(value) for value in dynamic_shapes)
     return dynamic_shapes
+
+
+def from_two(dynamic_shapes: Any) -> Any:
+    """``dynamic_shapes`` in which each named dimension whose minimum was not declared begins at 2."""
+    if isinstance(dynamic_shapes, Mapping):
+        return {key: from_two(value) for key, value in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, (tuple, list)):
+        return type(dynamic_shapes)(from_two(value) for value in dynamic_shapes)
+    root = getattr(dynamic_shapes, "root", dynamic_shapes)
+    if not isinstance(root, torch.export.Dim) or int(root.min) > 0:
+        return dynamic_shapes
+    high = root.max if isinstance(root.max, int) else None
+    raised = torch.export.Dim(root.__name__, min=2, max=high)
+    if root is dynamic_shapes:
+        return raised
+    # Of a derived dimension only its values are known; torch allows A*n + B alone.
+    offset = int(dynamic_shapes.fn(0))
+    factor = int(dynamic_shapes.fn(1)) - offset
+    derived = raised * factor if factor > 1 else raised
+    return derived + offset if offset > 0 else derived - -offset if offset < 0 else derived
 
 
 def size_at(size: Any, number: int) -> int:
@@ -68,6 +97,22 @@ def bounded_inputs(
         for name, _, declared in declared_sizes(program, dynamic_shapes, arguments)
         if (getattr(declared, "max", None) or _NO_LIMIT) < _NO_LIMIT
     )
+
+
+def dynamic_axes(program: torch.export.ExportedProgram, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The axes of each input whose size is dynamic.
+
+    Args:
+        program: The captured program.
+        names: The ONNX names of the inputs that are tensors or dynamic ints, in order.
+    """
+    values = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    user = [values.get(str(name)) for name in program.graph_signature.user_inputs]
+    inputs = [value for value in user if isinstance(value, (torch.Tensor, torch.SymInt))]
+    return {
+        name: tuple(axis for axis, size in enumerate(getattr(value, "shape", ())) if not str(size).isdecimal())
+        for name, value in zip(names, inputs, strict=False)
+    }
 
 
 def declared_sizes(

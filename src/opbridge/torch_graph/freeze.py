@@ -25,7 +25,8 @@ def frozen(module: torch.nn.Module) -> Iterator[bool]:
         Whether any part of it was in training mode.
     """
     modes = [(part, part.training) for part in module.modules()]
-    leaves = [t for t in (*module.parameters(), *module.buffers()) if t.requires_grad and t.is_leaf]
+    tensors = [t for t in (*module.parameters(), *module.buffers()) if not torch.nn.parameter.is_lazy(t)]
+    leaves = [t for t in tensors if t.requires_grad and t.is_leaf]
     try:
         for part, training in modes:
             if training:

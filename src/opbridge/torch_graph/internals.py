@@ -1,4 +1,4 @@
-"""The internals of torch that opbridge uses, each with its reason and a guard; ``reuse.py`` has two more.
+"""The internals of torch that opbridge uses, with reasons and guards; ``reuse.py`` and ``recurrent.py`` have more.
 
 ``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
@@ -16,16 +16,20 @@
   alternative, the ``meta`` device, can't run a program with CPU constants.)
 * ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before
   casting it to its final type, so a float64 graph would lose half of its digits.
-* ``ShapeEnv._set_replacement`` and ``var_to_sources``: show which line of a model specializes a dynamic size. torch's
-  error names only the size.
+* ``ShapeEnv._set_replacement``, ``_log_guard`` and ``var_to_sources``: show which line of a model specializes a dynamic
+  size or restricts it. torch's error names only the size, and most restrictions are no error.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
   of a ``SymInt``: serve to run the ``forward`` of an autograd.Function as its shape function.
 * ``torch.onnx._internal.exporter._flags``: makes ``torch.onnx.is_in_onnx_export()`` true, as while torch.onnx captures.
   Older models use it to choose between an operator's ONNX form and its ordinary form.
+* ``torch._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex``: lets the functions that a model passes to
+  ``flex_attention`` index a tensor by a position under ``torch.vmap``.
 * ``torch.onnx._internal.torchscript_exporter``: contains the former contents of ``torch.onnx.symbolic_helper`` and
   similar modules.
+* ``OpOverload.py_kernels``, ``_dispatch_cache`` and ``torch._decomp.decompositions.lstm_impl`` (in ``recurrent.py``):
+  serve to compute the shapes of recurrent layers without their steps.
 * ``torch._dynamo``: records the identities of Python's builtins when it is imported, so this must happen before a
-  capture replaces some of them.
+  capture replaces some of them. Its ``config`` keeps the numbers that a loop uses constant in a later export.
 * ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: is the opset of a model for which no opset was requested.
 """
 
@@ -43,7 +47,9 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import reusing_operator_list
+from opbridge.torch_graph.size_guards import SizeGuard
 from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
 
@@ -57,10 +63,11 @@ __all__ = [
     "exporting_to_onnx",
     "forgetting_new_sizes",
     "has_way",
+    "indexing_by_position",
     "is_fake",
     "mapped_targets",
-    "noting_fixed_sizes",
     "noting_mutations",
+    "noting_sizes",
     "old_exporter",
     "outside_fake_tensors",
     "symbols_of",
@@ -141,10 +148,7 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
     """Apply the settings with which torch.onnx decomposes ``program``."""
-    # Before torch 2.15, the decompositions of recurrent layers were chosen only at capture.
-    with _settings(
-        program.range_constraints if hasattr(_strategies(), "patch_dynamic_shape_rnn_decompositions") else ()
-    ):
+    with _settings(program.range_constraints):
         yield
 
 
@@ -166,7 +170,10 @@ def _settings(dynamic: Any) -> Iterator[None]:
     recurrent = getattr(strategies, "patch_dynamic_shape_rnn_decompositions", None)
     recurrent = recurrent or strategies._patch_dynamic_shape_rnn_decompositions
     settings = _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
-    with exclusively, settings, recurrent(dynamic), _sizes_from_zero(), reusing_operator_list():
+    # Otherwise a number that a loop uses becomes an argument if it was another one in an earlier export.
+    static = importlib.import_module("torch._dynamo.config").patch(automatic_dynamic_shapes=False)
+    shapes = shapes_of_recurrent_layers() if dynamic else contextlib.nullcontext()
+    with exclusively, settings, static, recurrent(dynamic), shapes, _sizes_from_zero(), reusing_operator_list():
         yield
 
 
@@ -194,6 +201,7 @@ def translating(program: torch.export.ExportedProgram) -> Iterator[None]:
     with (
         exclusively,
         reusing_operator_list(),
+        shapes_of_recurrent_layers(),
         _all_digits_of_numbers(),
         environment.ignore_fresh_unbacked_symbols() if environment is not None else contextlib.nullcontext(),
     ):
@@ -290,28 +298,39 @@ def example_of(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def noting_fixed_sizes(fixed: list[FixedSize]) -> Iterator[None]:
-    """Record the lines at which torch specializes a dynamic size.
+def noting_sizes(fixed: list[FixedSize], guards: list[SizeGuard]) -> Iterator[None]:
+    """Record what torch assumes about dynamic sizes during a capture, and at which lines.
 
     Args:
-        fixed: A list to which the recorded sizes are appended.
+        fixed: A list to which sizes that are specialized to a number are appended.
+        guards: A list to which the conditions are appended under which the captured program is valid.
     """
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    before = ShapeEnv._set_replacement
+    replace, log = ShapeEnv._set_replacement, ShapeEnv._log_guard
 
-    def replace(env: Any, symbol: Any, target: Any, message: str) -> None:
+    def sources(env: Any, symbol: Any) -> tuple[str, ...]:
+        return tuple(source.name for source in env.var_to_sources.get(symbol, ()))
+
+    def noting_replace(env: Any, symbol: Any, target: Any, message: str) -> None:
         was_fixed = env.replacements.get(symbol) == target
-        before(env, symbol, target, message)
+        replace(env, symbol, target, message)
         if target.is_Integer and not was_fixed and env.replacements.get(symbol) == target:
-            names = tuple(source.name for source in env.var_to_sources.get(symbol, ()))
-            fixed.append(FixedSize(names, int(target), frames_of_stack()))
+            fixed.append(FixedSize(sources(env, symbol), int(target), frames_of_stack()))
 
-    ShapeEnv._set_replacement = replace  # type: ignore[method-assign, assignment]
+    def noting_log(env: Any, prefix: str, condition: Any, forcing_spec: bool) -> None:
+        log(env, prefix, condition, forcing_spec)
+        if prefix == "eval":  # Other prefixes: guards that torch drops, and checks at run time.
+            symbols = {symbol: sources(env, symbol) for symbol in condition.free_symbols}
+            guards.append(SizeGuard(condition, symbols, frames_of_stack()))
+
+    ShapeEnv._set_replacement = noting_replace  # type: ignore[method-assign, assignment]
+    ShapeEnv._log_guard = noting_log  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        ShapeEnv._set_replacement = before  # type: ignore[method-assign]
+        ShapeEnv._set_replacement = replace  # type: ignore[method-assign]
+        ShapeEnv._log_guard = log  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -353,6 +372,15 @@ def exporting_to_onnx() -> Iterator[None]:
         yield
     finally:
         _flags._is_onnx_exporting = before
+
+
+@contextlib.contextmanager
+def indexing_by_position() -> Iterator[None]:
+    """Let ``tensor[index]`` take an index that ``torch.vmap`` maps, as in the functions given to ``flex_attention``."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    with TransformGetItemToIndex():
+        yield
 
 
 def default_opset() -> int:

@@ -177,6 +177,14 @@ def _results(
                 taken_index: Any = taken.args[1] if taken.target is operator.getitem else None
                 if isinstance(taken_index, int) and _alike(taken.meta.get("val"), wanted[taken_index]):
                     yield (taken, None), taken_index
+        if not whole:
+            # Results of nodes of their own, which their types tell apart: a maximum and its index.
+            outside = [node for node in nodes if any(user not in mine for user in node.users)]
+            for node in outside:
+                alike = [index for index, value in enumerate(wanted) if _alike(node.meta.get("val"), value)]
+                rivals = [other for other in outside if alike and _alike(other.meta.get("val"), wanted[alike[0]])]
+                if len(alike) == len(rivals) == 1:
+                    yield (node, None), alike[0]
         return
     seen_outside = [node for node in nodes if any(user not in mine for user in node.users)]
     if len(seen_outside) == 1 and _alike(seen_outside[0].meta.get("val"), wanted):

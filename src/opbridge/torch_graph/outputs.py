@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,17 +26,28 @@ def opening_outputs(module: torch.nn.Module) -> Iterator[None]:
 def opened(value: Any) -> Any:
     """``value`` with each object of an unregistered class replaced by a dict of its tensors, by attribute.
 
-    Objects without tensors are not changed; neither are sets and generators, which have no defined order.
+    A mapping of a library's own class, such as the outputs of transformers and diffusers, becomes a dict. Objects
+    without tensors are not changed; neither are sets and generators, which have no defined order.
     """
-    return tree_map(lambda leaf: _opened_object(leaf, ()), value)
+    return _opened(value, ())
+
+
+def _opened(value: Any, outer: tuple[Any, ...]) -> Any:
+    return tree_map(lambda leaf: _opened_object(leaf, outer), value, is_leaf=_is_mapping_of_own_class)
+
+
+def _is_mapping_of_own_class(value: Any) -> bool:
+    return isinstance(value, Mapping) and type(value) not in (dict, OrderedDict, defaultdict)
 
 
 def _opened_object(leaf: Any, outer: tuple[Any, ...]) -> Any:
     """An object's tensors in nested dicts, or the object itself if it has none; ``outer`` are the enclosing objects."""
     if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)) or any(leaf is known for known in outer):
         return leaf
+    if isinstance(leaf, Mapping):
+        return {key: _opened(held, (*outer, leaf)) for key, held in leaf.items()}
     attributes = getattr(leaf, "__dict__", None) or {}
-    inner = {name: tree_map(lambda x: _opened_object(x, (*outer, leaf)), held) for name, held in attributes.items()}
+    inner = {name: _opened(held, (*outer, leaf)) for name, held in attributes.items()}
     found = {name: tree_map(_only_tensor, held) for name, held in inner.items() if _holds_tensor(held)}
     return found or leaf
 

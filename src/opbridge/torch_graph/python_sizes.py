@@ -1,8 +1,12 @@
-"""Replacements of Python's ``len``, ``min`` and ``max`` during a capture, which keep dynamic sizes dynamic.
+"""Replacements of Python's functions of numbers during a capture, which keep dynamic sizes dynamic.
 
 ``len(x)`` must return an integer, and ``min(k, n)`` must compare its arguments. Both therefore specialize a dynamic
 dimension to the size in the example, or fail for a size that depends on data. They have equivalents that a graph can
-contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name.
+contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name, and so is
+``math.sqrt``.
+
+``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
+as element types, so they are replaced only in modules in which a capture has failed because of them.
 """
 
 from __future__ import annotations
@@ -10,32 +14,40 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import math
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["dynamic_builtins"]
+from opbridge.torch_graph.sources import SourceLine
+
+__all__ = ["converts", "dynamic_builtins", "dynamic_conversions", "einsum_from_left_to_right"]
 
 
 @contextlib.contextmanager
 def dynamic_builtins() -> Iterator[None]:
-    """Make ``len``, ``min`` and ``max`` of dynamic sizes return dynamic sizes inside the block.
+    """Make ``len``, ``min``, ``max`` and ``math.sqrt`` of dynamic sizes return dynamic numbers inside the block.
 
     Calls from torch's own code, and calls without a dynamic size, are not affected.
     """
     originals = {"len": len, "min": min, "max": max}
+    square_root = math.sqrt
     replaced = {
         "len": _length(len),
         "min": _extreme(min, torch.sym_min),
         "max": _extreme(max, torch.sym_max),
     }
     vars(builtins).update(replaced)
+    vars(math)["sqrt"] = _square_root(square_root)
     try:
         yield
     finally:
         vars(builtins).update(originals)
+        vars(math)["sqrt"] = square_root
 
 
 def _called_by_torch() -> bool:
@@ -71,3 +83,98 @@ def _is_dynamic(values: tuple[Any, ...]) -> bool:
     """Whether these arguments of ``min`` are numbers, one of them a dynamic size."""
     inner = values[0] if len(values) == 1 and type(values[0]) in (list, tuple, torch.Size) else values
     return any(type(x) in (torch.SymInt, torch.SymFloat) for x in inner) and all(type(x) in _NUMBERS for x in inner)
+
+
+def _square_root(original: Callable[[Any], float]) -> Callable[[Any], Any]:
+    @functools.wraps(original)
+    def square_root(value: Any, /) -> Any:
+        if isinstance(value, _DYNAMIC) and not _called_by_torch():
+            return torch.sym_float(value) ** 0.5
+        return original(value)
+
+    return square_root
+
+
+_DYNAMIC = (torch.SymInt, torch.SymFloat)
+
+
+class _Conversion(type):
+    """Compares and tests like the class whose conversion is replaced."""
+
+    original: type
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.original)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, cls.original)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls.original
+
+    def __hash__(cls) -> int:
+        return hash(cls.original)
+
+
+class _Float(float, metaclass=_Conversion):
+    original = float
+
+    def __new__(cls, *arguments: Any) -> Any:
+        if arguments and isinstance(arguments[0], _DYNAMIC):
+            return torch.sym_float(arguments[0])
+        return float(*arguments)
+
+
+class _Int(int, metaclass=_Conversion):
+    original = int
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        if arguments and isinstance(arguments[0], _DYNAMIC):
+            return torch.sym_int(arguments[0])
+        return int(*arguments, **options)
+
+
+@contextlib.contextmanager
+def dynamic_conversions(files: Collection[str]) -> Iterator[None]:
+    """Make ``float`` and ``int`` of dynamic sizes return dynamic numbers in the modules of these files.
+
+    Args:
+        files: The files of modules that have been imported, or that run as a script.
+    """
+    changed: list[tuple[dict[str, Any], str]] = []
+    replacements = {"float": _Float, "int": _Int}
+    try:
+        for module in list(sys.modules.values()) if files else ():
+            namespace = getattr(module, "__dict__", {})
+            if _is_one_of(namespace.get("__file__"), files):
+                for name in replacements.keys() - namespace.keys():
+                    namespace[name] = replacements[name]
+                    changed.append((namespace, name))
+        yield
+    finally:
+        for namespace, name in changed:
+            del namespace[name]
+
+
+def _is_one_of(file: Any, files: Collection[str]) -> bool:
+    names = {Path(other).name for other in files}
+    return isinstance(file, str) and Path(file).name in names and str(Path(file).resolve()) in files
+
+
+def converts(line: SourceLine) -> bool:
+    """Whether a line calls ``float`` or ``int``."""
+    return re.search(r"\b(float|int)\(", line.text) is not None
+
+
+@contextlib.contextmanager
+def einsum_from_left_to_right() -> Iterator[None]:
+    """Make ``torch.einsum`` contract its operands in their order inside the block.
+
+    Where opt_einsum is installed, it chooses an order by the sizes, which makes all of them constant.
+    """
+    before = torch.backends.opt_einsum.enabled
+    torch.backends.opt_einsum.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.opt_einsum.enabled = before

@@ -14,13 +14,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from opbridge.torch_graph import LOWEST_OPSET
 
-__all__ = ["reusing_operator_list", "reusing_registry"]
+__all__ = ["quantized_operators", "reusing_operator_list", "reusing_registry"]
 
 
 @functools.cache
@@ -99,3 +102,9 @@ class _Once:
         function, self._function = self._function, None
         if function is not None:
             function()
+
+
+def quantized_operators() -> Any:
+    """The operators that quantize and dequantize plain tensors; torch.onnx maps them once they are imported."""
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    return torch.ops.quantized_decomposed

@@ -115,8 +115,17 @@ class Condition:
 
 @functools.cache
 def _folder_of_package(name: str) -> str | None:
-    file = getattr(sys.modules.get(name), "__file__", None)
+    file = _file_of_module(sys.modules.get(name))
     return str(Path(file).resolve().parent) + "/" if file else None
+
+
+def _file_of_module(module: Any) -> str | None:
+    """The file of an entry of ``sys.modules``; an attribute lookup would import the module of a lazy entry."""
+    try:
+        file = object.__getattribute__(module, "__dict__").get("__file__")
+    except AttributeError:
+        return None
+    return file if isinstance(file, str) else None
 
 
 @functools.cache
@@ -265,8 +274,8 @@ def module_path(source: SourceLine) -> str | None:
     if "<" in source.function or not source.function:
         return None
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and name != "__main__" and _absolute(file) == source.file:
+        file = _file_of_module(module)
+        if file is not None and name != "__main__" and _absolute(file) == source.file:
             return f"{name}.{source.function}"
     return None
 

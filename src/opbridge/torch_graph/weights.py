@@ -52,6 +52,11 @@ def has_other_weights(program: torch.export.ExportedProgram, recorded: Mapping[s
 
 
 def _update(digest: Any, name: str, value: torch.Tensor) -> None:
+    if hasattr(value, "__tensor_flatten__"):
+        # A weight of torchao consists of integers and scales, and its class has few operators.
+        for part in value.__tensor_flatten__()[0]:
+            _update(digest, f"{name}.{part}", getattr(value, part))
+        return
     tensor = value.detach().cpu().contiguous()
     digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
     digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

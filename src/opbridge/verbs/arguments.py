@@ -42,6 +42,7 @@ def opened(
     text: str | None = None,
     engines: Sequence[Engine],
     requested: Versions,
+    state: bool = False,
 ) -> Entry | OnnxEntry:
     """The model with its inputs as one value, checked against the engines and the requested versions.
 
@@ -54,14 +55,17 @@ def opened(
 
     if not is_onnx(model):
         check_versions(engines, requested)
-        return _resolved_entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=text)
+        entry = _resolved_entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=text)
+        return dataclasses.replace(entry, state=True) if state else entry
     from opbridge.verbs.onnx_entry import load_onnx
 
-    _refuse_torch_options(dynamic_shapes=dynamic_shapes, input_names=input_names, output_names=output_names)
-    entry = load_onnx(model, args, kwargs)
+    _refuse_torch_options(
+        dynamic_shapes=dynamic_shapes, input_names=input_names, output_names=output_names, state=state or None
+    )
+    loaded = load_onnx(model, args, kwargs)
     _refuse_torch_engines(engines)
-    check_versions(engines, requested, own_opset=entry.opset)
-    return entry
+    check_versions(engines, requested, own_opset=loaded.opset)
+    return loaded
 
 
 def _refuse_torch_engines(engines: Sequence[Engine]) -> None:

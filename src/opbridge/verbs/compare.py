@@ -180,7 +180,7 @@ def _compare_with_torch(
 ) -> ModelComparison:
     """Compare a model with PyTorch, as a verification does."""
     from opbridge.proof.compare.torch_inputs import inputs_at
-    from opbridge.proof.compare.torch_insides import inside_of
+    from opbridge.proof.compare.torch_value_matching import match_values
     from opbridge.proof.verify.reference_captured import CapturedReference
     from opbridge.proof.verify.verify import verify
 
@@ -193,21 +193,23 @@ def _compare_with_torch(
         runs = Paired(session, pairing, _dtypes(own.outputs) if options.tolerance else None)
         more: dict[str, Any] = {"engine": model.label, "options": options}
         with without_kernels():
-            inside = inside_of(reference.captured, model, pairing, by_numbers=False)
-            probed = None if inside is None else inside.inside
-            verified = verify(CapturedReference(reference.captured), runs, inside=probed, **more)
-            if verified.verdict == "failed" and inside is None:
+            matched = match_values(reference.captured, model, pairing, by_numbers=False)
+            observable = None if matched is None else matched.observable
+            verified = verify(CapturedReference(reference.captured), runs, observable=observable, **more)
+            if verified.verdict == "failed" and matched is None:
                 # Matching by numbers keeps all values of both models in memory, so it is done only if needed.
-                inside = inside_of(reference.captured, model, pairing)
-                if inside is not None:
-                    verified = verify(CapturedReference(reference.captured), runs, inside=inside.inside, **more)
-                    verified = inside.named(verified, getattr(model, "sources", {}))
+                matched = match_values(reference.captured, model, pairing)
+                if matched is not None:
+                    verified = verify(
+                        CapturedReference(reference.captured), runs, observable=matched.observable, **more
+                    )
+                    verified = matched.named(verified, getattr(model, "sources", {}))
     return ModelComparison(*labels, reference.label, verified, pairing.notes)
 
 
 def _compare_models(one: ModelSide, other: ModelSide, options: VerifyOptions) -> ModelComparison:
     """Compare two models that engines run; the first one that is an ONNX model determines the error budget."""
-    from opbridge.proof.compare.departures import with_departures
+    from opbridge.proof.compare.divergences import with_divergences
     from opbridge.proof.compare.models import verify_against
 
     if not one.has_graph and not other.has_graph:
@@ -227,7 +229,7 @@ def _compare_models(one: ModelSide, other: ModelSide, options: VerifyOptions) ->
             fixed=pairing.fixed,
             options=dataclasses.replace(options, bisect=False),
         )
-        verified = with_departures(verified, reference, model, runs, pairing, options.tolerance)
+        verified = with_divergences(verified, reference, model, runs, pairing, options.tolerance)
     return ModelComparison(one.label, other.label, reference.label, verified, pairing.notes)
 
 

@@ -91,15 +91,19 @@ def diagnose_entry(
         climbed = climb_all(source.model, source.catalog, engines, requested, dry=True, report=report)
     except (CaptureError, TranslationError) as error:
         finding = _finding_of_error(error)
-        return Diagnosis((), (finding,), versions, None, "", time.perf_counter() - started, error.details or "")
+        return Diagnosis((), (finding,), versions, None, "", _seconds_since(started), error.details or "")
     return Diagnosis(
         operators=tuple(_links(climbed)),
         findings=list_findings(climbed, versions, source.captured),
         engines=versions,
         opset=climbed.onnx.opset if climbed.onnx is not None else None,
         opset_reason=str(climbed.onnx.opset_reason) if climbed.onnx is not None else "",
-        seconds=time.perf_counter() - started,
+        seconds=_seconds_since(started),
     )
+
+
+def _seconds_since(started: float) -> float:
+    return round(time.perf_counter() - started, 3)
 
 
 def _finding_of_error(error: CaptureError | TranslationError) -> Finding:
@@ -126,4 +130,4 @@ def _links(climbed: ClimbedAll) -> Iterator[OperatorLinks]:
         # An operator whose nodes an engine refuses on every rung has no rung left, but it has a mapping.
         mapping = (step.rung != "missing" or not has_kernel) and (step.target, "mapping") not in of_first
         kernel = (step.target, "kernel") not in of_all
-        yield OperatorLinks(step, True, mapping, kernel if mapping else None)
+        yield OperatorLinks(**vars(step), torch=True, mapping=mapping, kernel=kernel if mapping else None)

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from opbridge.findings.base import Finding
 from opbridge.ladder.step import Step
+from opbridge.records import Record
 
 __all__ = ["Diagnosis", "OperatorLinks"]
 
 
-@dataclasses.dataclass(frozen=True)
-class OperatorLinks:
-    """One operator of the model and its three links.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OperatorLinks(Step):
+    """One operator of the model: its rung and its three links.
 
     Attributes:
-        step: The rung of the operator.
         torch: Link 1: whether the operator is captured.
         mapping: Link 2: whether the operator has a mapping to ONNX.
         kernel: Link 3: whether every engine has kernels for the operator's nodes; None if this could not be determined.
     """
 
-    step: Step
+    json_keys = (*Step.json_keys, "sources", "links")
+
     torch: bool
     mapping: bool
     kernel: bool | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The operator as JSON data."""
-        links = {"torch": self.torch, "mapping": self.mapping, "kernel": self.kernel}
-        return {**self.step.to_dict(), "sources": list(self.step.sources), "links": links}
+    @property
+    def links(self) -> dict[str, bool | None]:
+        """The three links by name."""
+        return {"torch": self.torch, "mapping": self.mapping, "kernel": self.kernel}
 
 
 @dataclasses.dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Record):
     """The broken links between a model and the engines.
 
     Attributes:
@@ -44,9 +44,11 @@ class Diagnosis:
         engines: The version of each engine that was queried, by name.
         opset: The lowest opset that supports the model; None if it can't be captured.
         opset_reason: The reason for the opset.
-        seconds: The duration of the diagnosis in seconds.
+        seconds: The duration of the diagnosis in seconds, rounded to milliseconds.
         details: The details of a failed capture, for a log; otherwise empty.
     """
+
+    json_keys = ("ok", "opset", "opset_reason", "engines", "operators", "findings", "seconds")
 
     operators: tuple[OperatorLinks, ...]
     findings: tuple[Finding, ...]
@@ -60,15 +62,3 @@ class Diagnosis:
     def ok(self) -> bool:
         """Whether every broken link is fixed by another rung."""
         return not any(finding.severity == "error" and not finding.mended for finding in self.findings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The diagnosis as JSON data."""
-        return {
-            "ok": self.ok,
-            "opset": self.opset,
-            "opset_reason": self.opset_reason,
-            "engines": dict(self.engines),
-            "operators": [operator.to_dict() for operator in self.operators],
-            "findings": [finding.to_dict() for finding in self.findings],
-            "seconds": round(self.seconds, 3),
-        }

@@ -12,10 +12,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from opbridge import engines
 from opbridge.errors import InputError, described_error
+from opbridge.records import Record
 
 __all__ = ["Component", "Environment", "examine"]
 
@@ -43,7 +43,7 @@ print("\\n" + json.dumps(problems))
 
 
 @dataclasses.dataclass(frozen=True)
-class Component:
+class Component(Record):
     """A component that opbridge uses.
 
     Attributes:
@@ -67,13 +67,9 @@ class Component:
     detail: str = ""
     fix: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The component as JSON data."""
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class Environment:
+class Environment(Record):
     """The components of opbridge on this machine.
 
     Attributes:
@@ -81,6 +77,8 @@ class Environment:
         cpus: The number of processors that this process may use.
         components: The components that opbridge uses, with their states.
     """
+
+    json_keys = ("ok", "system", "cpus", "components")
 
     system: str
     cpus: int
@@ -90,15 +88,6 @@ class Environment:
     def ok(self) -> bool:
         """Whether every required component is installed and works."""
         return all(component.status == "ok" for component in self.components if component.required)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The environment as JSON data."""
-        return {
-            "ok": self.ok,
-            "system": self.system,
-            "cpus": self.cpus,
-            "components": [component.to_dict() for component in self.components],
-        }
 
 
 def examine() -> Environment:

@@ -43,6 +43,7 @@ def export(
     with_reference: bool = False,
     external_data: bool | None = None,
     ir_version: int | None = None,
+    state: bool = False,
     inputs: Inputs | None = None,
     seed: int | None = None,
     edge_sizes: bool = False,
@@ -80,6 +81,9 @@ def export(
         external_data: Whether to store the weights in a separate file; by default only above 2 GB.
         ir_version: The version of the ONNX IR; by default 10, or the version that the opset or the engine requires.
             Below 10, function overloads become part of the names; below 8, functions are inlined.
+        state: Whether each buffer or tensor attribute that ``forward`` changes (a recurrent state) becomes an input
+            ``state_NAME`` and an output ``next_state_NAME`` of the ONNX model. Their values at the export are in the
+            bundle's ``initial_state.npz``. Without it, every run of the model starts from these values.
         inputs: The inputs to verify on instead of fresh ones; see :func:`verify`.
         seed: The seed of the fresh inputs.
         edge_sizes: Whether to verify at the sizes 0 and 1 too.
@@ -128,6 +132,7 @@ def export(
         text=entry,
         engines=chosen,
         requested=options.requested,
+        state=state,
     )
     with limited(time_limit=time_limit, memory_limit=memory_limit):
         return _export(open_source(given, catalog_of(given, ops), progress), chosen, options, progress)
@@ -157,6 +162,7 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
             write_models(folder, climbed, engines, options.external_data)
             if options.with_reference:
                 source.save_reference(climbed, folder, options.external_data)
+            source.save_state(folder)
 
         def prove(folder: Path) -> Mapping[str, Any] | None:
             if options.verify is None:

@@ -65,9 +65,10 @@ def load_onnx(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | 
     given = {**dict(zip(names, args, strict=False)), **dict(kwargs or {})}
     unknown = next((name for name in given if name not in names), None)
     if len(args) > len(names) or unknown is not None or 0 < len(given) < len(names):
-        said = f"the model has no input {unknown!r}" if unknown is not None else f"it has {len(names)} inputs"
+        problem = f"the model has no input {unknown!r}" if unknown is not None else f"it has {len(names)} inputs"
+        count = len(args) + len(kwargs or {})
         raise InputError(
-            f"The example inputs don't fit the model: {said}, and {len(args) + len(kwargs or {})} arrays were passed.",
+            f"The example inputs don't fit the model: {problem}, and {count} arrays were passed.",
             fix=f"pass one for each of {', '.join(names)}, or none.",
         )
     examples = {name: np.asarray(value) for name, value in given.items()}

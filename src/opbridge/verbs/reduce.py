@@ -91,7 +91,7 @@ def _reduce_side(
     progress: Callable[[str], None],
 ) -> Reduction:
     """Reduce a model on an engine: first against the standard, then against PyTorch if that reference is known."""
-    from opbridge.proof.reduce.models import failing_case, reduce_model, sound
+    from opbridge.proof.reduce.models import failing_case, nothing_fails, reduce_model
     from opbridge.proof.reduce.output import written
     from opbridge.proof.reduce.trials import EngineTrials
 
@@ -109,9 +109,11 @@ def _reduce_side(
         progress("comparing with PyTorch")
         wrong = wrong_segment(side, reference, inputs, seed, ops)
         if wrong is not None:
-            return written(path, side, wrong.problem, wrong.tried, wrong.nodes_before, clock, started, told=wrong.told)
+            return written(
+                path, side, wrong.problem, wrong.tried, wrong.nodes_before, clock, started, fault=wrong.fault
+            )
     if found is None:
-        raise sound(side, reference)
+        raise nothing_fails(side, reference)
     before = len(found[0].nodes)
     problem, tried = reduce_model(*found, side, trials, clock)
     return written(path, side, problem, tried, before, clock, started)

@@ -21,7 +21,7 @@ from opbridge.errors import InputError, OpbridgeError
 from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import read_model
-from opbridge.proof.bisect.inside import Inside
+from opbridge.proof.bisect.intermediate_checks import ObservableModel
 from opbridge.proof.bisect.intermediates_engine import loader
 from opbridge.proof.verify.comparability import reconsidered
 from opbridge.proof.verify.inputs import InputSpecs
@@ -30,6 +30,7 @@ from opbridge.proof.verify.onnx_inputs import OnnxInputs
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.reference_onnx import OnnxReference
+from opbridge.proof.verify.steps import with_steps
 from opbridge.proof.verify.timing import CapturedCall
 from opbridge.proof.verify.torch_times import timed_calls
 from opbridge.proof.verify.verification import Verification
@@ -78,13 +79,15 @@ class BundleRun:
 class BundleReference(Protocol):
     """The reference that a bundle is compared with."""
 
-    def verify(self, run: BundleRun, session: Session, inside: Inside | None, options: VerifyOptions) -> Verification:
+    def verify(
+        self, run: BundleRun, session: Session, observable: ObservableModel | None, options: VerifyOptions
+    ) -> Verification:
         """Compare one run of the bundle with the reference.
 
         Args:
             run: The run.
             session: The loaded model.
-            inside: Reads the values inside the model; None if the engine does not load ONNX.
+            observable: The model whose intermediate values are read; None if the engine does not load ONNX.
             options: How to verify.
         """
 
@@ -122,10 +125,17 @@ class CapturedModel:
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
 
-    def verify(self, run: BundleRun, session: Session, inside: Inside | None, options: VerifyOptions) -> Verification:
+    def verify(
+        self, run: BundleRun, session: Session, observable: ObservableModel | None, options: VerifyOptions
+    ) -> Verification:
         """Compare one run of the bundle with PyTorch."""
         with without_kernels():
-            found = verify(CapturedReference(self._captured), session, engine=run.label, options=options, inside=inside)
+            reference = CapturedReference(self._captured)
+            found = verify(reference, session, engine=run.label, options=options, observable=observable)
+            if self._captured.state:
+                found = with_steps(found, reference, self._captured, session, options)
+            if self._captured.was_training:
+                found = _in_evaluation_mode(found)
             return reconsidered(found, self._captured, run.engine.name, run.libraries)
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
@@ -135,6 +145,13 @@ class CapturedModel:
         with without_kernels():
             calls = timed_calls(self._captured.program, flat)
         return specs.feeds(flat), calls
+
+
+def _in_evaluation_mode(found: Verification) -> Verification:
+    """Note on the first case that the module is not compared in the mode in which it was passed."""
+    note = "the module was in training mode; it is exported and compared in evaluation mode"
+    cases = [dataclasses.replace(case, notes=(*case.notes, note)) for case in found.cases[:1]]
+    return dataclasses.replace(found, cases=(*cases, *found.cases[1:]))
 
 
 class OriginalModel:
@@ -149,10 +166,12 @@ class OriginalModel:
         self._model = model
         self._examples = examples
 
-    def verify(self, run: BundleRun, session: Session, inside: Inside | None, options: VerifyOptions) -> Verification:
+    def verify(
+        self, run: BundleRun, session: Session, observable: ObservableModel | None, options: VerifyOptions
+    ) -> Verification:
         """Compare one run of the bundle with the original model."""
         with OnnxReference(self._model, run.engine, examples=self._examples) as reference:
-            return verify(reference, session, engine=run.label, options=options, inside=inside)
+            return verify(reference, session, engine=run.label, options=options, observable=observable)
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
         """The user's first inputs, or generated inputs of moderate size."""
@@ -169,9 +188,9 @@ def verify_run(reference: BundleReference, run: BundleRun, options: VerifyOption
     except OpbridgeError as error:
         return not_loaded(run.label, error, options.seed)
     has_graph = run.engine.accepts == "onnx"
-    inside = Inside(run.file, loader(run.engine, run.libraries), run.origins) if has_graph else None
+    observable = ObservableModel(run.file, loader(run.engine, run.libraries), run.origins) if has_graph else None
     with contextlib.closing(session):
-        return reference.verify(run, session, inside, options)
+        return reference.verify(run, session, observable, options)
 
 
 def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from opbridge.bundle.captured import REFERENCE, capture_entry
+from opbridge.bundle.captured import INITIAL_STATE, REFERENCE, capture_entry
 from opbridge.capture.capture import Captured
 from opbridge.capture.entry import Entry, entry_file
 from opbridge.catalog.declare.catalog import Catalog
@@ -20,6 +20,8 @@ from opbridge.ladder.climbed import ClimbedAll
 from opbridge.ladder.kernel_shapes import check_kernel_shapes
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.write import save_model
+from opbridge.proof.verify.inputs import to_numpy
+from opbridge.records import write_npz
 from opbridge.torch_graph.weights import hashed_weights
 from opbridge.verbs.onnx_entry import OnnxEntry
 from opbridge.verbs.options import ExportOptions
@@ -68,6 +70,9 @@ class Source(Protocol):
 
     def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
         """Write the reference for later verifications, which then do not need the source."""
+
+    def save_state(self, folder: Path) -> None:
+        """Write the values of the state's inputs for the first run, if the model has a state."""
 
     def reference(self, climbed: ClimbedAll) -> BundleReference:
         """The reference that the bundle is compared with."""
@@ -121,13 +126,25 @@ class _TorchSource:
         return ("torch", "torchvision")
 
     def manifest_entries(self) -> Mapping[str, Any]:
-        """The range of each dynamic dimension, and the hashes of the weights."""
+        """The range of each dynamic dimension, the mode of the module, its state, and the hashes of the weights."""
         weights = hashed_weights(self.captured.program) if self._weights is None else self._weights.result()
-        return {"dynamic": _ranges(self.captured), **weights}
+        state = [item.to_dict() for item in self.captured.state]
+        return {
+            "dynamic": _ranges(self.captured),
+            "was_training": self.captured.was_training,
+            **({"state_buffers": state} if state else {}),
+            **weights,
+        }
 
     def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
         """Write the captured program."""
         torch.export.save(self.captured.program, str(folder / REFERENCE))
+
+    def save_state(self, folder: Path) -> None:
+        """Write the buffers that are inputs."""
+        if self.captured.state:
+            arrays = {item.input: to_numpy(self.captured.kwargs[item.input]) for item in self.captured.state}
+            write_npz(folder / INITIAL_STATE, arrays)
 
     def reference(self, climbed: ClimbedAll) -> BundleReference:
         """The captured program."""
@@ -185,6 +202,9 @@ class _OnnxSource:
     def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
         """Write the model with the declared bodies."""
         save_model(_given(climbed), folder, name=ONNX_REFERENCE, external_data=external_data)
+
+    def save_state(self, folder: Path) -> None:
+        """Do nothing, because an ONNX model has its state among its inputs already."""
 
     def reference(self, climbed: ClimbedAll) -> BundleReference:
         """The model with the declared bodies."""

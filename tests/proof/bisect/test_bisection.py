@@ -28,7 +28,7 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.ladder.climb import climb
 from opbridge.onnx_model.write import save_model
-from opbridge.proof.bisect.inside import Inside
+from opbridge.proof.bisect.intermediate_checks import ObservableModel
 from opbridge.proof.bisect.intermediates_engine import EngineModel, loader, marked_model
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference_captured import CapturedReference
@@ -134,7 +134,7 @@ def verified(
     save_model(model, folder)
     file = folder / "model.onnx"
     most_bytes = options.pop("most_bytes", None)
-    inside = Inside(file, load or loader(engines.get(ENGINE)), exported(name).origins, most_bytes)
+    observable = ObservableModel(file, load or loader(engines.get(ENGINE)), exported(name).origins, most_bytes)
     session = (whole or functools.partial(IsolatedSession, ENGINE))(file)
     with session:
         return verify(
@@ -142,7 +142,7 @@ def verified(
             session,
             engine=ENGINE,
             options=VerifyOptions(**options),
-            inside=inside,
+            observable=observable,
         )
 
 
@@ -225,17 +225,17 @@ def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node],
     planted = plant(model)
     found = verified(name, model, tmp_path)
     assert found.verdict == "failed"
-    assert found.departures
-    for departure in found.departures:
-        assert departure.verdict == "departs"
-        assert departure.first is not None
-        assert planted.name in (departure.first.node, *departure.between)
-        assert len(departure.between) <= 2
-        assert departure.first.operator == f"ai.onnx::{planted.op_type}" or departure.between
-        assert departure.first.source.startswith("tests/proof/bisect/test_bisection.py:")
-        assert departure.first.ratio > 1
-        assert departure.runs <= 5
-    assert str(found.departures[0].first) in found.summary()
+    assert found.divergences
+    for divergence in found.divergences:
+        assert divergence.verdict == "diverges"
+        assert divergence.first is not None
+        assert planted.name in (divergence.first.node, *divergence.between)
+        assert len(divergence.between) <= 2
+        assert divergence.first.operator == f"ai.onnx::{planted.op_type}" or divergence.between
+        assert divergence.first.source.startswith("tests/proof/bisect/test_bisection.py:")
+        assert divergence.first.ratio > 1
+        assert divergence.runs <= 5
+    assert str(found.divergences[0].first) in found.summary()
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node],
 def test_values_of_a_sound_model_are_those_of_the_captured_graph(name: str, tmp_path: Path) -> None:
     found = verified(name, exported(name).model, tmp_path, trace=True)
     assert found.passed
-    assert not found.departures
+    assert not found.divergences
     (trace,) = found.traces
     assert trace.depth == len(list(exported(name).model.graph))
     assert 3 * len(trace.values) >= trace.depth
@@ -273,16 +273,16 @@ class Wrapped:
         self.close()
 
 
-def test_a_departure_that_vanishes_when_observed(tmp_path: Path) -> None:
+def test_a_divergence_that_vanishes_when_observed(tmp_path: Path) -> None:
     def wrong_alone(results: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: array * np.float32(1.01) if len(results) == 1 else array for name, array in results.items()}
 
     load = functools.partial(Wrapped, change=wrong_alone)
     found = verified("pictures", exported("pictures").model, tmp_path, load, load)
-    (departure,) = found.departures
-    assert departure.verdict == "vanishes when observed"
-    assert departure.first is not None
-    assert departure.first.value == "output"
+    (divergence,) = found.divergences
+    assert divergence.verdict == "vanishes when observed"
+    assert divergence.first is not None
+    assert divergence.first.value == "output"
 
 
 def test_a_model_whose_values_are_all_of_another_type(tmp_path: Path) -> None:
@@ -291,9 +291,9 @@ def test_a_model_whose_values_are_all_of_another_type(tmp_path: Path) -> None:
     model.graph.outputs[0].dtype = ir.DataType.FLOAT
     found = verified("numbers", model, tmp_path)
     assert [comparison.status for comparison in found.comparisons] == ["dtype"]
-    (departure,) = found.departures
-    assert departure.verdict == "not found"
-    assert departure.detail == "no value between the inputs and the outputs has a counterpart in the reference"
+    (divergence,) = found.divergences
+    assert divergence.verdict == "not found"
+    assert divergence.detail == "no value between the inputs and the outputs has a counterpart in the reference"
 
 
 def test_an_engine_that_is_not_deterministic(tmp_path: Path) -> None:
@@ -311,10 +311,10 @@ def test_an_engine_that_is_not_deterministic(tmp_path: Path) -> None:
 
     load = functools.partial(Wrapped, change=shaken)
     found = verified("pictures", model, tmp_path, load, load)
-    (departure,) = found.departures
-    assert departure.verdict == "not deterministic"
-    assert departure.first is not None
-    assert departure.first.node == pool.name
+    (divergence,) = found.divergences
+    assert divergence.verdict == "not deterministic"
+    assert divergence.first is not None
+    assert divergence.first.node == pool.name
 
 
 @pytest.mark.slow
@@ -329,15 +329,15 @@ def test_a_search_takes_a_logarithmic_number_of_runs(layer: int, tmp_path: Path)
         reader.replace_input_with(index, squared.outputs[0])
     squared.outputs[0].name = "planted_value"
     found = verified("chain", model, tmp_path, most_bytes=1)
-    (departure,) = found.departures
-    assert departure.first is not None
-    assert "planted" in (departure.first.node, *departure.between)
+    (divergence,) = found.divergences
+    assert divergence.first is not None
+    assert "planted" in (divergence.first.node, *divergence.between)
     nodes = len(list(model.graph))
     # One value at a time: halves, the segment alone, and the repetitions in the beginning.
-    assert departure.runs <= math.ceil(math.log2(nodes)) + 5
+    assert divergence.runs <= math.ceil(math.log2(nodes)) + 5
     whole = verified("chain", model, tmp_path)
-    assert whole.departures[0].first == departure.first
-    assert whole.departures[0].runs <= 4
+    assert whole.divergences[0].first == divergence.first
+    assert whole.divergences[0].runs <= 4
 
 
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
     wrong_divisor(model)
     found = verified("pictures", model, tmp_path, bisect=False)
     assert found.verdict == "failed"
-    assert not found.departures
+    assert not found.divergences
     assert not found.traces
 
 
@@ -406,11 +406,11 @@ def test_a_bundle_verified_later_in_another_process(tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 1, run.stderr
     data = json.loads(run.stdout)
-    (departure,) = data["departures"]
-    assert departure["verdict"] == "departs"
-    assert departure["first"]["target"].startswith("aten::avg_pool2d")
-    assert departure["first"]["source"] == "entry.py:8"
-    assert json.loads((bundle / "verification.json").read_text())["departures"] == [departure]
+    (divergence,) = data["divergences"]
+    assert divergence["verdict"] == "diverges"
+    assert divergence["first"]["target"].startswith("aten::avg_pool2d")
+    assert divergence["first"]["source"] == "entry.py:8"
+    assert json.loads((bundle / "verification.json").read_text())["divergences"] == [divergence]
     console = rich.console.Console(width=300, file=io.StringIO())
     console.print(*verification_view(data), sep="\n")
     for shown in (console.file.getvalue(), Verification.from_dict(data).summary()):
@@ -426,20 +426,20 @@ def test_an_onnx_model_against_itself(tmp_path: Path) -> None:
     planted = dropped_attribute(faulty)
     save_model(faulty, tmp_path)
     file, engine = tmp_path / "model.onnx", engines.get(ENGINE)
-    options, inside = VerifyOptions(trace=True), Inside(file, loader(engine))
+    options, observable = VerifyOptions(trace=True), ObservableModel(file, loader(engine))
     with OnnxReference(load_onnx(original).model, engine) as reference, IsolatedSession(ENGINE, file) as session:
-        found = verify(reference, session, engine=ENGINE, options=options, inside=inside)
+        found = verify(reference, session, engine=ENGINE, options=options, observable=observable)
     assert found.verdict == "failed"
-    (departure,) = found.departures
-    assert departure.verdict == "departs"
-    assert departure.first is not None
-    assert departure.first.node == planted.name
+    (divergence,) = found.divergences
+    assert divergence.verdict == "diverges"
+    assert divergence.first is not None
+    assert divergence.first.node == planted.name
     (trace,) = found.traces
     first = next(value for value in trace.values if value.ratio > 1)
     assert first.node == planted.name
 
 
-def test_a_departure_in_a_function_names_its_call(tmp_path: Path) -> None:
+def test_a_divergence_in_a_function_names_its_call(tmp_path: Path) -> None:
     @opbridge.operator("bisected::scaled")
     def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
         return torch.tanh(x) * factor
@@ -457,10 +457,10 @@ def test_a_departure_in_a_function_names_its_call(tmp_path: Path) -> None:
     tanh.op_type = "Sigmoid"
     save_model(model, tmp_path)
     file = tmp_path / "model.onnx"
-    inside = Inside(file, loader(engines.get(ENGINE)), climbed.translated.origins)
+    observable = ObservableModel(file, loader(engines.get(ENGINE)), climbed.translated.origins)
     with IsolatedSession(ENGINE, file) as session:
-        found = verify(CapturedReference(captured), session, engine=ENGINE, inside=inside)
-    (departure,) = found.departures
-    assert departure.first is not None
-    assert departure.first.operator == "bisected::scaled"
-    assert textwrap.shorten(str(departure), 40).startswith("first mismatching node:")
+        found = verify(CapturedReference(captured), session, engine=ENGINE, observable=observable)
+    (divergence,) = found.divergences
+    assert divergence.first is not None
+    assert divergence.first.operator == "bisected::scaled"
+    assert textwrap.shorten(str(divergence), 40).startswith("first mismatching node:")

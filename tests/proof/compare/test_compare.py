@@ -149,20 +149,20 @@ def test_two_entries_that_differ() -> None:
 
 @pytest.mark.quick("net.py")
 @pytest.mark.parametrize("reference", ["net.py:model", "bundle"])
-def test_the_first_node_that_departs_is_named(reference: str) -> None:
+def test_the_first_node_that_diverges_is_named(reference: str) -> None:
     found = opbridge.compare(reference, "bad.onnx")
     assert not found.equal
-    departure = found.verification.departures[0]
-    assert departure.verdict == "departs", departure
-    assert departure.first is not None
-    assert (departure.first.operator, departure.first.node) == ("ai.onnx::HardSigmoid", "node_sigmoid")
-    assert departure.first.source.endswith("net.py:13")
+    divergence = found.verification.divergences[0]
+    assert divergence.verdict == "diverges", divergence
+    assert divergence.first is not None
+    assert (divergence.first.operator, divergence.first.node) == ("ai.onnx::HardSigmoid", "node_sigmoid")
+    assert divergence.first.source.endswith("net.py:13")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reference", ["net.py:model", "good.onnx"])
 def test_without_names_values_are_matched_by_their_numbers(reference: str) -> None:
-    first = opbridge.compare(reference, "anonymous.onnx").verification.departures[0].first
+    first = opbridge.compare(reference, "anonymous.onnx").verification.divergences[0].first
     assert first is not None
     assert first.operator == "ai.onnx::HardSigmoid"
 

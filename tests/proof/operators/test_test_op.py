@@ -136,8 +136,8 @@ def test_a_wrong_fake(check: Check) -> None:
     """
     failed = rows(check(declared("wrong_fake", after=after)), "failed")
     assert failed["number 1", "shapes"] == (
-        "output 0 of the Python function is float32 of shape (3, 4), but the fake says float32 of shape (4,)\n"
-        "fix: correct the shape function (its .fake), so that it says what the Python function returns."
+        "output 0 of the Python function is float32 of shape (3, 4), but the fake returns float32 of shape (4,)\n"
+        "fix: correct the shape function (its .fake), so that it matches what the Python function returns."
     )
     assert ("number 1", "opcheck") in failed
     assert "disagrees with the operator" in failed["number 1", "onnxruntime"]
@@ -154,7 +154,7 @@ def test_a_shape_function_that_disagrees_with_the_fake(check: Check) -> None:
     )
     failed = rows(check(declared("other_shape", after="other_shape.kernel('kernel.h')"), header), "failed")
     assert failed["number 1", "shapes"] == (
-        "output 0 of the kernel is float32 of shape (4, 3), but the fake says float32 of shape (3, 4)\n"
+        "output 0 of the kernel is float32 of shape (4, 3), but the fake returns float32 of shape (3, 4)\n"
         "fix: correct the kernel's shape function, the second argument of OPBRIDGE_OPERATOR."
     )
     assert "shape" in failed["number 1", "kernel"]
@@ -232,7 +232,7 @@ def test_wrong_gradients(check: Check) -> None:
 def test_gradients_at_a_kink(check: Check) -> None:
     found = check(declared("kink", "torch.zeros(4)", body="x.clamp(min=0)"))
     assert found.passed
-    assert rows(found, "passed")["number 1", "gradients"] == "float64, a little beside the sample's values"
+    assert rows(found, "passed")["number 1", "gradients"] == "float64, close to the sample's values"
 
 
 @pytest.mark.slow

@@ -129,8 +129,8 @@ def test_a_normalization_has_a_reference_in_float64() -> None:
     graph = helper.make_graph([node], "g", [x, weight], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     feeds = {"x": np.array([1, 2, 4, 8], np.float32), "w": np.ones(4, np.float32)}
-    wide = widened(Problem(model_of_proto(model), feeds))
-    result = evaluate(wide.model, wide.feeds)
+    float64 = widened(Problem(model_of_proto(model), feeds))
+    result = evaluate(float64.model, float64.feeds)
     assert result is not None
     assert result["y"].dtype == np.float64
     assert abs(result["y"].mean()) < 1e-15

@@ -18,8 +18,8 @@ def coins(chance: float, seed: int, shape: tuple[int, ...] = ()) -> list[np.ndar
 def test_draws_that_never_change_are_found() -> None:
     random = np.random.default_rng(0)
     drawn = [random.random(5) for _ in range(RUNS)]
-    assert "the same draws in every run" in compare_runs([drawn[0]] * RUNS, drawn)
-    assert "the same draws in every run" in compare_runs([np.ones(())] * RUNS, coins(0.5, 1))
+    assert "the same numbers in every run" in compare_runs([drawn[0]] * RUNS, drawn)
+    assert "the same numbers in every run" in compare_runs([np.ones(())] * RUNS, coins(0.5, 1))
 
 
 @pytest.mark.parametrize("chance", [0.9, 0.97])

@@ -21,7 +21,7 @@ from opbridge.proof.verify.verify import verify
 
 pytestmark = pytest.mark.newest
 
-MODELS = ("counts", "half_norm", "image", "mixer", "sequence", "steps")
+MODELS = ("counts", "detector", "half_norm", "image", "mixer", "sequence", "steps", "suppressor")
 QUICK = (
     "a sum of 1e6 terms",
     "a chaotic map of 60 steps",
@@ -33,7 +33,13 @@ MOST_VERIFICATIONS = 20
 
 
 @pytest.mark.quick(
-    "a dropped attribute", "the divisor", "the mean of nothing", "softmax along", "swapped inputs", "size 1 only"
+    "a dropped attribute",
+    "another order",
+    "the divisor",
+    "the mean of nothing",
+    "softmax along",
+    "swapped inputs",
+    "size 1 only",
 )
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.deterministic], ids=lambda fault: fault.name)
 def test_fault_is_caught_and_bisected(fault: Fault, tmp_path: Path) -> None:
@@ -61,7 +67,7 @@ def test_model_without_the_faults_passes(name: str) -> None:
     bundle, entry = sound_bundle(getattr(fault_models, name))
     found = opbridge.verify(bundle.path, reference=entry)
     assert found.passed, found.summary()
-    assert found.departures == ()
+    assert found.divergences == ()
 
 
 @pytest.mark.slow

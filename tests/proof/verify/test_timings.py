@@ -129,7 +129,7 @@ def test_an_engine_that_does_not_tell_is_noted(tmp_path: Path) -> None:
     assert verified.passed
     assert verified.timings == ()
     (note,) = [note for note in verified.cases[0].notes if "times" in note]
-    assert note == "no times of its nodes: reference does not measure the time of each node."
+    assert note == "the times of its nodes are not available: reference does not measure the time of each node."
 
 
 @pytest.mark.slow

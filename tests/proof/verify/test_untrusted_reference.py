@@ -23,12 +23,12 @@ class Stub:
 
     name = "the original"
 
-    def __init__(self, wide: np.ndarray) -> None:
-        self.wide = wide
+    def __init__(self, float64: np.ndarray) -> None:
+        self.float64 = float64
 
     def run(self, feeds: Any, *, weights: Any = None) -> Run:
         moved = OWN if feeds["x"] is OWN else OWN * (1 + 1e-7 * RANDOM.standard_normal(OWN.shape))
-        return paired({"y": moved.astype(np.float32)}, {"y": self.wide}, frozenset(), 1)
+        return paired({"y": moved.astype(np.float32)}, {"y": self.float64}, frozenset(), 1)
 
     def draw(self, feeds: Any, number: int) -> Any:
         raise NotImplementedError
@@ -37,14 +37,14 @@ class Stub:
         return None
 
 
-def status(wide: np.ndarray, result: np.ndarray) -> str:
-    stub, feeds = Stub(wide), {"x": OWN}
+def status(float64: np.ndarray, result: np.ndarray) -> str:
+    stub, feeds = Stub(float64), {"x": OWN}
     judgement = Judgement(stub, "case", feeds, stub.run(feeds), None, 0)
     return judgement.compare({"y": result.astype(np.float32)}, dict)[0].status
 
 
-@pytest.mark.parametrize("wide", [EXACT, ELSEWHERE, ELSEWHERE_IN_PART], ids=["exact", "elsewhere", "in part"])
-def test_a_reference_that_computes_something_else_allows_the_engine_nothing(wide: np.ndarray) -> None:
-    assert status(wide, OWN * (1 + 2e-7)) == "within budget"
-    assert status(wide, OWN * 1.01) == "differs"
-    assert status(wide, np.concatenate([OWN[:10], OWN[10:13] * 1.4, OWN[13:]])) == "differs"
+@pytest.mark.parametrize("float64", [EXACT, ELSEWHERE, ELSEWHERE_IN_PART], ids=["exact", "elsewhere", "in part"])
+def test_a_reference_that_computes_something_else_allows_the_engine_nothing(float64: np.ndarray) -> None:
+    assert status(float64, OWN * (1 + 2e-7)) == "within budget"
+    assert status(float64, OWN * 1.01) == "differs"
+    assert status(float64, np.concatenate([OWN[:10], OWN[10:13] * 1.4, OWN[13:]])) == "differs"

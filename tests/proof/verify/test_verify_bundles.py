@@ -80,7 +80,7 @@ def test_every_file_of_a_folder_is_a_case(folder: Path, capfd: pytest.CaptureFix
     assert "The folder empty contains no .npz files." in capfd.readouterr().err
     named = {"mine": {"x": np.ones((3, 4), np.float32)}}
     assert [case.name for case in opbridge.verify("b", inputs=named).cases] == ["mine"]
-    with pytest.raises(InputError, match="has to be one per case"):
+    with pytest.raises(InputError, match="must be a list of them, one per case"):
         opbridge.verify("b", inputs=named["mine"])
 
 
@@ -150,5 +150,5 @@ def test_an_onnx_model_has_the_same_modes(folder: Path, monkeypatch: pytest.Monk
     required = of_onnx(folder, special_values="require")
     assert (required.verdict, required.error) == (
         "failed",
-        "special values are required to give the same as in PyTorch, and some do not",
+        "special values are required to give the same results as in PyTorch, and some do not",
     )

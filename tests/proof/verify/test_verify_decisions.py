@@ -9,7 +9,9 @@ import pytest
 import torch
 from verify_models import Function, captured
 
+from opbridge.proof.verify.captured_graph import Decision
 from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.suppression import suppression_objection
 from opbridge.proof.verify.verify import verify
 
 torch.manual_seed(0)
@@ -80,7 +82,7 @@ def test_decision_beyond_the_budget_fails() -> None:
     assert verify(CapturedReference(item), InDouble(far_steps, dtypes, 1e-6), engine="double").passed
     found = verify(CapturedReference(item), InDouble(far_steps, dtypes, -1e-2), engine="double")
     assert [comparison.status for comparison in found.comparisons] == ["differs"] * 3
-    assert found.comparisons[1].detail == "12 of 12 decisions are wrong and no near ties"
+    assert found.comparisons[1].detail == "12 of 12 decisions are wrong, not near ties"
 
 
 def test_wrong_index_is_explained_by_its_margin() -> None:
@@ -88,7 +90,7 @@ def test_wrong_index_is_explained_by_its_margin() -> None:
     engine = InDouble(lambda x, push: ((x @ WEIGHT.double()).argmin(-1),), (torch.int64,))
     found = verify(CapturedReference(item), engine, engine="double").comparisons[0]
     assert found.status == "differs"
-    assert "10 of 10 indices are wrong: the numbers they select differ by up to" in found.detail
+    assert "10 of 10 indices are wrong: the selected numbers differ by up to" in found.detail
 
 
 def test_comparison_of_exact_numbers_has_no_slack() -> None:
@@ -124,3 +126,77 @@ def test_search_in_a_computed_table_and_its_fault() -> None:
     dtypes = (torch.int64, torch.int64)
     assert verify(CapturedReference(item), InDouble(function, dtypes), engine="double").passed
     assert verify(CapturedReference(item), InDouble(function, dtypes, 3.0), engine="double").verdict == "failed"
+
+
+BOXES = torch.tensor([[0.0, 0, 4, 4], [0, 1, 4, 5], [8, 8, 10, 10], [0, 0, 4, 3.2], [20, 20, 24, 24]])
+"""The first overlaps the second by 0.6 and the fourth by 0.8."""
+SCORES = torch.tensor([0.9, 0.9 - 1e-8, 0.5, 0.5 + 1e-8, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("kept", "threshold", "objection"),
+    [
+        ([0, 4, 2], 0.5, ""),
+        ([1, 4, 3, 2], 0.5, ""),
+        ([1, 4, 2, 3], 0.5, ""),
+        ([0, 4, 2], 0.6, ""),
+        ([0, 1, 4, 2], 0.6, ""),
+        ([0, 2, 4], 0.5, "1 of 3 boxes are kept before one with a better score"),
+        ([0, 1, 4, 2], 0.5, "2 of 4 boxes overlap another that is kept"),
+        ([0, 2], 0.5, "1 of 5 boxes are dropped though no box that is kept overlaps them"),
+        ([4, 3, 2], 0.5, "2 of 5 boxes are dropped though no box that is kept overlaps them"),
+        ([0, 4, 2, 2], 0.5, "an index appears twice"),
+        ([0, 4, 5], 0.5, "an index is out of range"),
+    ],
+)
+def test_boxes_may_be_kept_by_near_ties_alone(kept: list[int], threshold: float, objection: str) -> None:
+    pytest.importorskip("torchvision")
+    boxes, scores = BOXES.double(), SCORES.double()
+    result = torch.ops.torchvision.nms(boxes, scores, threshold)
+    arguments = (boxes, scores, threshold)
+    decision = Decision(
+        "nms", torch.ops.torchvision.nms.default, (BOXES, SCORES, threshold), {}, arguments, {}, result, result
+    )
+    slacks = {0: torch.full_like(boxes, 1e-6), 1: torch.full_like(scores, 1e-6)}
+    assert suppression_objection(decision, slacks, torch.tensor(kept)) == objection
+
+
+def kept_boxes(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The boxes that a suppression keeps by scores that are all equal, and numbers made of them."""
+    corners = torch.cat([x, x + 1], 1)
+    kept = torch.ops.torchvision.nms(corners, 0.5 + 0 * x.mean(1).abs(), 0.5)
+    return corners[kept], (x.sum(1) * 0.05).tanh()[kept]
+
+
+class OtherOrder:
+    """An engine, or a module, that keeps the same boxes in another order; ``wrong`` changes a result."""
+
+    def __init__(self, wrong: Any = lambda boxes, numbers: (boxes, numbers)) -> None:
+        self.wrong = wrong
+
+    def run(self, feeds: Any) -> dict[str, np.ndarray]:
+        boxes, numbers = (result.flip(0) for result in kept_boxes(torch.from_numpy(feeds["args_0"])))
+        return {f"out_{i}": result.numpy() for i, result in enumerate(self.wrong(boxes, numbers))}
+
+
+def shifted_box(boxes: torch.Tensor, numbers: torch.Tensor) -> Any:
+    boxes[3] += 0.01
+    return boxes, numbers
+
+
+ORDERS = {
+    "the same order": (lambda boxes, numbers: (boxes, numbers), True),
+    "another for one output": (lambda boxes, numbers: (boxes, numbers.roll(1)), False),
+    "a box that is off": (shifted_box, False),
+    "a box twice": (lambda boxes, numbers: (boxes.roll(1)[:1].expand(boxes.shape), numbers), False),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_order_of_equal_boxes_is_inferred_and_must_be_that_of_all_outputs(name: str) -> None:
+    pytest.importorskip("torchvision")
+    torch.manual_seed(0)
+    item = captured(Function(kept_boxes), (torch.rand(24, 2) * 9,))
+    wrong, passes = ORDERS[name]
+    found = verify(CapturedReference(item), OtherOrder(wrong), engine="other order")
+    assert found.passed == passes, found.summary()

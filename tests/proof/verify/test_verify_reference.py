@@ -18,9 +18,9 @@ def run(function: Any, *args: Any) -> Any:
     return CapturedGraph(captured(Function(function), args).program).run(args)
 
 
-def close(wide: torch.Tensor, expected: torch.Tensor) -> bool:
-    assert wide.dtype is torch.float64
-    return torch.allclose(wide, expected, rtol=1e-14, atol=1e-14)
+def close(float64: torch.Tensor, expected: torch.Tensor) -> bool:
+    assert float64.dtype is torch.float64
+    return torch.allclose(float64, expected, rtol=1e-14, atol=1e-14)
 
 
 def test_hard_coded_dtypes_are_widened() -> None:
@@ -30,9 +30,9 @@ def test_hard_coded_dtypes_are_widened() -> None:
 
     found = run(function, X)
     y = X.double().sin() + torch.arange(5, dtype=torch.float64) / 3
-    assert close(found.wide[0], y * torch.full((5,), 0.1, dtype=torch.float64))
-    assert close(found.wide[1], torch.linspace(0, 1, 5, dtype=torch.float64) * y)
-    assert close(found.wide[2], y)
+    assert close(found.float64[0], y * torch.full((5,), 0.1, dtype=torch.float64))
+    assert close(found.float64[1], torch.linspace(0, 1, 5, dtype=torch.float64) * y)
+    assert close(found.float64[2], y)
     assert [value.dtype for value in found.own] == [torch.float32, torch.float32, torch.bfloat16]
 
 
@@ -49,12 +49,12 @@ def test_autocast_and_nested_graphs_are_widened() -> None:
     found = run(function, X)
     product = X.double() @ weight.double()
     assert found.own[0].dtype is torch.bfloat16
-    assert close(found.wide[0], product)
-    assert close(found.wide[1], product.sin())
-    assert close(found.wide[2], X.double().sum(0))
+    assert close(found.float64[0], product)
+    assert close(found.float64[1], product.sin())
+    assert close(found.float64[2], X.double().sum(0))
     before = X.double().cumsum(0) - X.double()
-    assert close(found.wide[3], before * X.double())
-    assert torch.allclose(found.own[3].double(), found.wide[3], atol=1e-5)
+    assert close(found.float64[3], before * X.double())
+    assert torch.allclose(found.own[3].double(), found.float64[3], atol=1e-5)
 
 
 def test_parameters_buffers_and_complex_numbers_are_widened() -> None:
@@ -63,10 +63,10 @@ def test_parameters_buffers_and_complex_numbers_are_widened() -> None:
     item = captured(module, (X,))
     found = CapturedGraph(item.program).run([X])
     plain = X.double() @ layer.weight.double().T + layer.bias.double()
-    assert close(found.wide[0], plain / (1 + 1e-5) ** 0.5)
+    assert close(found.float64[0], plain / (1 + 1e-5) ** 0.5)
     spectrum = run(lambda x: torch.fft.fft(x), X)
-    assert spectrum.wide[0].dtype is torch.complex128
-    assert torch.allclose(spectrum.wide[0], torch.fft.fft(X.double()), rtol=1e-14)
+    assert spectrum.float64[0].dtype is torch.complex128
+    assert torch.allclose(spectrum.float64[0], torch.fft.fft(X.double()), rtol=1e-14)
 
 
 def test_operator_without_float64_is_named_and_runs_in_its_own_dtype() -> None:
@@ -78,9 +78,9 @@ def test_operator_without_float64_is_named_and_runs_in_its_own_dtype() -> None:
 
     only_single.register_fake(torch.empty_like)
     found = run(lambda x: torch.ops.verify_tests.only_single(x.sin()).exp(), X)
-    assert found.narrow == ("verify_tests::only_single",)
-    assert found.wide[0].dtype is torch.float64
-    assert torch.allclose(found.wide[0], (X.double().sin() * 2).exp(), rtol=1e-6)
+    assert found.without_float64 == ("verify_tests::only_single",)
+    assert found.float64[0].dtype is torch.float64
+    assert torch.allclose(found.float64[0], (X.double().sin() * 2).exp(), rtol=1e-6)
 
 
 def test_decisions_and_draws_are_those_of_the_own_dtype() -> None:
@@ -90,11 +90,11 @@ def test_decisions_and_draws_are_those_of_the_own_dtype() -> None:
 
     x = torch.arange(1.0, 8.0)
     found = run(function, x)
-    assert torch.equal(found.wide[0], found.own[0].double())
-    assert torch.equal(found.wide[1], found.own[1])
-    assert torch.allclose(found.wide[2], found.own[2].double(), atol=1e-6)
+    assert torch.equal(found.float64[0], found.own[0].double())
+    assert torch.equal(found.float64[1], found.own[1])
+    assert torch.allclose(found.float64[2], found.own[2].double(), atol=1e-6)
     assert found.random == [False, False, True, False]
-    assert ((found.wide[3] - found.own[3].double()).abs() < 1e-6).all()
+    assert ((found.float64[3] - found.own[3].double()).abs() < 1e-6).all()
 
 
 def test_dropout_in_evaluation_is_not_random() -> None:
@@ -106,4 +106,4 @@ def test_in_place_changes_do_not_reach_the_inputs_or_the_other_run() -> None:
     before = X.clone()
     found = run(lambda x: x.add_(1).floor_().mul_(0.1) + x, X)
     assert torch.equal(X, before)
-    assert torch.allclose(found.wide[0], found.own[0].double(), atol=1e-6)
+    assert torch.allclose(found.float64[0], found.own[0].double(), atol=1e-6)

@@ -36,9 +36,9 @@ def fft_c2r(
     if self.dtype == torch.complex128:
         *others, last = dim
         spectrum = self if not others else torch.ops.aten._fft_c2c(self, others, normalization, False)
-        half = last_dim_size // 2 + 1
-        mirrored = spectrum.narrow(last, 1, last_dim_size - half).flip(last).conj()
-        whole = torch.cat([spectrum.narrow(last, 0, half), mirrored], last)
+        # Its first last_dim_size // 2 + 1 numbers are given. torch cannot bound a slice of all of them but the first.
+        mirrored = spectrum.index_select(last, torch.arange((last_dim_size - 1) // 2, 0, -1)).conj()
+        whole = torch.cat([spectrum, mirrored], last)
         return torch.ops.aten._fft_c2c(whole.conj(), [last], normalization, True).real
     lengths = [*(self.shape[axis] for axis in dim[:-1]), last_dim_size]
     if self.dtype != torch.complex64 or keeps_its_digits(lengths):

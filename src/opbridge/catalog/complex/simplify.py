@@ -23,8 +23,8 @@ _APART, _JOIN, _STACK, _SELECT = (
 def simplify(program: torch.export.ExportedProgram) -> None:
     """Remove nodes that join parts which are then split again, in place.
 
-    Where a complex32 tensor is left, at the program's border, it is said to be the pairs of float16 that it is in ONNX:
-    torch.onnx has no such type.
+    A remaining complex32 tensor, which is an input or output of the program, is declared as pairs of float16, its form
+    in ONNX, because torch.onnx has no such type.
     """
     for module in graph_modules(program):
         _size_pairs(module.graph)

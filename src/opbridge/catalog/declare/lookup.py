@@ -8,18 +8,18 @@ import inspect
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
+from opbridge.records import Record
 from opbridge.torch_graph.internals import mapped_targets
 
 __all__ = ["KnownOperator", "Mapping", "list_mappings", "look_up"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Mapping:
+class Mapping(Record):
     """One mapping of an operator.
 
     Attributes:
@@ -42,13 +42,9 @@ class Mapping:
     source: str = ""
     overrides: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The mapping as JSON data."""
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class KnownOperator:
+class KnownOperator(Record):
     """Everything known about one operator.
 
     Attributes:
@@ -60,14 +56,6 @@ class KnownOperator:
     target: str
     overloads: tuple[str, ...]
     mappings: tuple[Mapping, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The operator as JSON data."""
-        return {
-            "target": self.target,
-            "overloads": list(self.overloads),
-            "mappings": [mapping.to_dict() for mapping in self.mappings],
-        }
 
 
 def list_mappings(ops: Sequence[str | Path] = ()) -> tuple[Mapping, ...]:

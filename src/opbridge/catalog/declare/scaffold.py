@@ -13,9 +13,9 @@ import string
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from opbridge.errors import InputError
+from opbridge.records import Record
 
 __all__ = ["Scaffold", "new_operator"]
 
@@ -99,7 +99,7 @@ _OF_TORCH = ("aten", "prim", "prims")
 
 
 @dataclasses.dataclass(frozen=True)
-class Scaffold:
+class Scaffold(Record):
     """The files of a new operator.
 
     Attributes:
@@ -111,14 +111,6 @@ class Scaffold:
     target: str
     files: tuple[Path, ...]
     commands: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The scaffold as JSON data."""
-        return {
-            "target": self.target,
-            "files": [file.as_posix() for file in self.files],
-            "commands": list(self.commands),
-        }
 
 
 def new_operator(target: str, folder: str | Path = ".", *, kernel: bool = False) -> Scaffold:

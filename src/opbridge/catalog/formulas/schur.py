@@ -110,10 +110,10 @@ def _first_columns(h: Tensor, rows: Tensor, last: Tensor, count: Tensor) -> Tens
     product = torch.where(is_stuck, -0.4375 * size * size, product)
     high = torch.where(is_stuck, low + 0.75 * size, high)
     low = torch.where(is_stuck, low + 0.75 * size, low)
-    (_, following), (_, link), (_, beside) = (_neighbours(part, rows) for part in (diagonal, below, above))
+    (_, following), (_, link), (_, upper) = (_neighbours(part, rows) for part in (diagonal, below, above))
     scale = (diagonal - low).abs() + (diagonal - high).abs() + product.abs().sqrt() + link.abs()
     scale = torch.where(scale == 0, 1, scale)
-    first = (diagonal - low) * ((diagonal - high) / scale) - product / scale + link / scale * beside
+    first = (diagonal - low) * ((diagonal - high) / scale) - product / scale + link / scale * upper
     second = link / scale * (diagonal + following - low - high)
     return torch.cat([first, second, link / scale * _neighbours(link, rows)[1]], -1)
 

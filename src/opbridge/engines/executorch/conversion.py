@@ -46,7 +46,7 @@ def write_program(program: TorchProgram, folder: Path, version: str) -> str:
     except Exception as error:
         raise EngineError(
             f"ExecuTorch {version} can't compile the program: {first_line(error)}",
-            fix="if it is about a dynamic dimension, give that one a largest size, or export with fixed sizes.",
+            fix="if it is about a dynamic dimension, set an upper bound for it, or export with fixed sizes.",
             details=str(error),
         ) from error
     own = {kernel_name(target) for target in targets}
@@ -62,7 +62,7 @@ def write_program(program: TorchProgram, folder: Path, version: str) -> str:
 
 
 def largest_size(example: int) -> int:
-    """The largest size of a dynamic dimension whose example has this one."""
+    """The upper bound of a dynamic dimension whose example has this size."""
     return max(2 * example, LARGEST)
 
 
@@ -80,7 +80,7 @@ class _Flat(torch.nn.Module):
 
 
 def _bounded(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """The program, captured again with a largest size for each dynamic dimension that has none."""
+    """The program, captured again with an upper bound for each dynamic dimension that has none."""
     if all(str(limits.upper).isdigit() for limits in program.range_constraints.values()):
         return program
     leaves, spec = pytree.tree_flatten(program.example_inputs)

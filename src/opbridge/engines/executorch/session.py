@@ -64,9 +64,9 @@ class ExecuTorchSession(Session):
             try:
                 results = self._method.execute(tensors)
             except (RuntimeError, ValueError) as error:
-                said = take_error()
-                if said:
-                    raise EngineError(said, fix="pass what the operator takes, or correct the kernel.") from error
+                message = take_error()
+                if message:
+                    raise EngineError(message, fix="pass what the operator takes, or correct the kernel.") from error
                 raise EngineError(
                     f"ExecuTorch failed while running the program: {first_line(error)}",
                     fix="check that the program's memory was planned for the inputs' sizes: a dynamic "

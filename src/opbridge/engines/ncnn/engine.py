@@ -58,8 +58,8 @@ class NcnnEngine(CompilesAhead):
             imports = [helper.make_opsetid("", _TOO_NEW)]
             run_pnnx(helper.make_model(graph, opset_imports=imports, ir_version=self.newest_ir_version))
         except EngineError as error:
-            said = re.search(r"ai\.onnx is till opset (\d+)", error.details or "")
-            return min(newest, int(said[1])) if said else newest
+            limit = re.search(r"ai\.onnx is till opset (\d+)", error.details or "")
+            return min(newest, int(limit[1])) if limit else newest
         return newest
 
     @property
@@ -120,9 +120,9 @@ class NcnnEngine(CompilesAhead):
         if providers is not None:
             raise InputError("ncnn has no execution providers.", fix="leave providers= out.")
         path = Path(path)
-        beside = main_file(path)
-        if beside.is_file():
-            return load_session(beside, threads=threads, libraries=libraries)
+        main = main_file(path)
+        if main.is_file():
+            return load_session(main, threads=threads, libraries=libraries)
         # Converting needs onnx, running does not.
         from opbridge.engines.ncnn.conversion import convert_file, write_files
 

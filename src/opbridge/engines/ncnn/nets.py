@@ -45,9 +45,9 @@ def load_net(net: Any, param: Path, weights: Path) -> None:
         with _printed() as lines:
             code = read(str(path))
         if code:
-            said = "; ".join(dict.fromkeys(lines)) or f"code {code}"
+            reason = "; ".join(dict.fromkeys(lines)) or f"code {code}"
             raise EngineError(
-                f"ncnn {native.version()} refuses {path.name!r}: {said}.",
+                f"ncnn {native.version()} refuses {path.name!r}: {reason}.",
                 fix="run `opbridge diagnose --engine ncnn` on the model to see what ncnn does not support.",
             )
 

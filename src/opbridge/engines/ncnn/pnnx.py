@@ -131,5 +131,5 @@ def _blobs(pattern: re.Pattern[str], script: str) -> tuple[tuple[str, int | None
 def _complaint(log: str, code: int) -> str:
     """The most informative line of pnnx's log."""
     lines = [line.strip() for line in log.splitlines() if _COMPLAINT.search(line) and "LogEarlyWarning" not in line]
-    said = _PLACE.sub("", lines[0])[:300] if lines else f"it exited with code {code}"
-    return f"pnnx can't convert the model: {said}"
+    reason = _PLACE.sub("", lines[0])[:300] if lines else f"it exited with code {code}"
+    return f"pnnx can't convert the model: {reason}"

@@ -149,11 +149,13 @@ def _result(blob: _Blob, mat: Any, sizes: Mapping[str, int]) -> np.ndarray:
     """The array of an output in the model's shape: ncnn has no rank 0, and drops a batch of 1 that pnnx missed."""
     spec = blob.spec
     array = array_of(mat, spec.dtype, blob.batch)
-    wanted = tuple(size if isinstance(size, int) else sizes.get(size) for size in spec.shape)
-    known = tuple(size for size in wanted if size is not None)
-    if len(known) == len(wanted) and array.size == math.prod(known):
+    expected = tuple(size if isinstance(size, int) else sizes.get(size) for size in spec.shape)
+    known = tuple(size for size in expected if size is not None)
+    if len(known) == len(expected) and array.size == math.prod(known):
         array = array.reshape(known)
-    if array.ndim != len(wanted) or any(size not in (None, got) for size, got in zip(wanted, array.shape, strict=True)):
+    if array.ndim != len(expected) or any(
+        size not in (None, got) for size, got in zip(expected, array.shape, strict=True)
+    ):
         raise EngineError(
             f"ncnn gave output {spec.name!r} in shape {list(array.shape)}, where the model says {list(spec.shape)}: "
             "pnnx did not detect the batch axis correctly.",

@@ -121,11 +121,11 @@ class OtherBuild:
     @functools.cache  # noqa: B019 - an engine lives as long as its process
     def lists(self) -> tuple[list[Any], list[Any]] | None:
         """See :class:`Build`."""
-        said = self._engine.answer("listing its kernels", {"about": "lists"})
-        if "schemas" not in said:
+        reply = self._engine.answer("listing its kernels", {"about": "lists"})
+        if "schemas" not in reply:
             return None
-        schemas = [SimpleNamespace(**{**item, **_formals(item)}) for item in said["schemas"]]
-        return schemas, [SimpleNamespace(**item) for item in said["kernels"]]
+        schemas = [SimpleNamespace(**{**item, **_formals(item)}) for item in reply["schemas"]]
+        return schemas, [SimpleNamespace(**item) for item in reply["kernels"]]
 
     def refusal_of(self, model: bytes) -> str | None:
         """See :class:`Build`; a crash counts as a refusal."""
@@ -134,10 +134,10 @@ class OtherBuild:
 
 def _refusal(engine: AskedEngine, model: bytes) -> str | None:
     try:
-        said = engine.answer("judging a node", {"about": "model"}, {"model": np.frombuffer(model, np.uint8)})
+        reply = engine.answer("judging a node", {"about": "model"}, {"model": np.frombuffer(model, np.uint8)})
     except EngineError as error:
         return error.message
-    return None if said["refusal"] is None else str(said["refusal"])
+    return None if reply["refusal"] is None else str(reply["refusal"])
 
 
 def _formals(schema: Mapping[str, Any]) -> dict[str, list[SimpleNamespace]]:

@@ -77,14 +77,14 @@ class KernelList:
             outputs: The types of the node's outputs in order.
             half_is_float: Whether float16 may run in a float32 kernel, since the engine inserts casts around it.
         """
-        wanted = _bound_types(schema, inputs, outputs)
+        node_types = _bound_types(schema, inputs, outputs)
         best: dict[str, str] | None = None
         available: dict[str, dict[str, None]] = defaultdict(dict)
         for kernel in self._kernels[schema.domain, schema.name]:
             if not _serves(kernel.version_range, schema.since_version):
                 continue
             missing = {}
-            for variable, types in wanted.items():
+            for variable, types in node_types.items():
                 allowed = kernel.type_constraints.get(variable)
                 if allowed is None:
                     continue

@@ -14,11 +14,11 @@ from opbridge.engines.asked import AskedEngine
 from opbridge.engines.openvino import native
 from opbridge.errors import EngineCrashError
 
-__all__ = ["OpenVinoQuestions", "Said", "answer"]
+__all__ = ["Answer", "OpenVinoQuestions", "answer"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
+class Answer:
     """OpenVINO's answer for a model.
 
     Attributes:
@@ -42,13 +42,13 @@ class OpenVinoQuestions:
     def __init__(self, name: str) -> None:
         self._engine = AskedEngine(name, "openvino")
 
-    def about(self, model: bytes) -> Said:
+    def about(self, model: bytes) -> Answer:
         """OpenVINO's answer for a serialized ONNX model."""
         try:
-            said = self._ask({"about": "model"}, {"model": np.frombuffer(model, np.uint8)})
+            reply = self._ask({"about": "model"}, {"model": np.frombuffer(model, np.uint8)})
         except EngineCrashError as error:
-            return Said(crashed=error.message)
-        return Said(said["problem"], tuple(said["left"]))
+            return Answer(crashed=error.message)
+        return Answer(reply["problem"], tuple(reply["left"]))
 
     @functools.cached_property
     def float64_is(self) -> str:

@@ -61,20 +61,20 @@ class OpenVinoSupport:
         dtypes = tuple(dict.fromkeys(dtype_of_type(name) for name in question.input_types if name))
         if not question.stands_alone:
             imports = {"": self._newest_opset, question.domain: question.opset}
-            said = self._questions.about(bare_model(question.domain, question.op_type, imports, IR_VERSION))
-            return UNKNOWN if _UNKNOWN.search(said.problem) else None
-        said = self._questions.about(question.model_bytes(IR_VERSION, sized=sized))
-        if said.crashed:
-            return Reason(said.crashed)
-        if said.problem:
+            answer = self._questions.about(bare_model(question.domain, question.op_type, imports, IR_VERSION))
+            return UNKNOWN if _UNKNOWN.search(answer.problem) else None
+        answer = self._questions.about(question.model_bytes(IR_VERSION, sized=sized))
+        if answer.crashed:
+            return Reason(answer.crashed)
+        if answer.problem:
             return (
                 UNKNOWN
-                if _UNKNOWN.search(said.problem)
-                else Reason(f"{self._name}: {said.problem}", missing_dtypes=dtypes)
+                if _UNKNOWN.search(answer.problem)
+                else Reason(f"{self._name}: {answer.problem}", missing_dtypes=dtypes)
             )
         # The plugin takes no tensors of unknown rank. In a loop's body the engine infers ranks from the outer graph.
-        if said.left and _ranks_are_known(question):
-            names = ", ".join(said.left)
+        if answer.left and _ranks_are_known(question):
+            names = ", ".join(answer.left)
             return Reason(
                 f"{self._name} has no kernel on the CPU for {names}, which the node becomes", missing_dtypes=dtypes
             )

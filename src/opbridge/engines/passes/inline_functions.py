@@ -53,7 +53,7 @@ class InlineFunctionsPass(ir.passes.InPlacePass):
             del result.model.functions[key]
         adaptations = tuple(Adaptation(f"{name} is inlined", tuple(nodes), name) for name, nodes in calls.items())
         bodiless = dict.fromkeys(describe_operator(key[0], key[1]) for key in kept)
-        adaptations += tuple(Adaptation(f"{name} has no body beside its kernel", (), name) for name in bodiless)
+        adaptations += tuple(Adaptation(f"{name} has a kernel and no body", (), name) for name in bodiless)
         return AdaptationResult(result.model, result.modified or bool(kept), adaptations)
 
     def _keeps(self, domain: str, name: str) -> bool:

@@ -29,8 +29,8 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
         (kernel.domain, kernel.name): {attribute.name for attribute in kernel.attributes if attribute.kind == "strings"}
         for kernel in kernels
     }
-    wanted = {operator: attributes for operator, attributes in names.items() if attributes}
-    return TensorsForStringListsPass(wanted) if wanted else None
+    affected = {operator: attributes for operator, attributes in names.items() if attributes}
+    return TensorsForStringListsPass(affected) if affected else None
 
 
 class TensorsForStringListsPass(ir.passes.InPlacePass):

@@ -50,9 +50,9 @@ def _widen(node: ir.Node) -> None:
     output.type = ir.TensorType(ir.DataType.FLOAT)
 
 
-def _cast(value: ir.Value, to: ir.DataType, beside: ir.Node) -> ir.Node:
-    made = ir.node("Cast", [value], {"to": int(to)}, name=f"{beside.name}_cast")
-    made.metadata_props.update(beside.metadata_props)
+def _cast(value: ir.Value, to: ir.DataType, node: ir.Node) -> ir.Node:
+    made = ir.node("Cast", [value], {"to": int(to)}, name=f"{node.name}_cast")
+    made.metadata_props.update(node.metadata_props)
     (result,) = made.outputs
     result.name = f"{value.name}_{to.name.lower()}"
     result.type, result.shape = ir.TensorType(to), value.shape

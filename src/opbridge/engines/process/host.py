@@ -189,9 +189,9 @@ class EngineProcess:
         # Python's own report follows this marker and belongs in the log.
         printed = tail.partition("Fatal Python error: ")[0].splitlines()
         last_words = next((line.strip() for line in reversed(printed) if line.strip()), "")
-        said = f" The last line it printed: {last_words[:300]}" if last_words else ""
+        last_line = f" The last line it printed: {last_words[:300]}" if last_words else ""
         return EngineCrashError(
-            f"{self.name} {described} while {doing}.{said}",
+            f"{self.name} {described} while {doing}.{last_line}",
             fix=fix,
             details=tail,
             cause="killed" if killed_by == "SIGKILL" else "ended" if 0 <= code <= 255 else "crashed",

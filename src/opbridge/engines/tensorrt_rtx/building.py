@@ -10,7 +10,7 @@ from opbridge.engines.tensorrt_rtx.native import ParserError, Product
 from opbridge.engines.tensorrt_rtx.support import reason_of
 from opbridge.errors import EngineError
 
-__all__ = ["PROFILE", "beside", "build_engine", "write_engine"]
+__all__ = ["PROFILE", "build_engine", "sibling_path", "write_engine"]
 
 PROFILE = (1, 16, 1024)
 """The minimum, optimum and maximum size of a dynamic dimension in an engine file.
@@ -30,12 +30,12 @@ def write_engine(product: Product, name: str, model: Path) -> Path:
     Raises:
         EngineError: The parser refuses the model, or the builder fails; the message is the product's.
     """
-    path = beside(model, name, ".engine")
+    path = sibling_path(model, name, ".engine")
     path.write_bytes(build_engine(product, model))
     return path
 
 
-def beside(model: Path, name: str, ending: str) -> Path:
+def sibling_path(model: Path, name: str, ending: str) -> Path:
     """A path in the model's folder whose name begins with the model's stem and the engine's name."""
     stem = model.stem if model.stem.endswith(f".{name}") else f"{model.stem}.{name}"
     return model.with_name(stem + ending)
@@ -46,16 +46,16 @@ def build_engine(product: Product, model: Path) -> bytes:
     parsed = native.parse(product, model)
     if parsed.errors:
         raise EngineError(
-            f"The parser of {product.title} refuses {model.name!r}: {'; '.join(map(_say, parsed.errors[:5]))}.",
+            f"The parser of {product.title} refuses {model.name!r}: {'; '.join(map(_described, parsed.errors[:5]))}.",
             fix="run `opbridge diagnose` on the model; a node of a custom operator needs a function body (body_for).",
         )
     builder, logger = native.builder(product), native.logger(product)
     logger.messages = []
     serialized = builder.build_serialized_network(parsed.network, _configuration(product, builder, parsed.network))
     if serialized is None:
-        said = " ".join(logger.messages[-1].split()) if logger.messages else "it gives no reason"
+        reason = " ".join(logger.messages[-1].split()) if logger.messages else "it gives no reason"
         raise EngineError(
-            f"The builder of {product.title} fails on {model.name!r}: {said}",
+            f"The builder of {product.title} fails on {model.name!r}: {reason}",
             fix="if it is about a dynamic dimension, export the model with fixed sizes.",
             details="\n".join(logger.messages),
         )
@@ -84,7 +84,7 @@ def _configuration(product: Product, builder: Any, network: Any) -> Any:
     return configuration
 
 
-def _say(error: ParserError) -> str:
+def _described(error: ParserError) -> str:
     where = f"node {error.node!r} ({error.operator})" if error.operator else "the model"
     inside = f", inside {', '.join(error.inside)}" if error.inside else ""
     return f"{where}{inside}: {reason_of(error)}"

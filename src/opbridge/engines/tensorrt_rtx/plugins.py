@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opbridge.engines.tensorrt_rtx.building import beside
+from opbridge.engines.tensorrt_rtx.building import sibling_path
 from opbridge.engines.tensorrt_rtx.native import Product
 from opbridge.engines.tensorrt_rtx.passes.own_names import ORIGINAL
 from opbridge.kernels.compiler import HEADERS
@@ -48,9 +48,9 @@ def write_plugins(product: Product, name: str, model: Path) -> tuple[Path, ...]:
     if not kernels:
         return ()
     _call_plugins(read, {kernel.target for kernel in kernels})
-    calling = beside(model, name, ".plugins.onnx")
+    calling = sibling_path(model, name, ".plugins.onnx")
     onnx.save(read, calling)
-    folder = beside(model, name, ".plugins")
+    folder = sibling_path(model, name, ".plugins")
     return (calling, *write_sources(product, kernels, folder))
 
 
@@ -94,8 +94,8 @@ def _described(kernel: KernelSpec) -> dict[str, str]:
 
 def _operator(node: onnx.NodeProto) -> str:
     """``"domain::Op"`` of a node before the model was adapted."""
-    noted = (item.value for item in node.metadata_props if item.key == ORIGINAL)
-    return next(noted, f"{node.domain}::{node.op_type}")
+    originals = (item.value for item in node.metadata_props if item.key == ORIGINAL)
+    return next(originals, f"{node.domain}::{node.op_type}")
 
 
 def _call_plugins(model: onnx.ModelProto, targets: set[str]) -> None:

@@ -22,8 +22,8 @@ def lone_model(node: ir.Node, opset_imports: Mapping[str, int], ir_version: int)
     """A serialized model of this node alone; equal for nodes that ask the same question.
 
     Returns:
-        None if there can't be one: a type or a rank is not known, the node has subgraphs, or an attribute is a
-        parameter of an enclosing function.
+        The model; None if a type or a rank is unknown, the node has subgraphs, or an attribute is a parameter of an
+        enclosing function.
     """
     import onnx_ir as ir
 
@@ -37,11 +37,11 @@ def lone_model(node: ir.Node, opset_imports: Mapping[str, int], ir_version: int)
     outputs = [
         ir.Value(name="" if value.name == "" else f"y{i}", type=value.type) for i, value in enumerate(node.outputs)
     ]
-    lone = ir.Node(node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, name="node")
+    single = ir.Node(node.domain, node.op_type, inputs, list(node.attributes.values()), outputs=outputs, name="node")
     graph = ir.Graph(
         [value for value in inputs if value is not None and value.const_value is None],
         [value for value in outputs if value.name],
-        nodes=[lone],
+        nodes=[single],
         initializers=[value for value in inputs if value is not None and value.const_value is not None],
         opset_imports={"": node.version or opset_imports.get("", 1)},
         name="question",

@@ -13,7 +13,7 @@ from opbridge.engines.base import Session
 from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.onnx_specs import check_threads, onnx_specs
 from opbridge.engines.tensorrt_rtx import native
-from opbridge.engines.tensorrt_rtx.building import beside, build_engine
+from opbridge.engines.tensorrt_rtx.building import build_engine, sibling_path
 from opbridge.engines.tensorrt_rtx.native import Product
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels.dtypes import numpy_dtype
@@ -48,7 +48,7 @@ def load_session(
         raise EngineError(
             f"{product.title} {version} can't run {path.name!r}: this machine has no NVIDIA GPU.", fix=idle.fix
         )
-    file = beside(path, engine.name, ".engine")
+    file = sibling_path(path, engine.name, ".engine")
     serialized = file.read_bytes() if file.is_file() else build_engine(product, path)
     return TensorRTSession(product, serialized, inputs, outputs)
 
@@ -108,8 +108,8 @@ class TensorRTSession(Session):
         return memory
 
     def _error(self, what: str, fix: str) -> EngineError:
-        said = " ".join(self._logger.messages[-1].split()) if self._logger.messages else "it gives no reason"
-        return EngineError(f"{self._title} {what}: {said}", fix=fix, details="\n".join(self._logger.messages))
+        reason = " ".join(self._logger.messages[-1].split()) if self._logger.messages else "it gives no reason"
+        return EngineError(f"{self._title} {what}: {reason}", fix=fix, details="\n".join(self._logger.messages))
 
 
 def _allocator(trt: Any, cuda: Any) -> Any:

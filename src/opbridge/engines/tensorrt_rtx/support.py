@@ -1,6 +1,6 @@
 """Link 3: whether the installed parser takes a node.
 
-Two cases are checked here, since the parser is silent about them: it looks operators up without their domain, so it
+Two cases are checked here, because the parser does not report them: it looks operators up without their domain, so it
 would run ONNX's ``Add`` for a custom ``mylib::Add``, and it computes float64 as float32.
 """
 

@@ -80,7 +80,7 @@ class TvmEngine(CompilesAhead):
             find_compiler()
         except BuildError:
             return ()
-        code, description = _beside(model)
+        code, description = _compiled_paths(model)
         executable.export_library(str(code))
         data = {"tvm": self.version, "kernels": descriptions}
         description.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
@@ -126,7 +126,7 @@ class TvmEngine(CompilesAhead):
         return TvmSession(executable, inputs, outputs, kernels, threads)
 
 
-def _beside(model: Path) -> tuple[Path, Path]:
+def _compiled_paths(model: Path) -> tuple[Path, Path]:
     # In a bundle for several engines, the ONNX file's name may already contain this engine's name.
     stem = model.stem.removesuffix(".tvm")
     return model.with_name(f"{stem}.tvm.so"), model.with_name(f"{stem}.tvm.json")
@@ -134,7 +134,7 @@ def _beside(model: Path) -> tuple[Path, Path]:
 
 def _made_before(model: Path, version: str) -> tuple[Any, list[dict[str, Any]]] | None:
     """The compiled model in the same folder, if this version of TVM compiled it; otherwise None."""
-    code, description = _beside(model)
+    code, description = _compiled_paths(model)
     if not code.is_file() or not description.is_file():
         return None
     try:

@@ -127,5 +127,5 @@ def _quiet() -> Iterator[None]:
 def one_line(error: BaseException) -> str:
     """The message of a TVM error, without its stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("File ", "Traceback", "^", "at "))]
-    return (" ".join(told) or type(error).__name__)[:400]
+    message_lines = [line for line in lines if not line.startswith(("File ", "Traceback", "^", "at "))]
+    return (" ".join(message_lines) or type(error).__name__)[:400]

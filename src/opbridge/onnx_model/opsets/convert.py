@@ -237,5 +237,5 @@ def _signature(site: Site) -> tuple[object, ...]:
     """The inputs of the node, and its attributes that differ from the defaults."""
     node, schema = site.node, find_schema(site.node.op_type, site.opset)
     values: Iterable[object] = (id(value) for value in node.inputs)
-    said = ((name, repr(item.value)) for name, item in sorted(node.attributes.items()))
-    return (*values, *(item for item in said if item[1] != repr(attribute_default(schema, item[0]))))
+    attributes = ((name, repr(item.value)) for name, item in sorted(node.attributes.items()))
+    return (*values, *(item for item in attributes if item[1] != repr(attribute_default(schema, item[0]))))

@@ -40,7 +40,7 @@ class Site:
         """The input at a position; None for an absent input."""
         return self.node.inputs[position] if position < len(self.node.inputs) else None
 
-    def wanted(self, position: int) -> bool:
+    def is_used(self, position: int) -> bool:
         """Whether the output at a position is used."""
         if position >= len(self.node.outputs):
             return False

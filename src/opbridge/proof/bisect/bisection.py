@@ -1,9 +1,9 @@
-"""The first mismatching node: the first whose result is wrong when its inputs are right.
+"""Finds the first mismatching node: the first whose result is wrong although its inputs are right.
 
-If memory allows, all segments between two values that the reference has are run at once, each with the reference's own
-values as inputs: an earlier harmless rounding can then neither hide a mismatch nor cause one. Otherwise the whole model
-is searched, with as many values at a time as fit, and the segment that is found is then run alone on the reference's
-values.
+If memory allows, all segments between values that the reference has are run at once. The inputs of each segment are the
+reference's own values, so that an earlier harmless rounding can neither hide a mismatch nor cause one. Otherwise the
+whole model is searched, with as many values at a time as fit into memory, and the segment that is found is then run
+alone on the reference's values.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, j
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.verify.compare import Verdict, is_floating
 from opbridge.proof.verify.options import Tolerance
-from opbridge.proof.verify.trace import Departure, Status, TracedValue
+from opbridge.proof.verify.trace import Divergence, Status, TracedValue
 
 __all__ = ["FAILURES", "FEWEST_BYTES", "MOST_BISECTED", "Bisection", "bisect", "comparable_sizes", "traced_value"]
 
 Judge = Callable[[np.ndarray, Intermediate], tuple[Status, Verdict]]
 FEWEST_BYTES = 1 << 25
-"""The bytes of intermediate values that are held at a time at least, however small a model's weights are."""
+"""The smallest number of bytes of intermediate values to hold at a time, even if the model's weights are smaller."""
 
 MOST_BISECTED = 3
-"""The number of cases of a verification that are bisected: a fault that shows at every size is found in each."""
+"""The largest number of cases of a verification that are bisected; a fault usually shows at every size."""
 
 FAILURES = (OpbridgeError, OSError, ValueError, RuntimeError)
 """The exceptions of an engine, of PyTorch or of a full disk; the verification then continues without a bisection."""
@@ -40,7 +40,7 @@ _MOST_RESTARTS = 8
 
 @dataclasses.dataclass
 class Bisection:
-    """What is needed to search for the first mismatching node on one case.
+    """The input of a search for the first mismatching node on one case.
 
     Attributes:
         case: The case's name.
@@ -48,11 +48,11 @@ class Bisection:
         reference: The reference's values.
         feeds: The case's inputs.
         results: The engine's results.
-        failing: The outputs that do not fit.
-        again: Runs the engine once more, in the session that gave ``results``.
+        failing: The outputs that fail.
+        again: Runs the engine once more, in the session that computed ``results``.
         most_bytes: The number of bytes of intermediate values to hold at a time.
         tolerance: The tolerance that replaces the error budget.
-        judge: Decides whether a value fits, instead of the budget: given the engine's value and the reference's.
+        judge: Decides whether a value passes, from the engine's value and the reference's; it replaces the budget.
     """
 
     case: str
@@ -67,11 +67,11 @@ class Bisection:
     judge: Judge | None = None
 
 
-def bisect(given: Bisection) -> Departure:
+def bisect(given: Bisection) -> Divergence:
     """Find the first mismatching node.
 
     Returns:
-        The result; see :class:`~opbridge.proof.verify.trace.Departure`. If the engine fails on a part of its
+        The result; see :class:`~opbridge.proof.verify.trace.Divergence`. If the engine fails on a part of its
         model, the status is "not found", with the engine's message.
     """
     search = _Search(given)
@@ -79,7 +79,7 @@ def bisect(given: Bisection) -> Departure:
         found = search.find()
     except FAILURES as error:
         detail = f"a part of the model fails: {first_line(error)}"
-        found = Departure(given.case, "not found", search.output(), detail=detail)
+        found = Divergence(given.case, "not found", search.output(), detail=detail)
     return dataclasses.replace(found, runs=given.model.runs + search.repeats)
 
 
@@ -93,12 +93,12 @@ class _Search:
         self.repeats = 0
         self.failing = [name for name in given.failing if name in self.model.values]
         before = self.model.ancestors(self.failing) | set(self.failing)
-        # In the order of the graph, so that the first is first.
+        # The names are in the order of the graph.
         self.known = [name for name in self.model.values if name in before and name in self.reference.names]
         self.nbytes: dict[str, int] = {}
         self.refused = ""
 
-    def find(self) -> Departure:
+    def find(self) -> Divergence:
         """The result, without the number of runs."""
         changed = self._repeated()
         if changed:
@@ -113,12 +113,12 @@ class _Search:
         try:
             found = self._by_halves() if searches else self._in_segments(portions)
         except EngineError as error:
-            # Some engines refuse a model whose inputs are values inside it. The whole model can still be observed.
+            # Some engines refuse a model whose inputs are intermediate values. The whole model can still be observed.
             found, self.refused = None, error.message
         return found or self._when_observed()
 
     def output(self) -> TracedValue | None:
-        """The first output that does not fit."""
+        """The first output that fails."""
         name = next(iter(self.failing), None)
         return None if name is None else self._traced(name, "differs", Verdict(False, 0.0, 0.0, 0.0, 0.0))
 
@@ -133,38 +133,38 @@ class _Search:
         return []
 
     def _measure(self) -> None:
-        """See how large the reference's values are, and drop those that can't be this value after all."""
+        """Determine the sizes of the reference's values, and drop those whose type shows that they are other values."""
         self.nbytes = comparable_sizes(self.model, self.reference, self.known)
         self.known = [name for name in self.known if name in self.nbytes]
 
     def _portions(self, names: Sequence[str], *, both: bool) -> Iterator[list[str]]:
-        """Names in order, divided so that each part fits in memory; ``both`` if the values that they read count too."""
+        """Names in order, divided so that each part fits in memory; with ``both``, values that they read count too."""
         reads = {name: self.model.segment(name, self.known)[1] if both else set() for name in names}
         # A value that several of them read counts several times: a portion may be too small but never too large.
         sizes = {name: sum(self.nbytes.get(item, 0) for item in (name, *reads[name])) for name in names}
         return portions(names, sizes, self.given.most_bytes)
 
     def _values(self, names: Collection[str]) -> dict[str, np.ndarray]:
-        """The reference's own values, as the model's inputs would have them."""
+        """The reference's own values, in the element types of the engine's model."""
         found = self.reference.own(names)
         for name, array in found.items():
             stated = self.model.element_type(name)
             found[name] = array if stated is None else array.astype(stated, copy=False)
         return found
 
-    def _in_segments(self, portions: Sequence[Sequence[str]]) -> Departure | None:
-        """Run the segments, each fed with the reference's values; the first that departs."""
+    def _in_segments(self, portions: Sequence[Sequence[str]]) -> Divergence | None:
+        """Run the segments, each with the reference's values as inputs; the first that diverges."""
         for portion in portions:
             ends = set().union(*(self.model.segment(name, self.known)[1] for name in portion))
             results = self.model.run(portion, self.given.feeds, self._values(ends))
-            departed = self._departed(results)
-            if departed:
-                first = min(departed, key=self.model.depth_of)
-                return self._departs(first, *departed[first])
+            mismatches = self._mismatches(results)
+            if mismatches:
+                first = min(mismatches, key=self.model.depth_of)
+                return self._divergence_at(first, *mismatches[first])
         return None
 
-    def _departed(self, results: Mapping[str, np.ndarray]) -> dict[str, tuple[Status, Verdict]]:
-        """The results that do not fit the reference's values."""
+    def _mismatches(self, results: Mapping[str, np.ndarray]) -> dict[str, tuple[Status, Verdict]]:
+        """The results that do not match the reference's values."""
         found: dict[str, tuple[Status, Verdict]] = {}
 
         def see(name: str, value: Intermediate) -> None:
@@ -179,6 +179,7 @@ class _Search:
                     longest_sum=self.reference.longest_sum,
                     tolerance=self.given.tolerance,
                     nearby=lambda: self.reference.nearby(name),
+                    is_near_tie=lambda value: self.reference.is_near_tie(name, value),
                 )
             if not verdict.passed:
                 found[name] = status, verdict
@@ -186,18 +187,18 @@ class _Search:
         self.reference.visit(results.keys(), see)
         return found
 
-    def _by_halves(self) -> Departure | None:
-        """Search the whole model for the first departure, a few values at a time."""
+    def _by_halves(self) -> Divergence | None:
+        """Search the whole model for the first divergence, a few values at a time."""
         given: dict[str, np.ndarray] = {}
         for _ in range(_MOST_RESTARTS):
             suspect = self._suspected(self.failing, self.known, given)
             while suspect is not None:
                 ends = self.model.segment(suspect, self.known)[1]
-                alone = self._departed(self.model.run([suspect], self.given.feeds, self._values(ends)))
+                alone = self._mismatches(self.model.run([suspect], self.given.feeds, self._values(ends)))
                 if suspect in alone:
-                    return self._departs(suspect, *alone[suspect])
-                # The value is right if its inputs are right: one of these is not, or it was only an unlucky rounding.
-                wrong = self._departed(self.model.run(sorted(ends), self.given.feeds, given)) if ends else {}
+                    return self._divergence_at(suspect, *alone[suspect])
+                # The value is right if its inputs are right, so an input is wrong, or the mismatch was only rounding.
+                wrong = self._mismatches(self.model.run(sorted(ends), self.given.feeds, given)) if ends else {}
                 if not wrong:
                     break
                 first = min(wrong, key=self.model.depth_of)
@@ -208,28 +209,28 @@ class _Search:
         return None
 
     def _suspected(self, wrong: Sequence[str], known: Sequence[str], given: Mapping[str, np.ndarray]) -> str | None:
-        """The first mismatching value before ``wrong``; what a right value is computed from counts as right."""
+        """The first mismatching value before ``wrong``; values from which a right value is computed count as right."""
         suspect = next((name for name in wrong if name in known), None)
-        if given and suspect is not None and not self._departed(self.model.run([suspect], self.given.feeds, given)):
+        if given and suspect is not None and not self._mismatches(self.model.run([suspect], self.given.feeds, given)):
             return None
         before = self.model.ancestors(wrong)
         remaining = [name for name in known if name in before and name not in given]
         while remaining:
             marked = self._spread(remaining)
-            departed = self._departed(self.model.run(marked, self.given.feeds, given))
-            first = min(departed, key=self.model.depth_of) if departed else None
+            mismatches = self._mismatches(self.model.run(marked, self.given.feeds, given))
+            first = min(mismatches, key=self.model.depth_of) if mismatches else None
             limit = self.model.depth if first is None else self.model.depth_of(first)
-            sound = [name for name in marked if name not in departed and self.model.depth_of(name) <= limit]
-            cleared = self.model.ancestors(sound) | set(sound)
+            correct = [name for name in marked if name not in mismatches and self.model.depth_of(name) <= limit]
+            cleared = self.model.ancestors(correct) | set(correct)
             if first is not None:
                 suspect = first
-                mine = self.model.ancestors([first])
-                remaining = [name for name in remaining if name in mine]
+                ancestors = self.model.ancestors([first])
+                remaining = [name for name in remaining if name in ancestors]
             remaining = [name for name in remaining if name not in cleared and name != first]
         return suspect
 
     def _spread(self, names: Sequence[str]) -> list[str]:
-        """As many of the names as memory allows, spread evenly; at least the one in the middle."""
+        """As many of the names as memory allows, evenly spaced; at least the middle one."""
         count = len(names)
         while count > 1:
             chosen = [names[(2 * index + 1) * len(names) // (2 * count)] for index in range(count)]
@@ -238,32 +239,32 @@ class _Search:
             count = count * 3 // 4
         return [names[len(names) // 2]]
 
-    def _when_observed(self) -> Departure:
+    def _when_observed(self) -> Divergence:
         """The result if every segment is right when it runs alone."""
         marked = [*self._spread(self.known), *self.failing]
         results = self.model.run(list(dict.fromkeys(marked)), self.given.feeds)
-        departed = self._departed({name: results[name] for name in marked if name in self.nbytes})
-        wrong = [name for name in self.failing if name in departed]
+        mismatches = self._mismatches({name: results[name] for name in marked if name in self.nbytes})
+        wrong = [name for name in self.failing if name in mismatches]
         if not wrong and any(name in self.nbytes for name in self.failing):
-            return Departure(
+            return Divergence(
                 self.given.case,
                 "vanishes when observed",
                 self.output(),
-                detail="with values inside the model as outputs, the engine computes the right results: "
-                "an optimization of the engine over several nodes is at fault",
+                detail="with intermediate values as outputs, the engine computes correct results, so an optimization "
+                "of the engine over several nodes is at fault",
             )
-        if departed:
-            first = min(departed, key=self.model.depth_of)
-            status, verdict = departed[first]
-            detail = "every node is right if its inputs are: the error has accumulated over the nodes before"
+        if mismatches:
+            first = min(mismatches, key=self.model.depth_of)
+            status, verdict = mismatches[first]
+            detail = "every node is right if its inputs are right: the error accumulated over the preceding nodes"
             if self.refused:
-                detail = f"{verdict.detail}; found in the whole model, because a part of it fails: {self.refused}"
-            return self._departs(first, status, dataclasses.replace(verdict, detail=detail))
+                detail = f"{verdict.detail}; found in the whole model, because the engine refuses parts: {self.refused}"
+            return self._divergence_at(first, status, dataclasses.replace(verdict, detail=detail))
         return self._nothing("every value that has a counterpart in the reference is right")
 
-    def _not_deterministic(self, changed: Sequence[str]) -> Departure:
+    def _not_deterministic(self, changed: Sequence[str]) -> Divergence:
         """The first value that differs between two runs on equal inputs."""
-        first, changes = changed[0], "its result changes from run to run on equal inputs"
+        first, changes = changed[0], "its result differs between runs on equal inputs"
         candidates = self.known or [name for name in self.model.values if name in self.model.ancestors(changed)]
         if not self.nbytes and self.known:
             self._measure()
@@ -273,25 +274,25 @@ class _Search:
             if moving:
                 first = min(moving, key=self.model.depth_of)
                 break
-        found = self._departs(first, "differs", Verdict(False, np.inf, 0.0, 0.0, np.inf, changes))
+        found = self._divergence_at(first, "differs", Verdict(False, np.inf, 0.0, 0.0, np.inf, changes))
         return dataclasses.replace(found, verdict="not deterministic", detail=changes)
 
-    def _departs(self, name: str, status: Status, verdict: Verdict) -> Departure:
+    def _divergence_at(self, name: str, status: Status, verdict: Verdict) -> Divergence:
         first = self._traced(name, status, verdict)
         nodes, _ = self.model.segment(name, self.known)
         between = tuple(str(node.name) for node in nodes if node.name != first.node)
-        return Departure(self.given.case, "departs", first, between, detail=verdict.detail)
+        return Divergence(self.given.case, "diverges", first, between, detail=verdict.detail)
 
-    def _nothing(self, why: str) -> Departure:
+    def _nothing(self, why: str) -> Divergence:
         between = tuple(str(node.name) for node in self.model.segment(self.failing[0], ())[0]) if self.failing else ()
-        return Departure(self.given.case, "not found", self.output(), between, detail=why)
+        return Divergence(self.given.case, "not found", self.output(), between, detail=why)
 
     def _traced(self, name: str, status: Status, verdict: Verdict) -> TracedValue:
         return traced_value(self.model, self.reference, name, status, verdict)
 
 
 def comparable_sizes(model: EngineModel, reference: ReferenceValues, names: Collection[str]) -> dict[str, int]:
-    """The bytes of those values whose type in the engine's model is the reference's, or another floating-point type."""
+    """The bytes of each value whose type is the same in the engine's model, or floating-point in both."""
     found = {}
     for name, size in reference.sizes(names).items():
         stated = model.element_type(name)
@@ -324,7 +325,7 @@ def traced_value(
 
 
 def _changes(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two runs gave different results: more than a sum in another order explains."""
+    """Whether the results of two runs differ by more than the order of a sum explains."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return True
     if one.tobytes() == other.tobytes():

@@ -1,8 +1,8 @@
-"""Finds the node at which an engine crashes, hangs or runs out of memory: by running prefixes of the model.
+"""Finds the node at which an engine crashes, hangs or runs out of memory, by running prefixes of the model.
 
-It works for any engine. A prefix is the model up to one of its nodes; the values that none of its nodes reads are its
-outputs. Each prefix is run in a new child process. The shortest one that ends like the whole model ends with the node
-in question.
+This works for any engine. A prefix is the model up to one of its nodes; its outputs are the values that none of its
+nodes reads. Each prefix is run in a new child process. The last node of the shortest prefix that ends like the whole
+model is the one at fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from opbridge.onnx_model.write import save_model
 __all__ = ["CrashSites"]
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 60.0
-"""Where a run did not end in time, each prefix gets a tenth of that time, within these bounds."""
+"""If a run did not end in time, the time limit of each prefix is a tenth of that time, within these bounds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +43,10 @@ class _Cut:
 
 
 class CrashSites:
-    """Finds the nodes at which a session crashes, and remembers them: the next case often crashes there too.
+    """Finds the nodes at which a session crashes. Later searches begin there: the next case often crashes there too.
 
     Args:
-        line_of: Returns the user's line of a value of the model, by its name; empty if that is not known.
+        line_of: Returns the user's line of a value of the model, by its name; empty if unknown.
     """
 
     def __init__(self, line_of: Callable[[str], str] = lambda value: "") -> None:
@@ -71,13 +71,13 @@ class CrashSites:
         if not isinstance(settings, SessionSettings) or error.cause == "not started":
             return (crash,)
         if settings.path.suffix != ".onnx":
-            return (dataclasses.replace(crash, detail="the engine's model is not an ONNX graph, and can't be cut"),)
+            return (dataclasses.replace(crash, detail="the engine's model is not an ONNX graph, so it can't be cut"),)
         self._runs = 0
         try:
             with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
                 found = self._search(_quicker(settings, crash), crash, feeds, Path(folder))
         except (OpbridgeError, OSError, ValueError) as problem:
-            found = dataclasses.replace(crash, detail=f"the search of the node failed: {first_line(problem)}")
+            found = dataclasses.replace(crash, detail=f"the search for the node failed: {first_line(problem)}")
         return (dataclasses.replace(found, runs=self._runs),)
 
     def _search(
@@ -94,18 +94,18 @@ class CrashSites:
             file = _write_prefix(model, cuts[position], folder)
             return self._ends_alike(dataclasses.replace(settings, path=file), crash, feeds)
 
-        sound, broken = self._bounds(len(cuts), ends_alike)
-        while broken - sound > 1:
-            middle = (sound + broken) // 2
-            sound, broken = (sound, middle) if ends_alike(middle) else (middle, broken)
-        first = cuts[sound].count if sound >= 0 else 0
+        good, bad = self._bounds(len(cuts), ends_alike)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if ends_alike(middle) else (middle, bad)
+        first = cuts[good].count if good >= 0 else 0
         if first == len(nodes):
-            return dataclasses.replace(crash, detail="only the whole model ends in this way, none of its parts does")
-        self._last = broken
-        return self._named(crash, nodes[first : cuts[broken].count if broken < len(cuts) else len(nodes)])
+            return dataclasses.replace(crash, detail="only the whole model ends in this way, and none of its parts")
+        self._last = bad
+        return self._named(crash, nodes[first : cuts[bad].count if bad < len(cuts) else len(nodes)])
 
     def _bounds(self, count: int, ends_alike: Callable[[int], bool]) -> tuple[int, int]:
-        """A cut before which all is sound (-1: the beginning), and one whose prefix ends like the model (its end)."""
+        """A cut whose prefix runs (-1: the beginning), and a later one whose prefix ends like the model (or end)."""
         last = self._last
         if last is None or not 0 <= last < count:
             return -1, count
@@ -149,12 +149,12 @@ def _quicker(settings: SessionSettings, crash: Crash) -> SessionSettings:
 
 def _cuts(graph: ir.Graph, nodes: Sequence[ir.Node]) -> list[_Cut]:
     """All positions at which only tensors of known types cross the cut."""
-    asked = set(graph.outputs)
+    graph_outputs = set(graph.outputs)
     ends: dict[ir.Value, None] = {}
     cuts = []
     for position, node in enumerate(nodes):
         for value in _read_by(node):
-            if value not in asked:
+            if value not in graph_outputs:
                 ends.pop(value, None)
         ends |= dict.fromkeys(value for value in node.outputs if value.name)
         if ends and all(isinstance(value.type, ir.TensorType) for value in ends):

@@ -1,7 +1,7 @@
-"""An engine's model opened up: any of its values as outputs, any as inputs, in parts that are models of their own.
+"""Runs parts of an engine's model: any of its values can be outputs or inputs of a part, which is a separate model.
 
-The engine sees an ordinary model each time, so kernels, functions and subgraphs run as they do in the whole. A model
-with other outputs may be optimised otherwise, which is why a departure can vanish when it is observed.
+Each part is an ordinary model, so kernels, functions and subgraphs run as they do in the whole model. The engine may
+optimize a model with other outputs differently, so a divergence can vanish when it is observed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Loader = Callable[[Path], Session]
 
 
 def loader(engine: Engine, libraries: Sequence[Path] = ()) -> Loader:
-    """A function that loads a model file in a child process, after the engine has compiled it ahead of time."""
+    """A function that loads a model file in a child process; an engine that compiles ahead of time does this first."""
 
     def load(file: Path) -> Session:
         compile_isolated(engine, file, libraries)
@@ -47,12 +47,12 @@ def marked_model(
 
     Args:
         model: The model, which is not changed; its weights are shared with the result.
-        marked: The values that become the outputs, by name. They are values of the main graph, and no inputs of it.
-        given: Values that the nodes after them read from an input instead; only the types of the arrays are used.
+        marked: The names of the values that become the outputs. They are results of nodes of the main graph.
+        given: Values that later nodes read from an input instead; only the types of the arrays are used.
 
     Returns:
-        The part, and the names of the inputs that stand for the values in ``given``. A value may be both: it is then
-        computed, and what comes after it reads the input.
+        The part, and the names of the inputs that replace the values in ``given``. A value may be in both: it is then
+        computed, and later nodes read the input.
     """
     part = model.clone()
     graph = part.graph
@@ -80,7 +80,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 def _read_from_input(graph: ir.Graph, value: ir.Value, name: str, array: np.ndarray) -> None:
     stated = list(value.shape) if value.shape is not None and len(value.shape) == array.ndim else [None] * array.ndim
-    # A symbol's size is what the engine makes of it, and that may be what is wrong.
+    # The engine determines the size of a symbol, and may determine it wrongly.
     shape = [size if size == actual else None for size, actual in zip(stated, array.shape, strict=True)]
     dtype = value.dtype or ir.DataType.from_numpy(array.dtype)
     stand_in = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(shape))
@@ -90,7 +90,7 @@ def _read_from_input(graph: ir.Graph, value: ir.Value, name: str, array: np.ndar
 
 
 class EngineModel:
-    """An engine's model, to be run in parts. A context manager.
+    """An engine's model, which can be run in parts. A context manager.
 
     Args:
         model: The model, or its file.
@@ -136,15 +136,15 @@ class EngineModel:
 
     @property
     def values(self) -> Collection[str]:
-        """The tensors that nodes of the main graph make, in its order."""
+        """The names of the tensors that nodes of the main graph compute, in order."""
         return self._producers.keys()
 
     def node(self, value: str) -> ir.Node:
-        """The node that makes a value."""
+        """The node that computes a value."""
         return self._producers[value]
 
     def depth_of(self, value: str) -> int:
-        """The position of that node."""
+        """The position of the node that computes a value."""
         return self._depths[self._producers[value]]
 
     def element_type(self, value: str) -> np.dtype | None:
@@ -153,11 +153,11 @@ class EngineModel:
         return None if found is None or found is ir.DataType.STRING else found.numpy()
 
     def ancestors(self, values: Iterable[str]) -> set[str]:
-        """The values that some values are computed from, these not included, but for those on the way to another."""
+        """The values from which some values are computed; one of these is included only if another depends on it."""
         return {name for node in self._before(values, ()) for name in self._inputs_of(node)}
 
     def segment(self, value: str, ends: Collection[str]) -> tuple[list[ir.Node], set[str]]:
-        """What computes a value from the nearest of ``ends``: the nodes, in order, and those ends."""
+        """The nodes, in order, that compute a value from the nearest of ``ends``, and these ends."""
         others = set(ends) - {value}
         nodes = sorted(self._before([value], others), key=self._depths.__getitem__)
         return nodes, {name for node in nodes for name in self._inputs_of(node) if name in others}
@@ -179,12 +179,12 @@ class EngineModel:
     def run(
         self, marked: Sequence[str], feeds: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
-        """Some values of the model, on some inputs.
+        """Compute some values of the model.
 
         Args:
             marked: The values, by name.
             feeds: The model's inputs.
-            given: Values that the nodes after them read, instead of the engine's own results.
+            given: Values that later nodes read instead of the engine's own results.
 
         Raises:
             EngineError: The engine refuses the part, or fails.
@@ -198,7 +198,7 @@ class EngineModel:
         given: Mapping[str, np.ndarray] | None = None,
         times: int = 2,
     ) -> list[dict[str, np.ndarray]]:
-        """The same values from several runs of one session, to see whether they are the same."""
+        """Compute the same values in several runs of one session."""
         part, stand_ins = marked_model(self._model, marked, given)
         everything = {**feeds, **{stand_in: (given or {})[name] for name, stand_in in stand_ins.items()}}
         with self._loaded(part) as session:
@@ -226,7 +226,7 @@ class EngineModel:
         started = time.perf_counter()
         try:
             with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
-                # Weights in a file of their own are mapped by engines that can; from the model's they would be copied.
+                # Engines can map weights from a separate file; weights in the model's file would be copied.
                 save_model(part, Path(folder), name="part.onnx", external_data=True)
                 session = self._load(Path(folder) / "part.onnx")
                 try:

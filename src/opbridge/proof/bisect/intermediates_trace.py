@@ -1,4 +1,4 @@
-"""The error against the depth of a model: the engine's values, as it computes them in the whole model."""
+"""Measures the error as a function of the depth: compares the values that the engine computes in the whole model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def trace(
     most_values: int = MOST_VALUES,
     tolerance: Tolerance | None = None,
 ) -> Trace:
-    """Compare values inside a model with the reference's, on one case.
+    """Compare intermediate values with the reference's, on one case.
 
     Args:
         case: The case's name.
@@ -39,7 +39,7 @@ def trace(
         reference: The reference's values.
         feeds: The case's inputs.
         most_bytes: The number of bytes of intermediate values to hold at a time.
-        most_values: The largest number of values, which are spread evenly over the depth.
+        most_values: The largest number of values, which are evenly spaced over the depth.
         tolerance: The tolerance that replaces the error budget.
 
     Raises:
@@ -50,7 +50,7 @@ def trace(
     chosen = _spread([name for name in known if name in sizes], most_values)
     found: dict[str, TracedValue] = {}
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
-        # The reference costs more than the engine: it runs once, and the engine's results are kept on disk.
+        # The reference is slower than the engine, so it runs only once, and the engine's results are stored on disk.
         results: dict[str, _Kept] = {}
         for portion in portions(chosen, sizes, most_bytes):
             for name, array in model.run(portion, feeds).items():
@@ -74,7 +74,7 @@ def trace(
 
 @dataclasses.dataclass(frozen=True)
 class _Kept:
-    """An array in a file, of any type that ONNX has."""
+    """An array in a file, of any ONNX element type."""
 
     file: Path
     dtype: np.dtype
@@ -90,7 +90,7 @@ class _Kept:
 
 
 def _spread(names: Sequence[str], most: int) -> list[str]:
-    """At most so many of the names, evenly, the first and the last among them."""
+    """At most ``most`` of the names, evenly spaced, including the first and the last."""
     if len(names) <= most:
         return list(names)
     return [names[round(index * (len(names) - 1) / (most - 1))] for index in range(most)]

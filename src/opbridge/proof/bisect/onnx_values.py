@@ -1,4 +1,4 @@
-"""The values inside an original ONNX model, which those of an engine's model are compared with."""
+"""The intermediate values of an original ONNX model, with which those of an engine's model are compared."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ Feeds = Mapping[str, np.ndarray]
 class OriginalValues:
     """The values of an original model on one case. A context manager.
 
-    A value of the engine's model is the original's value of the same name: passes that adapt a model keep the names.
+    A value of the engine's model corresponds to the original's value of the same name, because passes keep names.
 
     Args:
         original: The model, and the engines that run it.
         feeds: The case's inputs.
         seed: The seed of perturbed inputs.
-        most_bytes: The number of bytes of values to hold at a time, for values whose size :meth:`sizes` determined.
+        most_bytes: The number of bytes of values to hold at a time; :meth:`sizes` determines the sizes.
     """
 
     def __init__(self, original: OriginalModel, feeds: Feeds, *, seed: int, most_bytes: int) -> None:
         self._stack = contextlib.ExitStack()
         self._own = self._stack.enter_context(EngineModel(original.model, original.own.load))
-        self._wide: EngineModel | None = None
-        if original.wide is not None:
-            wide = EngineModel(widened_model(original.model), original.wide.load)
-            self._wide = self._stack.enter_context(wide)
+        self._float64: EngineModel | None = None
+        if original.float64 is not None:
+            float64 = EngineModel(widened_model(original.model), original.float64.load)
+            self._float64 = self._stack.enter_context(float64)
         self._feeds = feeds
         self._seed = seed
         self._most_bytes = most_bytes
@@ -56,31 +56,31 @@ class OriginalValues:
 
     @property
     def run_seconds(self) -> float:
-        """The time spent in running the original."""
-        return self._own.run_seconds + (0.0 if self._wide is None else self._wide.run_seconds)
+        """The time spent in runs of the original."""
+        return self._own.run_seconds + (0.0 if self._float64 is None else self._float64.run_seconds)
 
     @property
     def names(self) -> Collection[str]:
-        """The values that the original has."""
+        """The names of the original's values."""
         return self._own.values
 
     def visit(self, names: Collection[str], see: Callable[[str, Intermediate], None]) -> None:
-        """Run the original in both types, and show the values of these names."""
+        """Run the original in both types, and pass the values of these names to ``see``."""
         in_order = [name for name in self._own.values if name in names]
         sizes = {name: self._nbytes.get(name, 0) for name in in_order}
         for portion in portions(in_order, sizes, self._most_bytes):
             own = self.own(portion)
-            wide = self._run_wide([name for name in portion if is_floating(own[name].dtype)])
+            float64 = self._run_float64([name for name in portion if is_floating(own[name].dtype)])
             for name in portion:
-                see(name, Intermediate(own[name], _float64(own[name], wide.get(name)), name in self._random))
+                see(name, Intermediate(own[name], _float64(own[name], float64.get(name)), name in self._random))
 
-    def _run_wide(self, names: list[str]) -> Feeds:
-        if self._wide is None or not names:
+    def _run_float64(self, names: list[str]) -> Feeds:
+        if self._float64 is None or not names:
             return {}
         try:
-            return self._wide.run(names, {name: widened(array) for name, array in self._feeds.items()})
+            return self._float64.run(names, {name: widened(array) for name, array in self._feeds.items()})
         except OpbridgeError:
-            # The whole model ran. A refused part is compared with the original in its own types alone.
+            # The whole model ran, but not this part, which is therefore compared only in the original's own types.
             return {}
 
     def own(self, names: Collection[str]) -> dict[str, np.ndarray]:
@@ -88,7 +88,7 @@ class OriginalValues:
         return self._own.run(list(names), self._feeds) if names else {}
 
     def sizes(self, names: Collection[str]) -> dict[str, Size]:
-        """Let the original count the elements of the values of these names."""
+        """The sizes of the values of these names; a run of the original counts their elements."""
         counts = self._own.count_elements(list(names), self._feeds)
         types = {name: self._own.element_type(name) for name in counts}
         found = {
@@ -107,6 +107,10 @@ class OriginalValues:
                 found.append(self._own.run([name], feeds)[name])
         return found
 
+    def is_near_tie(self, name: str, result: np.ndarray) -> bool:
+        """False: the margins of decisions inside an ONNX model are not known."""
+        return False
+
     def describe(self, name: str) -> Described:
         """The node of the original, and the user's line if the exporter recorded it."""
         if name not in self._own.values:
@@ -117,9 +121,9 @@ class OriginalValues:
         return Described(target, str(node.name or ""), str(source) if source else "")
 
 
-def _float64(own: np.ndarray, wide: np.ndarray | None) -> np.ndarray | None:
-    if wide is None or wide.shape != own.shape:
+def _float64(own: np.ndarray, float64: np.ndarray | None) -> np.ndarray | None:
+    if float64 is None or float64.shape != own.shape:
         return None
-    own64, wide64 = own.astype(np.float64), np.asarray(wide, np.float64)
-    found: np.ndarray = np.where(believed(own64, wide64, own.dtype), wide64, own64)
+    own64, other64 = own.astype(np.float64), np.asarray(float64, np.float64)
+    found: np.ndarray = np.where(believed(own64, other64, own.dtype), other64, own64)
     return found

@@ -66,16 +66,16 @@ def pair(reference: Session, model: Session, *, names: tuple[str, str]) -> Pairi
 def _inputs(
     reference: Sequence[TensorSpec], model: Sequence[TensorSpec], names: tuple[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    known, wanted = [spec.name for spec in reference], [spec.name for spec in model]
-    if set(wanted) <= set(known):
-        unread = [name for name in known if name not in wanted]
-        return dict(zip(wanted, wanted, strict=True)), [f"{names[1]} has no input {name}" for name in unread]
-    if len(known) != len(wanted):
+    known, required = [spec.name for spec in reference], [spec.name for spec in model]
+    if set(required) <= set(known):
+        unread = [name for name in known if name not in required]
+        return dict(zip(required, required, strict=True)), [f"{names[1]} has no input {name}" for name in unread]
+    if len(known) != len(required):
         raise InputError(
-            f"{names[1]} takes the inputs {', '.join(wanted)}, and {names[0]} takes {', '.join(known) or 'none'}.",
+            f"{names[1]} takes the inputs {', '.join(required)}, and {names[0]} takes {', '.join(known) or 'none'}.",
             fix="compare models that take the same inputs, or rename them to match: opbridge rename.",
         )
-    pairs = dict(zip(wanted, known, strict=True))
+    pairs = dict(zip(required, known, strict=True))
     shown = ", ".join(f"{theirs} is {own}" for theirs, own in pairs.items() if theirs != own)
     return pairs, [f"the inputs were matched by position: {shown}"]
 
@@ -160,10 +160,10 @@ class Paired:
         return {**{own: self._typed(own, array) for own, array in named.items()}, **rest}
 
     def _typed(self, name: str, array: np.ndarray) -> np.ndarray:
-        wanted = self._dtypes.get(name)
-        if wanted is None or array.dtype == wanted or not (is_floating(wanted) and is_floating(array.dtype)):
+        required = self._dtypes.get(name)
+        if required is None or array.dtype == required or not (is_floating(required) and is_floating(array.dtype)):
             return array
-        return array.astype(wanted)
+        return array.astype(required)
 
     def close(self) -> None:
         """Do nothing: the session is closed by the code that opened it."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from opbridge.errors import InputError, first_line
 from opbridge.proof.verify.captured_graph import CapturedGraph
-from opbridge.proof.verify.fresh import BOLD, SHUFFLED
+from opbridge.proof.verify.fresh import EXAMPLE_VALUES, WIDE_RANGE
 from opbridge.proof.verify.inputs import InputSpecs
 from opbridge.proof.verify.verification import DEFAULT_SEED
 
@@ -33,10 +33,10 @@ def inputs_at(captured: Any, fixed: Mapping[str, int], seed: int | None) -> dict
     sizes = {**specs.sizes.base, **specs.sizes.solve(stated)}
     reference = CapturedGraph(captured.program)
     problem: Exception | None = None
-    for scale in range(BOLD, SHUFFLED + 1):
+    for scale in range(WIDE_RANGE, EXAMPLE_VALUES + 1):
         flat = specs.fresh(sizes, DEFAULT_SEED if seed is None else seed, scale)
         try:
-            reference.run(flat, wide=False)
+            reference.run(flat, float64=False)
             return specs.feeds(flat)
         except Exception as error:
             problem = error

@@ -103,7 +103,7 @@ class TorchSession(Session):
             if self._eager is not None:
                 results = self._eager.run(*self._specs.arguments(flat), seed=DEFAULT_SEED)
             else:
-                results = self._reference.run(flat, seed=DEFAULT_SEED, wide=False).own
+                results = self._reference.run(flat, seed=DEFAULT_SEED, float64=False).own
         except OpbridgeError:
             raise
         except Exception as error:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 __all__ = ["NOT_APPLICABLE"]
 
-_JITERATOR = "jiterator compiles CUDA code at run time; PyTorch has it on GPUs alone"
-_OWN_CALLER = "a kernel of GPUs behind scaled_dot_product_attention; PyTorch has none for the CPU"
-_SPARSE = "takes or makes a sparse tensor; an ONNX model has none among its inputs and outputs"
+_JITERATOR = "jiterator compiles CUDA code at run time; PyTorch supports it only on GPUs"
+_OWN_CALLER = "a GPU kernel of scaled_dot_product_attention; PyTorch has none for the CPU"
+_SPARSE = "takes or returns a sparse tensor, which can't be an input or output of an ONNX model"
 
 NOT_APPLICABLE = {
     "jiterator_2inputs_2outputs": _JITERATOR,

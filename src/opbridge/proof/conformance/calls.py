@@ -82,8 +82,8 @@ class Call:
     def widened(self) -> Call:
         """The same call in float64 or complex128, used as a more exact reference."""
         kwargs = {key: _wider(value) if isinstance(value, torch.dtype) else value for key, value in self.kwargs.items()}
-        wide = [tensor.to(_wider(tensor.dtype)) for tensor in self.tensors]
-        return Call(self.function, self.args, kwargs).with_tensors(wide)
+        tensors = [tensor.to(_wider(tensor.dtype)) for tensor in self.tensors]
+        return Call(self.function, self.args, kwargs).with_tensors(tensors)
 
     def __str__(self) -> str:
         parts = [_described(value) for value in self.args]

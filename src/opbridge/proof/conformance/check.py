@@ -252,7 +252,7 @@ def _largest(entry: str, call: Call, moves: Sequence[Any], holds: Callable[[Call
             taken.append(move)
             largest = larger
     if largest is None:
-        raise Failure("capture", f"no dimension stayed dynamic of {call}")
+        raise Failure("capture", f"no dimension of {call} stayed dynamic")
     return largest
 
 

@@ -132,36 +132,38 @@ def differs_by_definition(entry: str, call: Call, arrays: Sequence[np.ndarray]) 
         if array.shape != form.shape or array.dtype != form.dtype:
             return f"the engine gives {array.dtype}{list(array.shape)}, PyTorch {form.dtype}{list(form.shape)}"
     definition = _DEFINITIONS[entry]
-    wide_call = call.widened()
-    result = [_as_wide(array, expected) for array, expected in zip(arrays, own, strict=True)]
+    float64_call = call.widened()
+    result = [_as_float64(array, expected) for array, expected in zip(arrays, own, strict=True)]
     quantities = [
-        definition(wide_call, values)
-        for values in (result, [_wide(value) for value in own], [_wide(value) for value in wide_call()])
+        definition(float64_call, values)
+        for values in (result, [_to_float64(value) for value in own], [_to_float64(value) for value in float64_call()])
     ]
     # Indices have no rounding error; the elements that they select do.
     with_rounding = (value for value in (*own, *call.tensors) if value.dtype != torch.int64)
     type_ = to_numpy(next(with_rounding, own[0])).dtype
-    for number, (found, expected, wide) in enumerate(zip(*quantities, strict=True)):
-        reason = _differs(to_numpy(found), to_numpy(expected), to_numpy(wide), type_)
+    for number, (found, expected, float64) in enumerate(zip(*quantities, strict=True)):
+        reason = _differs(to_numpy(found), to_numpy(expected), to_numpy(float64), type_)
         if reason:
             return f"what defines the result (quantity {number} of {definition.__name__[1:]}): {reason}"
     return None
 
 
-def _as_wide(array: np.ndarray, like: Tensor) -> Tensor:
+def _as_float64(array: np.ndarray, like: Tensor) -> Tensor:
     if like.is_complex():
         return torch.complex(*torch.from_numpy(array.astype(np.float64)).unbind(-1))
-    return _wide(torch.from_numpy(array.astype(np.float64))) if like.is_floating_point() else torch.from_numpy(array)
+    return (
+        _to_float64(torch.from_numpy(array.astype(np.float64))) if like.is_floating_point() else torch.from_numpy(array)
+    )
 
 
-def _wide(tensor: Tensor) -> Tensor:
+def _to_float64(tensor: Tensor) -> Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _differs(found: np.ndarray, own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> str:
+def _differs(found: np.ndarray, own: np.ndarray, float64: np.ndarray, dtype: np.dtype) -> str:
     if found.dtype.kind != "f":
         return "" if np.array_equal(found, own) else "the elements differ"
-    units, torch_units = (error_units(value, own, wide, dtype) for value in (found, own))
+    units, torch_units = (error_units(value, own, float64, dtype) for value in (found, own))
     return judge(units, [torch_units], floor_units(dtype, found.shape[-1] if found.ndim else 1)).detail

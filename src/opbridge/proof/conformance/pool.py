@@ -158,19 +158,19 @@ def check_entries(
     """
     waiting: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    asked = list(requests)
-    for request in asked:
+    pending = list(requests)
+    for request in pending:
         waiting.put(request)
     stopped = threading.Event()
     workers: set[_Worker] = set()
     threads = [
         threading.Thread(target=_serve, args=(waiting, done, limit, stopped, workers), daemon=True)
-        for _ in range(min(jobs, len(asked)))
+        for _ in range(min(jobs, len(pending)))
     ]
     for thread in threads:
         thread.start()
     try:
-        for _ in asked:
+        for _ in pending:
             found = done.get()
             if isinstance(found, BaseException):
                 raise found
@@ -196,13 +196,13 @@ def _serve(waiting: Any, done: Any, limit: float, stopped: threading.Event, work
             while not stopped.is_set():
                 worker = worker or _Worker(limit)
                 workers.add(worker)
-                asked = {
+                remaining = {
                     **request,
                     "done": sorted(tally.samples),
                     "failures": tally.failures,
                     "alone": sorted(tally.alone),
                 }
-                cause = worker.ask(asked, tally)
+                cause = worker.ask(remaining, tally)
                 if not cause:
                     break
                 workers.discard(worker)

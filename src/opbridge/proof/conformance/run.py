@@ -94,11 +94,11 @@ def run_conformance(
     versions = {"torch": importlib.metadata.version("torch"), engine: known_engines.get(engine).version}
     _check_options(exporter, EXPORTERS, dtypes, jobs, limit)
     way = Way(exporter, engine, dynamic, samples)
-    wanted = [(entry, dtype) for entry in named(tuple(entries)) for dtype in _chosen(entry, dtypes, dtypes_of(entry))]
+    selected = [(entry, dtype) for entry in named(tuple(entries)) for dtype in _chosen(entry, dtypes, dtypes_of(entry))]
     known = {result.key: result for result in latest(read_results(path) if path.is_file() else [])}
     found: dict[tuple[str, str], Result] = {}
     requests = []
-    for entry, dtype in wanted:
+    for entry, dtype in selected:
         earlier = known.get((entry, dtype, *dataclasses.astuple(way)))
         if earlier is not None and (not again or earlier.status in ("pass", "not applicable")):
             found[entry, dtype] = earlier
@@ -110,8 +110,8 @@ def run_conformance(
             print(json.dumps(result.to_dict()), file=stream, flush=True)
             found[result.entry, result.dtype] = result
             doing = f"{result.entry} {result.dtype}: {result.status}"
-            progress(Count("checking operators", len(found), len(wanted), doing))
-    return ConformanceRun(way, str(file), tuple(found[key] for key in wanted), len(named(())))
+            progress(Count("checking operators", len(found), len(selected), doing))
+    return ConformanceRun(way, str(file), tuple(found[key] for key in selected), len(named(())))
 
 
 def _check_options(
@@ -163,10 +163,10 @@ def _result(request: Mapping[str, Any], tally: Tally, way: Way, versions: Mappin
     if worst is not None:
         status, error, sample = worst["status"], worst["error"], worst.get("sample", "")
     elif tally.raised:
-        status, error = "capture", f"the samples could not be made or judged: {tally.raised}"
+        status, error = "capture", f"the samples could not be created or checked: {tally.raised}"
     elif not tally.samples:
         status = "not applicable" if way.dynamic else "capture"
-        error = "no sample has a dimension of a second size" if way.dynamic else "PyTorch refuses every sample"
+        error = "no sample has a dimension with a second size" if way.dynamic else "PyTorch refuses every sample"
     kept = tuple({name: answer.get(name, "") for name in ("status", "error", "sample")} for answer in failed)
     return Result(
         request["entry"], request["dtype"], way, status, dict(counts), error, sample, rungs, times, versions, kept

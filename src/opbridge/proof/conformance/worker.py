@@ -35,20 +35,20 @@ def main() -> int:
     os.dup2(2, 1)
     end_with_parent()
 
-    def say(message: Mapping[str, Any]) -> None:
+    def send(message: Mapping[str, Any]) -> None:
         print(json.dumps(message), file=answers, flush=True)
 
     for line in sys.stdin:
         try:
-            _check_entry(json.loads(line), say)
+            _check_entry(json.loads(line), send)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            say({"raised": text, "details": "".join(traceback.format_exception(error))})
+            send({"raised": text, "details": "".join(traceback.format_exception(error))})
     answers.close()
     return 0
 
 
-def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]) -> None:
+def _check_entry(request: Mapping[str, Any], send: Callable[[Mapping[str, Any]], None]) -> None:
     """Check the remaining samples of one entry."""
     import torch
 
@@ -56,26 +56,26 @@ def _check_entry(request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], 
     way = Way.from_dict(request["way"])
     entry, done = request["entry"], set(request["done"])
     indices: list[int] = []
-    checker = Checker(way, lambda stage: say({"stage": stage, "samples": indices}))
+    checker = Checker(way, lambda stage: send({"stage": stage, "samples": indices}))
 
     def check(group: Sequence[Sample]) -> Checked:
         indices[:] = [number for number, _ in group]
         return checker.check(entry, [call for _, call in group])
 
     samples = [(number, call) for number, call in _samples(entry, request["dtype"], way) if number not in done]
-    say({"samples": len(samples)})
+    send({"samples": len(samples)})
     failures = request["failures"]
     left = {number for number, _ in samples}
     groups = in_batches(samples, set(request["alone"])) if failures < _MOST_FAILURES else []
     for group, checked in verdicts(check, groups):
-        say({"done": [number for number, _ in group], "sample": str(group[0][1]), **_data(checked)})
+        send({"done": [number for number, _ in group], "sample": str(group[0][1]), **_data(checked)})
         left -= {number for number, _ in group}
         failures += checked.status != "pass"
         if failures >= _MOST_FAILURES:
             break
     if left:
-        say({"done": sorted(left), "status": "not run"})
-    say({"end": True})
+        send({"done": sorted(left), "status": "not run"})
+    send({"end": True})
 
 
 def _data(checked: Any) -> dict[str, Any]:
@@ -89,11 +89,11 @@ def _data(checked: Any) -> dict[str, Any]:
 
 def _samples(entry: str, dtype: str, way: Any) -> Iterator[tuple[int, Any]]:
     """The samples that can be models: eager PyTorch accepts them with dense tensors that do not share memory."""
-    wanted = way.samples or None
+    limit = way.samples or None
     with silenced():
         runs = (call for call in calls_of(entry, dtype) if call.runs())
         usable = (call for call in runs if not way.dynamic or moves_of(entry, call))
-        yield from enumerate(itertools.islice(usable, wanted))
+        yield from enumerate(itertools.islice(usable, limit))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines import get
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineNotInstalledError, InputError
-from opbridge.proof.operators.outcome import Said, failed, failed_with
+from opbridge.proof.operators.outcome import Outcome, failed, failed_with
 from opbridge.proof.operators.subjects import Case
 from opbridge.proof.operators.verdict import judged
 from opbridge.proof.verify.options import VerifyOptions
@@ -32,7 +32,7 @@ def missing_engine(name: str) -> str | None:
     return None
 
 
-def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iterator[tuple[str, Said]]:
+def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iterator[tuple[str, Outcome]]:
     """Export the sample and verify it: with its kernels and with its function bodies, if it has both.
 
     Args:
@@ -75,7 +75,7 @@ def _unused(case: Case, bundle: Bundle) -> str | None:
     return f"the export did not use this mapping ({taken or 'the graph has no such operator'})"
 
 
-def _verified(case: Case, engine: str, bundle: Bundle, libraries: Sequence[Path]) -> Said:
+def _verified(case: Case, engine: str, bundle: Bundle, libraries: Sequence[Path]) -> Outcome:
     """Verify the bundle on the sample's own values and on fresh values."""
     try:
         with IsolatedSession(engine, bundle.model_file(engine), libraries=libraries) as session, without_kernels():

@@ -12,8 +12,8 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opbridge.catalog.declare.operator import Operator, without_kernels
 from opbridge.errors import first_line
-from opbridge.proof.operators.outcome import Said, failed, not_applicable, passed
-from opbridge.proof.operators.subjects import Case, describe_tensor, describe_tensors, told
+from opbridge.proof.operators.outcome import Outcome, failed, not_applicable, passed
+from opbridge.proof.operators.subjects import Case, describe_tensor, describe_tensors, error_and_place
 from opbridge.proof.operators.verdict import judged
 from opbridge.proof.verify.inputs import to_numpy
 from opbridge.proof.verify.options import VerifyOptions
@@ -26,7 +26,7 @@ _MOST_ELEMENTS = 300
 """The maximum number of elements for gradcheck, which calls the operator twice per element."""
 
 
-def check_opcheck(case: Case, operator: Operator) -> Said:
+def check_opcheck(case: Case, operator: Operator) -> Outcome:
     """Run ``torch.library.opcheck``: schema, autograd registration, fake, and all of these under a tracer."""
     tensors = _requiring_gradients(case, operator) or case.tensors
     args, kwargs = case.arguments(tensors)
@@ -36,42 +36,42 @@ def check_opcheck(case: Case, operator: Operator) -> Said:
     wrong = {test: result for test, result in found.items() if isinstance(result, BaseException)}
     if wrong:
         return failed(
-            "\n".join(f"{test}: {_told_by_opcheck(result)}" for test, result in wrong.items()),
+            "\n".join(f"{test}: {_opcheck_cause(result)}" for test, result in wrong.items()),
             log="\n\n".join(f"{test}: {result}" for test, result in wrong.items()),
         )
     return passed(f"{len(found)} tests")
 
 
-def _told_by_opcheck(error: BaseException) -> str:
+def _opcheck_cause(error: BaseException) -> str:
     """The cause of an opcheck error; its own first line only names the failed test."""
     innermost = error
     while innermost.__cause__ is not None:
         innermost = innermost.__cause__
-    return told(innermost)
+    return error_and_place(innermost)
 
 
-def check_shapes(case: Case, operator: Operator) -> Said:
+def check_shapes(case: Case, operator: Operator) -> Outcome:
     """Compare the fake's shapes and dtypes with those of the Python function and of the kernel."""
     with torch.no_grad():
         real = case.call(operator.function)
         computed = case.call(operator)
-    said = case.captured.program.graph_module.graph.output_node().args[0]
-    fakes = [node.meta["val"] for node in said if isinstance(node, torch.fx.Node)]
+    outputs = case.captured.program.graph_module.graph.output_node().args[0]
+    fakes = [node.meta["val"] for node in outputs if isinstance(node, torch.fx.Node)]
     fakes = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
-    for who, results in (("Python function", real), ("kernel", computed)):
+    for name, results in (("Python function", real), ("kernel", computed)):
         if len(results) != len(fakes):
-            return failed(f"the {who} returns {len(results)} tensors, but the fake {len(fakes)}")
+            return failed(f"the {name} returns {len(results)} tensors, but the fake {len(fakes)}")
         for position, (result, fake) in enumerate(zip(results, fakes, strict=True)):
             if not _agrees(result, fake):
                 return failed(
-                    f"output {position} of the {who} is {describe_tensor(result)}, but the fake says "
-                    f"{describe_tensor(fake)}\nfix: {_FIXES[who]}"
+                    f"output {position} of the {name} is {describe_tensor(result)}, but the fake returns "
+                    f"{describe_tensor(fake)}\nfix: {_FIXES[name]}"
                 )
     return passed(describe_tensors(list(real)))
 
 
 _FIXES = {
-    "Python function": "correct the shape function (its .fake), so that it says what the Python function returns.",
+    "Python function": "correct the shape function (its .fake), so that it matches what the Python function returns.",
     "kernel": "correct the kernel's shape function, the second argument of OPBRIDGE_OPERATOR.",
 }
 
@@ -80,13 +80,13 @@ def _agrees(result: torch.Tensor, fake: Any) -> bool:
     return (
         result.dtype == fake.dtype
         and result.dim() == fake.dim()
-        and all(not isinstance(said, int) or said == size for size, said in zip(result.shape, fake.shape, strict=True))
+        and all(not isinstance(fake, int) or fake == size for size, fake in zip(result.shape, fake.shape, strict=True))
     )
 
 
-def check_kernel(case: Case, operator: Operator) -> Said:
+def check_kernel(case: Case, operator: Operator) -> Outcome:
     """Compare the kernel, called by PyTorch, with the Python function in float64, with the tolerance of ``verify``."""
-    with torch.no_grad(), _noting_calls(operator) as calls:
+    with torch.no_grad(), _counting_calls(operator) as calls:
         outputs = case.call(operator)
     if calls:
         types = ", ".join(dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in case.tensors))
@@ -117,22 +117,22 @@ class _Recorded:
 
 
 @contextlib.contextmanager
-def _noting_calls(operator: Operator) -> Iterator[list[None]]:
+def _counting_calls(operator: Operator) -> Iterator[list[None]]:
     """Yields a list with an item for each call of the operator's Python function."""
     function, calls = operator.function, list[None]()
 
-    def noted(*args: Any, **kwargs: Any) -> Any:
+    def counted(*args: Any, **kwargs: Any) -> Any:
         calls.append(None)
         return function(*args, **kwargs)
 
-    operator.function = noted
+    operator.function = counted
     try:
         yield calls
     finally:
         operator.function = function
 
 
-def check_gradients(case: Case, operator: Operator) -> Said:
+def check_gradients(case: Case, operator: Operator) -> Outcome:
     """Run ``torch.autograd.gradcheck`` in float64: the Python function's gradient against finite differences."""
     tensors = case.tensors
     floating = [tensor for tensor in tensors if tensor.is_floating_point()]
@@ -143,25 +143,25 @@ def check_gradients(case: Case, operator: Operator) -> Said:
         return not_applicable(f"{count} elements are too many for gradcheck: add a sample of at most {_MOST_ELEMENTS}")
     if count == 0 or not all(bool(tensor.isfinite().all()) for tensor in floating):
         return not_applicable("the inputs are empty" if count == 0 else "an input is not finite")
-    wide = _requiring_gradients(case, operator, torch.float64)
-    if wide is None:
+    inputs = _requiring_gradients(case, operator, torch.float64)
+    if inputs is None:
         return not_applicable("no result depends differentiably on the inputs, in float64")
 
     def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(result for result in case.call(operator, inputs) if result.requires_grad)
 
-    if torch.autograd.gradcheck(call, wide, raise_exception=False):
+    if torch.autograd.gradcheck(call, inputs, raise_exception=False):
         return passed("float64")
     # At a kink, finite differences mix both slopes, so the check is repeated at a nearby point.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        moved = tuple(t + 0.01 * torch.rand_like(t) if t.is_floating_point() else t for t in wide)
-    beside = tuple(t.requires_grad_(t.is_floating_point()) for t in moved)
+        perturbed = tuple(t + 0.01 * torch.rand_like(t) if t.is_floating_point() else t for t in inputs)
+    nearby = tuple(t.requires_grad_(t.is_floating_point()) for t in perturbed)
     try:
-        torch.autograd.gradcheck(call, beside)
+        torch.autograd.gradcheck(call, nearby)
     except GradcheckError as error:
         return failed(first_line(error), log=str(error))
-    return passed("float64, a little beside the sample's values")
+    return passed("float64, close to the sample's values")
 
 
 def _requiring_gradients(

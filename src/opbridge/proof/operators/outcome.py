@@ -6,13 +6,13 @@ import dataclasses
 import traceback
 
 from opbridge.errors import OpbridgeError
-from opbridge.proof.operators.subjects import told
+from opbridge.proof.operators.subjects import error_and_place
 
-__all__ = ["Said", "failed", "failed_with", "not_applicable", "not_run", "passed"]
+__all__ = ["Outcome", "failed", "failed_with", "not_applicable", "not_run", "passed"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
+class Outcome:
     """The outcome of one check; the fields are those of :class:`opbridge.proof.operators.result.CheckResult`."""
 
     status: str
@@ -20,28 +20,28 @@ class Said:
     log: str = ""
 
 
-def passed(detail: str = "") -> Said:
+def passed(detail: str = "") -> Outcome:
     """The check passed."""
-    return Said("passed", detail)
+    return Outcome("passed", detail)
 
 
-def failed(detail: str, log: str = "") -> Said:
+def failed(detail: str, log: str = "") -> Outcome:
     """The check failed."""
-    return Said("failed", detail, log)
+    return Outcome("failed", detail, log)
 
 
-def not_applicable(reason: str) -> Said:
+def not_applicable(reason: str) -> Outcome:
     """The check does not apply."""
-    return Said("not applicable", reason)
+    return Outcome("not applicable", reason)
 
 
-def not_run(reason: str) -> Said:
+def not_run(reason: str) -> Outcome:
     """The check can't run on this machine."""
-    return Said("not run", reason)
+    return Outcome("not run", reason)
 
 
-def failed_with(error: Exception) -> Said:
+def failed_with(error: Exception) -> Outcome:
     """The check raised an exception."""
     if isinstance(error, OpbridgeError):
-        return Said("failed", f"{error.message}\nfix: {error.fix}", error.details or "")
-    return Said("failed", told(error), "".join(traceback.format_exception(error)))
+        return Outcome("failed", f"{error.message}\nfix: {error.fix}", error.details or "")
+    return Outcome("failed", error_and_place(error), "".join(traceback.format_exception(error)))

@@ -16,9 +16,9 @@ from opbridge.kernels.toolchain import find_compiler
 from opbridge.kernels.torch_adapter import attach, detach
 from opbridge.proof.operators.in_engines import check_engine, missing_engine
 from opbridge.proof.operators.in_pytorch import check_gradients, check_kernel, check_opcheck, check_shapes
-from opbridge.proof.operators.outcome import Said, failed, failed_with, not_applicable, not_run, passed
+from opbridge.proof.operators.outcome import Outcome, failed, failed_with, not_applicable, not_run, passed
 from opbridge.proof.operators.result import CheckResult
-from opbridge.proof.operators.subjects import Case, Subject, find_subjects, made_cases, told
+from opbridge.proof.operators.subjects import Case, Subject, error_and_place, find_subjects, sample_cases
 
 __all__ = ["run_checks"]
 
@@ -63,7 +63,7 @@ def _check_subject(subject: Subject, engines: Sequence[str], begin: Begin, expor
         return
     begin(target, "", "samples")
     try:
-        cases = list(made_cases(subject))
+        cases = list(sample_cases(subject))
     except InputError as error:
         yield _result(target, "", "samples", failed_with(error))
         return
@@ -75,7 +75,7 @@ def _check_subject(subject: Subject, engines: Sequence[str], begin: Begin, expor
         yield from _check_case(case, installed, built, begin, export)
 
 
-def _build(subject: Subject) -> Said:
+def _build(subject: Subject) -> Outcome:
     """Compile the kernel, and check that it defines the operator with the same arguments."""
     kernel = subject.kernel
     assert kernel is not None
@@ -102,7 +102,7 @@ def _build(subject: Subject) -> Said:
 
 
 def _check_case(
-    case: Case, engines: Sequence[str], built: Said | None, begin: Begin, export: Export
+    case: Case, engines: Sequence[str], built: Outcome | None, begin: Begin, export: Export
 ) -> Iterator[CheckResult]:
     target, operator = case.subject.target, case.subject.operator
     if operator is not None:
@@ -110,23 +110,25 @@ def _check_case(
         try:
             case.call(operator.function)
         except Exception as error:
-            detail = f"it raises {told(error)}"
-            yield _result(target, case.name, "Python function", Said("failed", detail, failed_with(error).log))
+            detail = f"it raises {error_and_place(error)}"
+            yield _result(target, case.name, "Python function", Outcome("failed", detail, failed_with(error).log))
             return
-        for check, said in _checks_in_pytorch(case, operator, built, begin):
-            yield _result(target, case.name, check, said)
+        for check, outcome in _checks_in_pytorch(case, operator, built, begin):
+            yield _result(target, case.name, check, outcome)
     if built is not None and built.status != "passed":
         for name in engines:
             yield _result(target, case.name, name, not_run("the kernel is not built"))
         return
     for name in engines:
         begin(target, case.name, name)
-        for check, said in check_engine(case, name, export):
-            yield _result(target, case.name, check, said)
+        for check, outcome in check_engine(case, name, export):
+            yield _result(target, case.name, check, outcome)
 
 
-def _checks_in_pytorch(case: Case, operator: Operator, built: Said | None, begin: Begin) -> Iterator[tuple[str, Said]]:
-    checks: dict[str, Callable[[Case, Operator], Said]] = {
+def _checks_in_pytorch(
+    case: Case, operator: Operator, built: Outcome | None, begin: Begin
+) -> Iterator[tuple[str, Outcome]]:
+    checks: dict[str, Callable[[Case, Operator], Outcome]] = {
         "opcheck": check_opcheck,
         "shapes": check_shapes,
         "kernel": check_kernel,
@@ -144,11 +146,11 @@ def _checks_in_pytorch(case: Case, operator: Operator, built: Said | None, begin
             with contextlib.nullcontext() if usable else without_kernels(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    said = check(case, operator)
+                    outcome = check(case, operator)
                 except Exception as error:
-                    said = failed_with(error)
-            yield name, said
+                    outcome = failed_with(error)
+            yield name, outcome
 
 
-def _result(target: str, sample: str, check: str, said: Said) -> CheckResult:
-    return CheckResult(target, sample, check, said.status, said.detail, said.log)
+def _result(target: str, sample: str, check: str, outcome: Outcome) -> CheckResult:
+    return CheckResult(target, sample, check, outcome.status, outcome.detail, outcome.log)

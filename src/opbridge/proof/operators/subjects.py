@@ -19,7 +19,7 @@ from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.proof.verify.inputs import to_numpy
 from opbridge.torch_graph.sources import source_of_error
 
-__all__ = ["Case", "Subject", "describe_tensor", "describe_tensors", "find_subjects", "made_cases", "told"]
+__all__ = ["Case", "Subject", "describe_tensor", "describe_tensors", "error_and_place", "find_subjects", "sample_cases"]
 
 _pytree = torch.utils._pytree
 
@@ -156,7 +156,7 @@ def _is_in(source: str, file: Path) -> bool:
     return Path(source.rpartition(":")[0]).resolve() == file.resolve()
 
 
-def made_cases(subject: Subject) -> Iterator[Case]:
+def sample_cases(subject: Subject) -> Iterator[Case]:
     """The subject's samples.
 
     Raises:
@@ -166,12 +166,12 @@ def made_cases(subject: Subject) -> Iterator[Case]:
     if subject.spec.samples is None:
         raise InputError(
             "it declares no samples, so nothing could be checked.",
-            fix="give its decorator samples=, a function that returns a list of opbridge.Sample.",
+            fix="pass samples= to its decorator: a function that returns a list of opbridge.Sample.",
         )
     try:
         samples = list(subject.spec.samples())
     except Exception as error:
-        raise InputError(f"its samples function raises {told(error)}.", fix="correct it.") from error
+        raise InputError(f"its samples function raises {error_and_place(error)}.", fix="correct it.") from error
     if not samples:
         raise InputError("its samples function returns none.", fix="return at least one opbridge.Sample.")
     names: set[str] = set()
@@ -188,7 +188,7 @@ def made_cases(subject: Subject) -> Iterator[Case]:
         yield Case(subject, name, tuple(leaves), structure)
 
 
-def told(error: BaseException) -> str:
+def error_and_place(error: BaseException) -> str:
     """An error on one line, with the line of the user's code that raised it."""
     if isinstance(error, OpbridgeError):
         return error.message
@@ -198,7 +198,7 @@ def told(error: BaseException) -> str:
 
 
 def describe_tensor(tensor: Any) -> str:
-    """``float32 of shape (3, 4)``; a size that depends on the data is written with its symbol."""
+    """``float32 of shape (3, 4)``; a data-dependent size is written as its symbol."""
     sizes = ", ".join(str(size) for size in tensor.shape)
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape ({sizes}{',' if len(tensor.shape) == 1 else ''})"
 

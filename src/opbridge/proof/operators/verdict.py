@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opbridge.proof.operators.outcome import Said, failed, passed
+from opbridge.proof.operators.outcome import Outcome, failed, passed
 from opbridge.proof.verify.verification import Comparison, Verification
 
 __all__ = ["judged"]
 
 
-def judged(verifications: Sequence[Verification]) -> Said:
+def judged(verifications: Sequence[Verification]) -> Outcome:
     """The error of the worst output, or the reason why the first failing output failed."""
     comparisons = [comparison for verification in verifications for comparison in verification.comparisons]
     wrong = [comparison for comparison in comparisons if not comparison.passed]
@@ -26,9 +26,9 @@ def judged(verifications: Sequence[Verification]) -> Said:
 
 def _measured(comparison: Comparison) -> str:
     if comparison.status == "within budget":
-        return f"within budget: {comparison.engine_error:.3g} of {comparison.budget:.3g} units"
+        return f"pass: error {comparison.engine_error:.3g}, tolerance {comparison.budget:.3g} units"
     if comparison.status != "differs":
         return f"{comparison.status}{': ' if comparison.detail else ''}{comparison.detail}"
     far = f"by {comparison.max_abs:.3g}" if comparison.max_abs else "in values that are not finite"
     detail = f"; {comparison.detail}" if comparison.detail else ""
-    return f"{far} ({comparison.engine_error:.3g} units, {comparison.budget:.3g} are allowed){detail}"
+    return f"{far} (error {comparison.engine_error:.3g}, tolerance {comparison.budget:.3g} units){detail}"

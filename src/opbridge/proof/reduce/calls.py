@@ -53,9 +53,9 @@ class Calls:
         """The given calls as a module; None if they need a value that is not a tensor, a list of tensors or a graph."""
         graph = torch.fx.Graph()
         args: list[torch.Tensor] = []
-        mine = dict.fromkeys(nodes)
+        selected = dict.fromkeys(nodes)
         copies: dict[torch.fx.Node, Any] = {}
-        for used in dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in mine):
+        for used in dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in selected):
             value = self._values.get(used)
             if isinstance(value, torch.Tensor):
                 copies[used] = graph.placeholder(_name(used))
@@ -67,21 +67,23 @@ class Calls:
         for node in nodes:
             call_args, call_kwargs = (map_arg(item, copies.__getitem__) for item in (node.args, node.kwargs))
             copies[node] = graph.create_node("call_function", node.target, call_args, call_kwargs, node.name)  # type: ignore[arg-type]
-        outputs = [copies[node] for node in nodes if self._leaves(node, mine)]
+        outputs = [copies[node] for node in nodes if self._leaves(node, selected)]
         if not outputs or not args:
             return None
         graph.output(tuple(outputs))
         return CallPart(torch.fx.GraphModule(torch.nn.Module(), graph), tuple(args))
 
-    def _leaves(self, node: torch.fx.Node, mine: Mapping[torch.fx.Node, None]) -> bool:
+    def _leaves(self, node: torch.fx.Node, selected: Mapping[torch.fx.Node, None]) -> bool:
         """Whether the value of a call is one or more tensors that other calls read."""
         value = self._values.get(node)
-        some = isinstance(value, torch.Tensor) or (isinstance(value, tuple | list) and not _taken_apart(node, mine))
-        return some and (not node.users or any(user not in mine for user in node.users))
+        some = isinstance(value, torch.Tensor) or (
+            isinstance(value, tuple | list) and not _only_unpacked(node, selected)
+        )
+        return some and (not node.users or any(user not in selected for user in node.users))
 
 
-def _taken_apart(node: torch.fx.Node, mine: Mapping[torch.fx.Node, None]) -> bool:
-    return bool(node.users) and all(user in mine and user.target is operator.getitem for user in node.users)
+def _only_unpacked(node: torch.fx.Node, selected: Mapping[torch.fx.Node, None]) -> bool:
+    return bool(node.users) and all(user in selected and user.target is operator.getitem for user in node.users)
 
 
 def _name(node: torch.fx.Node) -> str:

@@ -36,7 +36,7 @@ def run(model: str, feeds: dict, libraries: list) -> dict:
 _SCRIPT = '''"""{title}
 
 {story}
-Needs {needs}; the model is {model} beside this file{beside}.
+Needs {needs}; the model is {model} in the folder of this file{arrays_file}.
 The exit code is 0 once the fault is gone.
 """
 
@@ -72,7 +72,7 @@ sys.exit(1 if wrong else 0)
 """
 
 _DIES = """
-print({said!r}, flush=True)
+print({message!r}, flush=True)
 faulthandler.dump_traceback_later({seconds}, exit=True)
 run(str(FOLDER / "model.onnx"), FEEDS, LIBRARIES)
 print("The fault is gone.")
@@ -80,7 +80,7 @@ print("The fault is gone.")
 
 
 def engine_script(
-    problem: Problem, tried: Tried, engine: Engine, libraries: Sequence[str], *, seconds: float = 60.0, told: str = ""
+    problem: Problem, tried: Tried, engine: Engine, libraries: Sequence[str], *, seconds: float = 60.0, fault: str = ""
 ) -> str:
     """The text of the script.
 
@@ -90,33 +90,38 @@ def engine_script(
         engine: The engine that fails.
         libraries: The file names of the kernel libraries in the same folder.
         seconds: The time limit after which a run counts as a hang.
-        told: For a wrong mapping, a sentence that names the operator that the nodes implement.
+        fault: For a wrong mapping, a sentence that names the operator that the nodes implement.
     """
     failure = tried.failure
     assert failure is not None
     expected = _expected(tried)
     arrays = script_arrays(problem, tried)
-    apart = large_arrays(arrays)
-    shown = {name: _literal(array) if name not in apart else f"ARRAYS[{name!r}]" for name, array in arrays.items()}
+    large = large_arrays(arrays)
+    shown = {name: _literal(array) if name not in large else f"ARRAYS[{name!r}]" for name, array in arrays.items()}
     feeds = {name: shown[name] for name in problem.feeds}
     limits = {name: f"({shown[f'expected {name}']}, {allowed!r})" for name, (_, allowed) in expected.items()}
     source = _source(engine)
     package = engine.package if source else "opbridge"
-    said = {"hang": "If this does not come to an end, the fault is there.", "error": "An error is the fault:"}
-    dies = _DIES.format(said=said.get(failure.kind, "If this dies, the fault is there."), seconds=int(seconds))
+    messages = {
+        "hang": "If this does not end, the fault is present.",
+        "error": "If this raises an error, the fault is present.",
+    }
+    dies = _DIES.format(
+        message=messages.get(failure.kind, "If this process crashes, the fault is present."), seconds=int(seconds)
+    )
     return _SCRIPT.format(
-        title=f"{'A wrong mapping to ONNX' if told else _engine_title(engine, failure)} ({_operators(problem)}).",
-        story=textwrap.fill(_story(told or failure.message), 110),
+        title=f"{'A wrong mapping to ONNX' if fault else _engine_title(engine, failure)} ({_operators(problem)}).",
+        story=textwrap.fill(_story(fault or failure.message), 110),
         needs=f"numpy and {package}"
         + (" and ml_dtypes" if any("ml_dtypes" in text for text in shown.values()) else ""),
         model=MODEL,
-        beside=f", its arrays {ARRAYS}" if apart else "",
+        arrays_file=f", its arrays {ARRAYS}" if large else "",
         imports="import ml_dtypes\n" if any("ml_dtypes" in text for text in shown.values()) else "",
-        arrays=f'ARRAYS = np.load(FOLDER / "{ARRAYS}")' if apart else "",
+        arrays=f'ARRAYS = np.load(FOLDER / "{ARRAYS}")' if large else "",
         feeds=_dictionary(feeds),
         libraries=f"[{', '.join(f'str(FOLDER / {name!r})' for name in libraries)}]",
         modules="import sys" if failure.kind == "results" else "import faulthandler",
-        expected=_right_results(limits, "PyTorch" if told else _EVALUATOR),
+        expected=_right_results(limits, "PyTorch" if fault else _EVALUATOR),
         run=(source or _WITH_OPBRIDGE.format(engine=engine.name)).strip(),
         body=(_RESULTS if failure.kind == "results" else dies).strip(),
     )

@@ -144,15 +144,15 @@ def _smallest(calls: Calls, error: OpbridgeError, exporter: _Exporter) -> CallPa
     if any(fails([node]) for node in named):
         return best[0]
     if not fails(calls.nodes):
-        raise _alone(error)
+        raise _not_reduced(error)
     minimise(calls.nodes, fails)
     return best[0]
 
 
-def _alone(error: OpbridgeError) -> OpbridgeError:
+def _not_reduced(error: OpbridgeError) -> OpbridgeError:
     error.fix = (
-        f"{error.fix} It could not be reduced: the captured program, with its sizes fixed and taken by itself, is "
-        "exported, or the time was up."
+        f"{error.fix} The model could not be reduced: the captured program alone, with fixed sizes, can be exported, "
+        "or the time limit was reached."
     )
     return error
 

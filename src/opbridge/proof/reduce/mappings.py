@@ -20,8 +20,8 @@ from opbridge.proof.bisect.intermediates import CapturedValues, Intermediate, ju
 from opbridge.proof.bisect.intermediates_engine import EngineModel, marked_model
 from opbridge.proof.compare.pairing import Paired, pair
 from opbridge.proof.compare.sides import ModelSide
-from opbridge.proof.compare.torch_insides import TorchInside, inside_of
 from opbridge.proof.compare.torch_sides import TorchSession, captured_entry
+from opbridge.proof.compare.torch_value_matching import MatchedModel, match_values
 from opbridge.proof.reduce.failure import failure_of_comparisons
 from opbridge.proof.reduce.problem import Feeds, Problem
 from opbridge.proof.reduce.trials import Tried
@@ -42,13 +42,13 @@ class WrongSegment:
         problem: The nodes as a model with PyTorch's values as inputs.
         tried: The wrong result.
         nodes_before: The number of nodes in the whole model.
-        told: A sentence that names the operator that the nodes implement.
+        fault: A sentence that names the operator that the nodes implement.
     """
 
     problem: Problem
     tried: Tried
     nodes_before: int
-    told: str
+    fault: str
 
 
 def wrong_segment(
@@ -72,26 +72,27 @@ def wrong_segment(
     captured = _captured(side, reference, ops)
     with contextlib.closing(side.load()) as session, without_kernels():
         pairing = pair(TorchSession(captured), session, names=("the PyTorch model", side.text))
-        inside = inside_of(captured, side, pairing)
-        if inside is None:
+        matched = match_values(captured, side, pairing)
+        if matched is None:
             raise InputError(
-                f"{side.text} takes other types than the PyTorch model.", fix="export the model again, and reduce that."
+                f"The inputs of {side.text} have other types than those of the PyTorch model.",
+                fix="export the model again, and reduce the new one.",
             )
         runs = Paired(session, pairing)
         options = VerifyOptions(DEFAULT_SEED if seed is None else seed, inputs)
         reference = CapturedReference(captured)
-        verified = verify(reference, runs, engine=side.label, options=options, inside=inside.inside)
+        verified = verify(reference, runs, engine=side.label, options=options, observable=matched.observable)
         if verified.passed:
             return None
-        departure = next((item for item in verified.departures if item.verdict == "departs"), None)
-        if departure is None or departure.first is None:
-            said = verified.departures[0].detail if verified.departures else verified.error or "no output fits"
+        divergence = next((item for item in verified.divergences if item.verdict == "diverges"), None)
+        if divergence is None or divergence.first is None:
+            reason = verified.divergences[0].detail if verified.divergences else verified.error or "no output fits"
             raise VerificationError(
-                f"{side.label} does not compute what PyTorch does, and no node can be named: {said}",
-                fix="see opbridge verify; opbridge compare with another engine may tell more.",
+                f"{side.label} does not compute what PyTorch does, and no node can be named: {reason}",
+                fix="run opbridge verify, or opbridge compare with another engine, for more information.",
             )
-        case = [result.name for result in verified.cases].index(departure.case)
-        return _segment(captured, inside, departure.first, runs.seen[case])
+        case = [result.name for result in verified.cases].index(divergence.case)
+        return _segment(captured, matched, divergence.first, runs.seen[case])
 
 
 def _captured(side: ModelSide, reference: Any, ops: Ops) -> Captured:
@@ -101,37 +102,37 @@ def _captured(side: ModelSide, reference: Any, ops: Ops) -> Captured:
     return captured_entry(entry, Catalog.load(ops))
 
 
-def _segment(captured: Captured, inside: TorchInside, first: TracedValue, feeds: Feeds) -> WrongSegment:
-    values = _values(captured, inside, feeds)
-    with EngineModel(inside.inside.model, inside.inside.load) as model:
+def _segment(captured: Captured, matched: MatchedModel, first: TracedValue, feeds: Feeds) -> WrongSegment:
+    values = _values(captured, matched, feeds)
+    with EngineModel(matched.observable.model, matched.observable.load) as model:
         known = [name for name in model.values if name in values.names]
         nodes, ends = model.segment(first.value, known)
         right: dict[str, Intermediate] = {}
         values.visit({first.value, *ends}, right.__setitem__)
         given = {name: right[name].own for name in ends}
         result = model.run([first.value], feeds, given)[first.value]
-        assert not isinstance(inside.inside.model, Path)
-        part, stand_ins = marked_model(inside.inside.model, [first.value], given)
+        assert not isinstance(matched.observable.model, Path)
+        part, stand_ins = marked_model(matched.observable.model, [first.value], given)
         everything = {**feeds, **{stand_ins[name]: given[name] for name in stand_ins}}
         taken = {str(value.name): everything[str(value.name)] for value in part.graph.inputs}
-        whole = model.depth
+        nodes_before = model.depth
     comparison = _compared(first.value, result, right[first.value], values.longest_sum)
     tried = Tried(failure_of_comparisons([comparison]), {first.value: right[first.value].own}, (comparison,))
-    return WrongSegment(Problem(part, taken), tried, whole, _told(len(nodes), first))
+    return WrongSegment(Problem(part, taken), tried, nodes_before, _fault(len(nodes), first))
 
 
-def _told(count: int, first: TracedValue) -> str:
+def _fault(count: int, first: TracedValue) -> str:
     """A sentence that names the operator that the nodes implement."""
     place = f" at {first.source}" if first.source else ""
     operator = f"PyTorch's {first.target or 'operator'}{place}"
     if count == 1:
-        return f"This node stands for {operator}, and does not give its result."
-    return f"These {count} nodes stand for {operator}, and do not give its result."
+        return f"This node implements {operator}, but does not compute its result."
+    return f"These {count} nodes implement {operator}, but do not compute its result."
 
 
-def _values(captured: Captured, inside: TorchInside, feeds: Mapping[str, np.ndarray]) -> CapturedValues:
+def _values(captured: Captured, matched: MatchedModel, feeds: Mapping[str, np.ndarray]) -> CapturedValues:
     reference = CapturedReference(captured)
-    origins = {**inside.origins_of_outputs(captured), **inside.inside.origins}
+    origins = {**matched.origins_of_outputs(captured), **matched.observable.origins}
     longest_sum = reference.run(feeds).longest_sum
     return CapturedValues(
         reference.graph, captured.program, origins, reference.specs, feeds, longest_sum, seed=DEFAULT_SEED

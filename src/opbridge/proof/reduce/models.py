@@ -21,10 +21,10 @@ from opbridge.proof.reduce.minimise import minimise
 from opbridge.proof.reduce.problem import Feeds, Problem, evaluate, part_of
 from opbridge.proof.reduce.shrink import shrink
 from opbridge.proof.reduce.trials import Clock, EngineTrials, Tried
-from opbridge.proof.verify.onnx_inputs import OnnxInputs
+from opbridge.proof.verify.onnx_inputs import OnnxInputs, OnnxSizes
 from opbridge.proof.verify.verification import DEFAULT_SEED
 
-__all__ = ["failing_case", "reduce_model", "sound"]
+__all__ = ["failing_case", "nothing_fails", "reduce_model"]
 
 _MOST_TRIALS = 8
 
@@ -60,7 +60,7 @@ def _cases(model: ir.Model, seed: int) -> Iterator[Feeds]:
             if evaluate(model, feeds) is not None:
                 yield feeds
                 for number, direction in enumerate((1, -1), 1):
-                    for other in inputs.other_sizes(sizes, direction):
+                    for other in OnnxSizes(sizes).others(direction, ()) if sizes else ():
                         yield inputs.feeds(other, seed + number, scale)
                         break
                 return
@@ -191,10 +191,10 @@ class _Recorded(Mapping[str, Any]):
                 return None
 
 
-def sound(side: ModelSide, reference: Any) -> InputError:
+def nothing_fails(side: ModelSide, reference: Any) -> InputError:
     """The error to raise if there is no failure to reduce."""
-    beside = " and what PyTorch computes" if reference is not None or side.from_torch else ""
+    pytorch = " and what PyTorch computes" if reference is not None or side.from_torch else ""
     return InputError(
-        f"Nothing fails: {side.label} computes what the standard says{beside}, on all inputs that were tried.",
+        f"Nothing fails: {side.label} computes what the standard specifies{pytorch}, on all inputs that were tried.",
         fix="pass the inputs on which it fails with --inputs FILE.npz, or another engine with --engine.",
     )

@@ -19,7 +19,7 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.proof.reduce.output import SCRIPT, runs_and_fails, write_folder
 from opbridge.proof.reduce.result import Reduction
-from opbridge.proof.reduce.torch_script import made
+from opbridge.proof.reduce.torch_script import tensor_code
 from opbridge.proof.reduce.trials import Clock
 from opbridge.torch_graph.freeze import frozen
 from opbridge.torch_graph.state import keeping_state
@@ -85,9 +85,9 @@ def reduce_capture(
     """
     if entry.file is None or not isinstance(entry.model, torch.nn.Module) or entry.file.suffix != ".py":
         raise error
-    whole = _Called("", entry.model, tuple(entry.args), dict(entry.kwargs))
-    called = [whole, *_called(whole, error)]
-    smallest = whole
+    root = _Called("", entry.model, tuple(entry.args), dict(entry.kwargs))
+    called = [root, *_called(root, error)]
+    smallest = root
     while inner := _failing_child(smallest, called, catalog, error, clock):
         smallest = inner
     text = _script(entry, smallest, error)
@@ -104,7 +104,7 @@ def reduce_capture(
         message=" ".join(line.strip() for line in error.message.splitlines()[:2]),
         engine=f"torch {torch.__version__}",
         nodes=smallest.size,
-        nodes_before=whole.size,
+        nodes_before=root.size,
         operators=(type(smallest.module).__name__,),
         tries=clock.tries,
         seconds=time.monotonic() - started,
@@ -114,10 +114,10 @@ def reduce_capture(
     )
 
 
-def _called(whole: _Called, error: CaptureError) -> list[_Called]:
+def _called(root: _Called, error: CaptureError) -> list[_Called]:
     """The submodules that are called through ``__call__``, with their arguments."""
     found: dict[str, _Called] = {}
-    paths = {module: name for name, module in whole.module.named_modules() if name}
+    paths = {module: name for name, module in root.module.named_modules() if name}
 
     def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         name = paths[module]
@@ -125,8 +125,8 @@ def _called(whole: _Called, error: CaptureError) -> list[_Called]:
 
     hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in paths]
     try:
-        with keeping_state(whole.module), frozen(whole.module), torch.no_grad():
-            whole.module(*whole.args, **whole.kwargs)
+        with keeping_state(root.module), frozen(root.module), torch.no_grad():
+            root.module(*root.args, **root.kwargs)
     except Exception:
         raise error from None
     finally:
@@ -185,4 +185,4 @@ def _script(entry: Entry, smallest: _Called, error: CaptureError) -> str:
 
 
 def _value(value: Any) -> str:
-    return made(value) if isinstance(value, torch.Tensor) else repr(value)
+    return tensor_code(value) if isinstance(value, torch.Tensor) else repr(value)

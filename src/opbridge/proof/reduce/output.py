@@ -35,7 +35,7 @@ def written(
     clock: Clock,
     started: float,
     *,
-    told: str = "",
+    fault: str = "",
 ) -> Reduction:
     """Write the folder for a failure of an engine or a wrong mapping.
 
@@ -47,11 +47,13 @@ def written(
         nodes_before: The number of nodes in the whole model.
         clock: The number of runs and the time used.
         started: The time at which the reduction began.
-        told: For a wrong mapping, a sentence that names the operator that the nodes implement.
+        fault: For a wrong mapping, a sentence that names the operator that the nodes implement.
     """
     assert tried.failure is not None
     kernels = side.libraries if any(node.domain for node in problem.model.graph.all_nodes()) else ()
-    text = engine_script(problem, tried, side.engine, [file.name for file in kernels], seconds=_HANG_SECONDS, told=told)
+    text = engine_script(
+        problem, tried, side.engine, [file.name for file in kernels], seconds=_HANG_SECONDS, fault=fault
+    )
 
     def fill(folder: Path) -> None:
         save_model(problem.model, folder, name=MODEL)
@@ -65,15 +67,15 @@ def written(
     python = (engine.python if isinstance(engine, InEnvironments) else None) or Path(sys.executable)
     return Reduction(
         folder=path,
-        kind=tried.failure.kind if not told else "mapping",
-        message=told or tried.failure.message,
+        kind=tried.failure.kind if not fault else "mapping",
+        message=fault or tried.failure.message,
         engine=f"{side.engine.name} {side.engine.version}",
         nodes=len(problem.nodes),
         nodes_before=nodes_before,
         operators=problem.operators,
         tries=clock.tries,
         seconds=time.monotonic() - started,
-        finished=bool(told) or not clock.is_over,
+        finished=bool(fault) or not clock.is_over,
         reproduces=runs_and_fails(python, path / SCRIPT),
         files=files,
     )

@@ -59,15 +59,15 @@ def evaluate(model: ir.Model, feeds: Feeds, names: Sequence[str] | None = None) 
     """
     from onnx.reference import ReferenceEvaluator
 
-    wanted = list(names) if names is not None else [str(value.name) for value in model.graph.outputs]
+    outputs = list(names) if names is not None else [str(value.name) for value in model.graph.outputs]
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(ir.to_proto(_inlined(model))).run(wanted, dict(feeds))
+            results = ReferenceEvaluator(ir.to_proto(_inlined(model))).run(outputs, dict(feeds))
     except Exception:
         # The evaluator may raise any exception; there is then no reference.
         return None
     arrays = (np.asarray(value) if np.isscalar(value) else value for value in results)
-    return dict(zip(wanted, arrays, strict=True))
+    return dict(zip(outputs, arrays, strict=True))
 
 
 def widened(problem: Problem) -> Problem:
@@ -119,7 +119,7 @@ def part_of(problem: Problem, nodes: Sequence[ir.Node], values: Mapping[str, Any
     return Problem(_model_of(problem.model, view.clone(), feeds, values), feeds)  # type: ignore[arg-type]
 
 
-def _model_of(whole: ir.Model, graph: ir.Graph, feeds: Mapping[str, Any], values: Mapping[str, Any]) -> ir.Model:
+def _model_of(original: ir.Model, graph: ir.Graph, feeds: Mapping[str, Any], values: Mapping[str, Any]) -> ir.Model:
     for value in (*graph.inputs, *graph.outputs):
         array = feeds.get(str(value.name), values.get(str(value.name)))
         if isinstance(array, np.ndarray) and array.dtype.kind not in "OUS":
@@ -128,9 +128,9 @@ def _model_of(whole: ir.Model, graph: ir.Graph, feeds: Mapping[str, Any], values
         elif value.type is None:
             # This node never runs. A model must declare the types of its outputs; most operators return the input type.
             value.type = next((item.type for item in _inputs_of(value) if item.type is not None), _ANY_TYPE)
-    functions = [function.clone() for function in whole.functions.values()]
-    model = ir.Model(graph, ir_version=whole.ir_version, functions=functions)
-    graph.opset_imports.update(whole.opset_imports)
+    functions = [function.clone() for function in original.functions.values()]
+    model = ir.Model(graph, ir_version=original.ir_version, functions=functions)
+    graph.opset_imports.update(original.opset_imports)
     RemoveUnusedFunctionsPass()(model)
     RemoveUnusedOpsetsPass()(model)
     return model

@@ -18,7 +18,7 @@ from opbridge.engines import family_of
 from opbridge.engines.base import Engine
 from opbridge.proof.reduce.calls import CallPart
 
-__all__ = ["export_scripts", "made"]
+__all__ = ["export_scripts", "tensor_code"]
 
 _SCRIPT = '''"""An export that fails: {title}.
 
@@ -103,7 +103,7 @@ def export_scripts(part: CallPart, message: str, engine: Engine) -> Iterator[str
             names=", ".join(names),
             modules="import operator\nimport sys" if "operator." in body else "import sys",
             body=textwrap.indent(body, " " * 8),
-            args=", ".join(made(arg) for arg in part.args),
+            args=", ".join(tensor_code(arg) for arg in part.args),
             attempt=attempt.strip(),
         )
 
@@ -159,7 +159,7 @@ def _literal(value: Any) -> str:
     return str(value) if isinstance(value, torch.fx.Node) else repr(value)
 
 
-def made(value: torch.Tensor) -> str:
+def tensor_code(value: torch.Tensor) -> str:
     """Python code for a tensor of the same type and shape; its numbers don't matter to an export."""
     maker = "ones" if value.dtype.is_floating_point or value.dtype.is_complex else "zeros"
     return f"torch.{maker}({list(value.shape)}, dtype={value.dtype})"
@@ -198,7 +198,7 @@ class _Shapes(torch.fx.Interpreter):
 
     def of(self, node: torch.fx.Node, args: tuple[torch.Tensor, ...]) -> Any:
         """The value of a call."""
-        self._wanted = node
+        self._node = node
         with torch.no_grad():
             self.run(*args)
         return self._found
@@ -206,6 +206,6 @@ class _Shapes(torch.fx.Interpreter):
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run one node."""
         result = super().run_node(n)
-        if n is self._wanted:
+        if n is self._node:
             self._found = result
         return result

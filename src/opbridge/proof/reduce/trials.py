@@ -139,10 +139,10 @@ class _Standard:
         own = evaluate(problem.model, feeds) if own is None else own
         if own is None:
             raise EngineError("onnx's reference evaluator failed.", fix="pass other inputs.")
-        wide = widened(problem)
+        in_float64 = widened(problem)
         arrays = {name: np.asarray(array) for name, array in own.items()}
         model = problem.model
-        return paired(arrays, evaluate(wide.model, wide.feeds), random_outputs(model), longest_sum(model))
+        return paired(arrays, evaluate(in_float64.model, in_float64.feeds), random_outputs(model), longest_sum(model))
 
     def draw(self, feeds: Feeds, number: int) -> Feeds:
         """The outputs with other random numbers; the evaluator draws new ones in every run."""

@@ -1,7 +1,7 @@
-"""The captured graph, run in its own dtype and in float64, node by node side by side.
+"""Runs the captured graph in its own dtype and in float64, node by node.
 
 The float64 run takes its discrete decisions (argmax, comparisons, floor, random draws) from the run in the model's own
-dtype: the two may differ on a near tie, and from there on they would not be the same computation.
+dtype. Otherwise the two runs could decide a near tie differently, and then would not be the same computation.
 """
 
 from __future__ import annotations
@@ -17,44 +17,45 @@ import torch
 from torch.fx.node import map_aggregate, map_arg
 
 from opbridge.proof.verify.captured_graph_inner import HIGHER_ORDER, Pair, joined
-from opbridge.proof.verify.wide import has_jump, low_precision, merge_decisions, tensors, widen, widen_call
+from opbridge.proof.verify.float64_call import has_jump, low_precision, merge_decisions, tensors, widen, widen_call
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
 
 
 @dataclasses.dataclass
 class Decision:
-    """A node that turns floating-point numbers into something discrete, while it runs.
+    """One run of a node that turns floating-point numbers into a discrete result.
 
     Attributes:
-        key: The node's name, after those of the nodes whose graphs it is in; "#2" marks a repetition in a loop.
+        key: The node's name, preceded by the names of the nodes whose graphs contain it; "#2" marks a repetition in a
+            loop.
         target: The node's operator.
-        own_args: Arguments of the run in the model's dtype.
-        own_kwargs: Keyword arguments of it.
-        wide_args: Arguments of the float64 run.
-        wide_kwargs: Keyword arguments of it.
-        own: Result in the model's dtype.
-        wide: Result of the float64 run, with the decisions of ``own``.
+        own_args: The positional arguments of the run in the model's dtype.
+        own_kwargs: The keyword arguments of the run in the model's dtype.
+        float64_args: The positional arguments of the float64 run.
+        float64_kwargs: The keyword arguments of the float64 run.
+        own: The result in the model's dtype.
+        float64: The result of the float64 run, with the decisions of ``own``.
     """
 
     key: str
     target: Any
     own_args: tuple[Any, ...]
     own_kwargs: dict[str, Any]
-    wide_args: tuple[Any, ...]
-    wide_kwargs: dict[str, Any]
+    float64_args: tuple[Any, ...]
+    float64_kwargs: dict[str, Any]
     own: Any
-    wide: Any
+    float64: Any
 
 
 Watch = Callable[[str, Any, Any, bool], None]
 
 
 class Observer(Protocol):
-    """Sees every decision as it is taken, and may replace its two results."""
+    """Receives every decision as it is made, and may replace its two results."""
 
     def decide(self, decision: Decision) -> tuple[Any, Any]:
-        """Returns the results to go on with: in the model's dtype, and in float64."""
+        """Return the results to continue with: in the model's dtype, and in float64."""
 
 
 @dataclasses.dataclass
@@ -63,17 +64,17 @@ class PairRun:
 
     Attributes:
         own: The outputs in the model's dtype.
-        wide: The outputs of the float64 run.
+        float64: The outputs of the float64 run.
         random: For each output, whether it depends on random draws.
-        narrow: Operators without a float64 implementation, which ran in their own dtype in both runs.
+        without_float64: Operators without a float64 implementation, which ran in their own dtype in both runs.
         longest_sum: The largest number of terms that one node may have added.
         seconds: The time of the run.
     """
 
     own: list[Any]
-    wide: list[Any]
+    float64: list[Any]
     random: list[bool]
-    narrow: tuple[str, ...]
+    without_float64: tuple[str, ...]
     longest_sum: int
     seconds: float
 
@@ -84,10 +85,18 @@ class CapturedGraph:
     Args:
         program: The captured program.
         positions: The positions of the flattened outputs that are compared; by default all.
+        check_guards: Whether to refuse sizes that the program's guards exclude. Without the check, the results there
+            must be compared with those of the user's module.
     """
 
-    def __init__(self, program: torch.export.ExportedProgram, positions: Sequence[int] | None = None) -> None:
-        self._root = program.module()
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        positions: Sequence[int] | None = None,
+        *,
+        check_guards: bool = True,
+    ) -> None:
+        self._root = program.module(check_guards=check_guards)
         output = next(node for node in self._root.graph.nodes if node.op == "output")
         flat = output.args[0] if isinstance(output.args[0], tuple | list) else (output.args[0],)
         self.positions = tuple(range(len(flat)) if positions is None else positions)
@@ -105,20 +114,20 @@ class CapturedGraph:
         *,
         seed: int = 0,
         observer: Observer | None = None,
-        wide: bool = True,
+        float64: bool = True,
         watch: Watch | None = None,
-        moved: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        perturb: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> PairRun:
-        """Run both.
+        """Run the graph in the model's dtype and in float64.
 
         Args:
             inputs: The flattened user inputs, constants included, in the program's order.
             seed: The seed of torch's random numbers.
             observer: Receives every decision.
-            wide: Whether to run float64 too; without it, the wide results are those in the model's dtype.
+            float64: Whether to run in float64 too; if not, the float64 results are those in the model's dtype.
             watch: Receives the value of every node as it is computed: the node's name, its value in the model's dtype
                 and in float64, and whether it depends on random draws. A later node may change a value in place.
-            moved: Returns the tensor that replaces each weight and constant.
+            perturb: Returns the tensor that replaces each weight and constant.
 
         Raises:
             Exception: Any exception that the graph raises for inputs that it does not accept.
@@ -126,18 +135,22 @@ class CapturedGraph:
         start = time.perf_counter()
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
-            walk = _Walk(self._mutates, observer, wide, watch, moved)
+            walk = _Walk(self._mutates, observer, float64, watch, perturb)
             copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
             results = walk.graph(self._root, [Pair(value, walk.widened(value)) for value in copied], "")
         chosen = [results[position] for position in self.positions]
         return PairRun(
             own=[pair.own for pair in chosen],
-            wide=[pair.wide_value for pair in chosen],
+            float64=[pair.float64_value for pair in chosen],
             random=[pair.random for pair in chosen],
-            narrow=tuple(sorted(walk.narrow)),
+            without_float64=tuple(sorted(walk.without_float64)),
             longest_sum=walk.longest_sum,
             seconds=time.perf_counter() - start,
         )
+
+    def node(self, name: str) -> torch.fx.Node | None:
+        """The node of this name in the graph itself; None if there is none."""
+        return next((node for node in self._root.graph.nodes if node.name == name), None)
 
     def upstream(self, index: int) -> frozenset[str]:
         """Names of the nodes that output number ``index`` depends on."""
@@ -166,26 +179,26 @@ class _Walk:
         self,
         mutates: bool,
         observer: Observer | None,
-        wide: bool,
+        float64: bool,
         watch: Watch | None = None,
-        moved: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        perturb: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         self.mutates = mutates
-        self.moved = moved
+        self.perturb = perturb
         self.observer = observer
-        self.wide = wide
+        self.float64 = float64
         self.watch = watch
-        self.narrow: set[str] = set()
+        self.without_float64: set[str] = set()
         self.longest_sum = 1
         self.seen: dict[str, int] = {}
         self.state: dict[int, Pair] = {}
 
     def widened(self, value: Any) -> Any:
-        """``value`` for the float64 run: never the same object where a node could change it in place."""
-        if not self.wide:
+        """``value`` for the float64 run: a copy if a node could change it in place."""
+        if not self.float64:
             return value
-        wide = widen(value)
-        return wide.clone() if self.mutates and wide is value and isinstance(value, torch.Tensor) else wide
+        float64 = widen(value)
+        return float64.clone() if self.mutates and float64 is value and isinstance(value, torch.Tensor) else float64
 
     def graph(self, module: torch.fx.GraphModule, inputs: Sequence[Pair], path: str) -> list[Pair]:
         """The results of one graph module, flattened by one level."""
@@ -202,7 +215,7 @@ class _Walk:
             pair = next(remaining) if node.op == "placeholder" else self.node(module, node, values, path)
             values[node] = pair
             if self.watch is not None and not path and node.op == "call_function":
-                self.watch(node.name, pair.own, pair.wide_value, pair.random)
+                self.watch(node.name, pair.own, pair.float64_value, pair.random)
             for used in node.all_input_nodes:
                 if last_use[used] is node:
                     del values[used]
@@ -225,66 +238,72 @@ class _Walk:
         if higher_order is not None:
             pairs, _ = _resolve(node, lambda used: values[used])
             return joined(higher_order(self, f"{path}{node.name}/", *pairs), random)
-        wide_args, wide_kwargs = _resolve(node, lambda used: values[used].wide_value) if self.wide else (args, kwargs)
-        pair = self.call(target, path + node.name, args, kwargs, wide_args, wide_kwargs)
+        float64_args, float64_kwargs = (
+            _resolve(node, lambda used: values[used].float64_value) if self.float64 else (args, kwargs)
+        )
+        pair = self.call(target, path + node.name, args, kwargs, float64_args, float64_kwargs)
         pair.random |= random
         return pair
 
     def attribute(self, value: Any) -> Pair:
         """A parameter, buffer, constant or inner graph."""
-        if isinstance(value, torch.nn.Parameter) and self.moved is None:
-            return Pair(value, lazy=self.wide, wide=value)
+        if isinstance(value, torch.nn.Parameter) and self.perturb is None:
+            return Pair(value, lazy=self.float64, float64=value)
         if not isinstance(value, torch.Tensor):
             return Pair(value, value)
         if id(value) not in self.state:
-            own = value if self.moved is None else self.moved(value)
+            own = value if self.perturb is None else self.perturb(value)
             own = own.clone() if self.mutates and own is value else own
             self.state[id(value)] = Pair(own, self.widened(own))
         return self.state[id(value)]
 
-    def call(self, target: Any, key: str, args: Any, kwargs: Any, wide_args: Any, wide_kwargs: Any) -> Pair:
+    def call(self, target: Any, key: str, args: Any, kwargs: Any, float64_args: Any, float64_kwargs: Any) -> Pair:
         """Call an operator in both runs."""
         with _draws(target) as drew:
             own = target(*args, **kwargs)
-        if not self.wide:
+        if not self.float64:
             return Pair(own, own, random=drew())
         if drew():
             return Pair(own, self.widened_all(own), random=True)
         if not isinstance(target, torch._ops.OpOverload):
-            return Pair(own, self.plain(target, own, wide_args, wide_kwargs))
+            return Pair(own, self.plain(target, own, float64_args, float64_kwargs))
         inputs = tensors((args, kwargs))
         floating_in = any(low_precision(t.dtype) or t.dtype.is_floating_point for t in inputs)
         if not floating_in and not any(low_precision(t.dtype) for t in tensors(own)):
             mutates = _is_mutable(target)
-            return Pair(own, target(*wide_args, **wide_kwargs) if mutates else self.widened_all(own))
+            return Pair(own, target(*float64_args, **float64_kwargs) if mutates else self.widened_all(own))
         if own is None and not _is_mutable(target):
             return Pair(None)
         self.longest_sum = max(self.longest_sum, _longest_sum(inputs, tensors(own)))
-        wide, narrow = widen_call(target, (args, kwargs), (wide_args, wide_kwargs), own)
-        if narrow:
-            self.narrow.add(target.name().split(".")[0])
+        float64, without_float64 = widen_call(target, (args, kwargs), (float64_args, float64_kwargs), own)
+        if without_float64:
+            self.without_float64.add(target.name().split(".")[0])
         discrete = any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in tensors(own))
         scalar = isinstance(own, bool | int)
         if (floating_in and (discrete or scalar)) or has_jump(target):
-            return self.decided(Decision(self.occurrence(key), target, args, kwargs, wide_args, wide_kwargs, own, wide))
-        return Pair(own, wide)
+            return self.decided(
+                Decision(self.occurrence(key), target, args, kwargs, float64_args, float64_kwargs, own, float64)
+            )
+        return Pair(own, float64)
 
     def decided(self, decision: Decision) -> Pair:
-        """The result of a decision: that of the run in the model's dtype, unless the observer has another."""
-        natural = decision.wide
-        decision.wide = merge_decisions(
-            decision.target, decision.own, natural, decision.wide_args, decision.wide_kwargs
+        """The result of a decision: that of the run in the model's dtype, unless the observer replaces it."""
+        natural = decision.float64
+        decision.float64 = merge_decisions(
+            decision.target, decision.own, natural, decision.float64_args, decision.float64_kwargs
         )
         if _is_mutable(decision.target) and isinstance(natural, torch.Tensor):
-            return Pair(decision.own, natural.copy_(decision.wide))
+            return Pair(decision.own, natural.copy_(decision.float64))
         if self.mutates:
-            decision.wide = map_aggregate(decision.wide, lambda v: v.clone() if isinstance(v, torch.Tensor) else v)
+            decision.float64 = map_aggregate(
+                decision.float64, lambda v: v.clone() if isinstance(v, torch.Tensor) else v
+            )
         if self.observer is not None:
             return Pair(*self.observer.decide(decision))
-        return Pair(decision.own, decision.wide)
+        return Pair(decision.own, decision.float64)
 
     def occurrence(self, key: str) -> str:
-        """``key``, numbered from its second time on."""
+        """``key``, numbered from its second occurrence on."""
         count = self.seen.get(key, 0)
         self.seen[key] = count + 1
         return f"{key}#{count}" if count else key
@@ -293,13 +312,13 @@ class _Walk:
         """Every tensor of a nested result widened."""
         return map_aggregate(value, self.widened)
 
-    def plain(self, target: Callable[..., Any], own: Any, wide_args: Any, wide_kwargs: Any) -> Any:
+    def plain(self, target: Callable[..., Any], own: Any, float64_args: Any, float64_kwargs: Any) -> Any:
         """A Python function (getitem, sizes, math) or a higher-order operator without a rule here, in float64."""
         if isinstance(target, torch._ops.HigherOrderOperator):
-            self.narrow.add(target._name)
+            self.without_float64.add(target._name)
             return self.widened_all(own)
         if isinstance(own, torch.Tensor | tuple | list | float):
-            return target(*wide_args, **wide_kwargs)
+            return target(*float64_args, **float64_kwargs)
         return own
 
 
@@ -321,6 +340,6 @@ def _draws(target: Any) -> Iterator[Callable[[], bool]]:
 
 
 def _longest_sum(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
-    """The largest number of terms that a node may have added: a whole axis, or all elements that it reduced."""
+    """The largest number of terms that a node may have added: the length of an axis, or all reduced elements."""
     smallest = max(1, max((t.numel() for t in outputs), default=1))
     return max((max(t.numel() // smallest, *t.shape, 1) for t in inputs if t.ndim), default=1)

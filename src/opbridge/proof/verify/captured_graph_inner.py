@@ -8,28 +8,28 @@ from typing import Any, Protocol
 
 import torch
 
-from opbridge.proof.verify.wide import widen
+from opbridge.proof.verify.float64_call import widen
 
 __all__ = ["HIGHER_ORDER", "Pair", "joined"]
 
 
 @dataclasses.dataclass
 class Pair:
-    """A value of the graph in both runs. A parameter's wide value is made when it is used (``lazy``), then dropped."""
+    """A value in both runs. A parameter's float64 value is created when it is used (``lazy``), and not kept."""
 
     own: Any
-    wide: Any = None
+    float64: Any = None
     random: bool = False
     lazy: bool = False
 
     @property
-    def wide_value(self) -> Any:
+    def float64_value(self) -> Any:
         """The value of the float64 run."""
-        return widen(self.own) if self.lazy else self.wide
+        return widen(self.own) if self.lazy else self.float64
 
 
 class Walks(Protocol):
-    """What the rules of this file need of a run."""
+    """The part of a run that the rules of this file use."""
 
     def graph(self, module: torch.fx.GraphModule, inputs: Sequence[Pair], path: str) -> list[Pair]:
         """The results of an inner graph."""
@@ -39,7 +39,7 @@ def joined(results: Sequence[Pair], random: bool) -> Pair:
     """The outputs of an inner graph as the one value of its node."""
     return Pair(
         tuple(pair.own for pair in results),
-        tuple(pair.wide_value for pair in results),
+        tuple(pair.float64_value for pair in results),
         random or any(pair.random for pair in results),
     )
 
@@ -65,14 +65,14 @@ def _while_loop(walk: Walks, path: str, condition: Any, body: Any, carried: Any,
 
 
 def _slices(pairs: Sequence[Pair], index: int) -> list[Pair]:
-    return [Pair(pair.own[index], pair.wide_value[index], pair.random) for pair in pairs]
+    return [Pair(pair.own[index], pair.float64_value[index], pair.random) for pair in pairs]
 
 
 def _stacked(steps: Sequence[Sequence[Pair]]) -> list[Pair]:
     return [
         Pair(
             torch.stack([step.own for step in column]),
-            torch.stack([step.wide_value for step in column]),
+            torch.stack([step.float64_value for step in column]),
             any(step.random for step in column),
         )
         for column in zip(*steps, strict=True)
@@ -102,7 +102,7 @@ def _set_grad(walk: Walks, path: str, _enabled: Any, function: Any, *operands: A
 def _autocast(
     walk: Walks, path: str, device: str, dtype: Any, enabled: bool, cache: Any, function: Any, *operands: Any
 ) -> list[Pair]:
-    # Autocast leaves float64 tensors alone, so the wide run needs no context of its own.
+    # Autocast leaves float64 tensors alone, so the float64 run needs no context of its own.
     with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache):
         return walk.graph(_plain(function), _pairs(operands), path)
 

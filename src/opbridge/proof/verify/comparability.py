@@ -50,9 +50,9 @@ def reconsidered(
         libraries: The kernels that were loaded.
 
     Returns:
-        ``verification`` itself if it passed or if no Function is the cause; with a hint if the bridge is off, so that
-        the Functions can't be tried. Otherwise the outputs that depend on
-        such a Function have the status "not compared", and if nothing else failed the verdict is "not verified".
+        ``verification`` itself if it passed or if no Function is the cause. If the bridge is off, the Functions can't
+        be tried, and a hint is added. Otherwise the outputs that depend on such a Function have the status "not
+        compared", and if nothing else failed the verdict is "not verified".
     """
     if verification.verdict != "failed":
         return verification
@@ -86,17 +86,17 @@ def _not_compared(verification: Verification, outputs: set[str], detail: str, re
     )
     verdict = "failed" if any(case.verdict == "failed" for case in cases) else NOT_VERIFIED
     error = verification.error or reason
-    departures = tuple(departure for departure in verification.departures if departure.case in failed)
+    divergences = tuple(divergence for divergence in verification.divergences if divergence.case in failed)
     return dataclasses.replace(
-        verification, verdict=verdict, cases=cases, comparisons=comparisons, error=error, departures=departures
+        verification, verdict=verdict, cases=cases, comparisons=comparisons, error=error, divergences=divergences
     )
 
 
 def _not_honoured(ignored: Iterable[Any]) -> str:
     names = ", ".join(function.__qualname__ for function in ignored)
     return (
-        f"The model was captured with the bridge off, so {names} counted as forward computes it, not as symbolic has "
-        "it. If the bundle was made with the bridge on, call opbridge.legacy.enable() first."
+        f"The model was captured with the bridge off, so {names} was compared with its forward, not with its symbolic. "
+        "If the bundle was exported with the bridge on, call opbridge.legacy.enable() first."
     )
 
 
@@ -110,7 +110,7 @@ def _reason(node: torch.fx.Node, call: FunctionCall, by: str) -> str:
     place = source_of_node(node)
     return (
         f"{call.display_name}{f' (used at {place})' if place else ''}: its forward does not compute what its symbolic "
-        f"at {call.source} emits{by}. The symbolic counts, and PyTorch has nothing to compare it with."
+        f"at {call.source} emits{by}. The symbolic defines the result, so PyTorch is no reference for it."
     )
 
 
@@ -131,7 +131,7 @@ class _Alone(torch.nn.Module):
 
 
 def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: Sequence[Path]) -> bool:
-    """Whether the call alone, as its symbolic has it, differs from its forward. Where that can't be tried: no."""
+    """Whether the nodes of the call's symbolic alone differ from its forward; False if that can't be tried."""
     try:
         captured = capture(_Alone(call), tuple(map(_example, node.args)))
         planned = plan(captured.program, Catalog((call.spec(),), ()))
@@ -151,7 +151,7 @@ def _save(model: Any, folder: Path) -> Path:
 
 
 def _example(value: Any) -> Any:
-    """An input of the captured sizes."""
+    """An example input of the captured sizes."""
     value = value.meta["val"] if isinstance(value, torch.fx.Node) else value
     if not isinstance(value, torch.Tensor):
         return torch_internals.example_of(value)

@@ -1,8 +1,9 @@
-"""How far a result may be from PyTorch's: the error budget of floating-point outputs, and exactness of all others.
+"""Compares a result with PyTorch's: floating-point outputs within an error budget, all others exactly.
 
-PyTorch's own result in the model's dtype has an error too, and the float64 reference shows it. An engine that sums in
-another order has an error of the same size on the same input, so it is held to a small multiple of PyTorch's, plus a
-floor for outputs on which PyTorch is lucky or exact. Errors are counted in *units*: see :func:`error_units`.
+PyTorch's own result in the model's dtype has an error too, which the float64 reference shows. An engine that sums in
+another order has an error of the same size on the same input. Its error may therefore be a small multiple of PyTorch's,
+plus a floor for outputs on which PyTorch's error happens to be small. Errors are counted in *units*: see
+:func:`error_units`.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ LSTM, attention, a chain of 24 softmaxes) and at five times on an FFT by matrix 
 hundreds of units (a factor of 1.0001) to millions."""
 
 FLOOR = 32.0
-"""Units that are always allowed. Single operators of ONNX Runtime (SiLU, cumsum, GELU by tanh) were measured at up to
-20 units off where PyTorch is off by 1 to 7: it accumulates in double, or has better approximations of exp and tanh."""
+"""The error in units that is always allowed. The measured errors of single operators of ONNX Runtime (SiLU, cumsum,
+GELU by tanh) are up to 20 units where PyTorch's are 1 to 7, because PyTorch accumulates in double or approximates exp
+and tanh better."""
 
 LOW_PRECISION_FLOOR = 8.0
-"""The same for float16, bfloat16 and float8, whose unit is so coarse that 32 of them would hide a wrong constant."""
+"""The floor for float16, bfloat16 and float8: 32 of their coarse units would hide a wrong constant."""
 
 DOUBLE_FLOOR = 2.0**14
-"""The same for float64: there is no wider reference, so PyTorch's own error is unknown. 4e-12 relative, which still
-shows a computation that was done in float32."""
+"""The floor for float64. No more precise reference exists, so PyTorch's own error is unknown. This is a relative error
+of 4e-12, which a computation in float32 exceeds."""
 
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
-"""Where the two error distributions are compared. The largest error alone could hide a fault behind one
-ill-conditioned element; a fault in 1% of the elements shows at 1.0 and one in half of them at 0.5."""
+"""The quantiles at which the two error distributions are compared. If only the largest errors were compared, one
+ill-conditioned element could hide a fault. A fault in 1% of the elements shows at 1.0, in half of them at 0.5."""
 
 _MOST_SAMPLES = 1 << 20
 
@@ -47,14 +49,14 @@ def is_floating(dtype: np.dtype) -> bool:
 
 
 def floor_units(dtype: np.dtype, longest_sum: int = 1) -> float:
-    """Units allowed whatever PyTorch's error is.
+    """The error in units that is allowed even if PyTorch has no error.
 
-    A sum of n terms taken one by one has an error near sqrt(n) units, where PyTorch's kernels accumulate pairwise or in
-    double and show almost none.
+    A sequential sum of n terms has an error near sqrt(n) units; PyTorch's kernels accumulate pairwise or in double, and
+    have almost none.
 
     Args:
         dtype: The output's type.
-        longest_sum: Terms of the longest sum in the model.
+        longest_sum: The number of terms of the longest sum in the model.
     """
     if dtype.itemsize < 4:
         return LOW_PRECISION_FLOOR
@@ -70,66 +72,66 @@ def _median_of_nonzero(values: np.ndarray) -> float:
     return float(np.median(flat)) if flat.size else 0.0
 
 
-def _unit(dtype: np.dtype, own: np.ndarray, wide: np.ndarray) -> np.ndarray:
-    """Size of one unit for every element (see :func:`error_units`)."""
+def _unit(dtype: np.dtype, own: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """The size of one unit for every element (see :func:`error_units`)."""
     info = ml_dtypes.finfo(dtype)
     eps, tiny = float(info.eps), float(info.smallest_normal)
-    magnitude = np.abs(wide)
+    magnitude = np.abs(reference)
     typical = eps * _median_of_nonzero(magnitude)
-    typical_error = _median_of_nonzero(np.abs(own - wide))
+    typical_error = _median_of_nonzero(np.abs(own - reference))
     unit: np.ndarray = np.maximum(eps * magnitude, max(typical, typical_error, tiny))
     return unit
 
 
-def error_units(result: np.ndarray, own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Errors of ``result`` against ``wide``, elementwise, in units.
+def error_units(result: np.ndarray, own: np.ndarray, reference: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Errors of ``result`` against ``reference``, elementwise, in units.
 
-    A unit is the machine epsilon of ``dtype`` at the element's own magnitude, but not below the output's typical
-    magnitude (so that an element that cancels to zero is not held to its own), nor below PyTorch's typical error, nor
-    below the smallest normal number (an engine may flush denormal numbers to zero). *Typical* is the median over the
-    elements that are not zero: neither a few huge values (a mask filled with -3e38) nor many zeros move it.
+    A unit is the machine epsilon of ``dtype`` at the element's magnitude or at the output's typical magnitude,
+    whichever is larger, because an element may cancel to zero. It is not smaller than PyTorch's typical error, nor than
+    the smallest normal number, because an engine may flush denormal numbers to zero. *Typical* is the median over the
+    elements that are not zero, which neither a few huge values (a mask filled with -3e38) nor many zeros change.
 
     Args:
         result: The result to measure, as float64.
-        own: PyTorch's in the model's dtype, as float64.
-        wide: The float64 reference.
+        own: PyTorch's result in the model's dtype, converted to float64.
+        reference: The float64 reference.
         dtype: The type that the output has in the model.
 
     Returns:
-        Finite errors. Where both are the same infinity or both NaN the error is 0; where ``own`` and ``result``
-        disagree about being finite it is infinite. Where only the reference is finite (it has no overflow), ``own``
-        and ``result`` agreeing is no error. Where PyTorch's own type overflows on the way and ``result`` is right (an
-        engine may compute in a wider one), it is held to the reference alone.
+        The errors. If ``own`` and ``result`` are the same infinity or both NaN, the error is 0, even if the reference
+        is finite because it does not overflow. If only one of ``own`` and ``result`` is finite, the error is infinite.
+        If PyTorch's own type overflows in an intermediate value and ``result`` does not, because an engine may compute
+        in a wider type, ``result`` is compared with the reference alone.
     """
     with np.errstate(all="ignore"):
-        referred = np.isfinite(result) & np.isfinite(wide)
-        unit = _unit(dtype, *(np.where(referred & np.isfinite(own), value, 0.0) for value in (own, wide)))
-        unit = np.maximum(unit, float(ml_dtypes.finfo(dtype).eps) * np.where(referred, np.abs(wide), 0.0))
-        errors = np.where(referred, np.abs(result - wide) / unit, 0.0)
-        same = (own == result) | (np.isnan(own) & np.isnan(result)) | _at_overflow(result, own, wide, dtype)
-        undefined = np.isfinite(own) & np.isfinite(result)  # only the reference is not: it can't judge
+        referred = np.isfinite(result) & np.isfinite(reference)
+        unit = _unit(dtype, *(np.where(referred & np.isfinite(own), value, 0.0) for value in (own, reference)))
+        unit = np.maximum(unit, float(ml_dtypes.finfo(dtype).eps) * np.where(referred, np.abs(reference), 0.0))
+        errors = np.where(referred, np.abs(result - reference) / unit, 0.0)
+        same = (own == result) | (np.isnan(own) & np.isnan(result)) | _at_overflow(result, own, reference, dtype)
+        undefined = np.isfinite(own) & np.isfinite(result)  # Only the reference is not finite.
         errors = np.where(referred | same, errors, np.where(undefined, np.abs(result - own) / unit, np.inf))
     return errors
 
 
-def _at_overflow(result: np.ndarray, own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Where the reference is so close to the largest number that either may overflow, to the right side.
+def _at_overflow(result: np.ndarray, own: np.ndarray, reference: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The elements whose reference is so close to the largest number that either result may overflow.
 
-    Where it is beyond that number, PyTorch may have NaN for what overflowed on the way.
+    If the reference is beyond that number, PyTorch's result may be NaN, because an intermediate value overflowed.
     """
     info = ml_dtypes.finfo(dtype)
     largest = float(info.max)
-    close = np.isfinite(wide) & (np.abs(np.abs(wide) / largest - 1) < 64 * float(info.eps))
-    agree = (np.sign(result) == np.sign(wide)) & (np.sign(own) == np.sign(wide))
-    beyond = np.isfinite(wide) & (np.abs(wide) > largest) & ~np.isfinite(own)
-    right = beyond & np.isinf(result) & (np.sign(result) == np.sign(wide))
+    close = np.isfinite(reference) & (np.abs(np.abs(reference) / largest - 1) < 64 * float(info.eps))
+    agree = (np.sign(result) == np.sign(reference)) & (np.sign(own) == np.sign(reference))
+    beyond = np.isfinite(reference) & (np.abs(reference) > largest) & ~np.isfinite(own)
+    right = beyond & np.isinf(result) & (np.sign(result) == np.sign(reference))
     big: np.ndarray = close & agree & (np.abs(result) > 0.9 * largest)
     return big | right
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How a floating-point output came out; the fields are :class:`~opbridge.verification.Comparison`'s."""
+    """The verdict on an output; the fields are those of :class:`~opbridge.proof.verify.verification.Comparison`."""
 
     passed: bool
     engine_error: float
@@ -150,19 +152,19 @@ def _quantiles(units: np.ndarray) -> list[float]:
 
 
 def budgets(torch_units: Sequence[np.ndarray], floor: float) -> list[float]:
-    """Units allowed at each of :data:`QUANTILES`, from PyTorch's errors on one or more runs."""
+    """The error in units that is allowed at each of :data:`QUANTILES`, from PyTorch's errors in one or more runs."""
     columns = zip(*(_quantiles(np.where(np.isfinite(units), units, 0.0)) for units in torch_units), strict=True)
     return [ERROR_RATIO * max(column) + floor for column in columns]
 
 
 def judge(engine_units: np.ndarray, torch_units: Sequence[np.ndarray], floor: float) -> Verdict:
-    """Hold the engine's errors against PyTorch's.
+    """Compare the engine's errors with PyTorch's.
 
     Args:
         engine_units: The engine's errors (:func:`error_units`).
-        torch_units: PyTorch's own errors on the same input; further entries are of runs on perturbed inputs, if
-            the output has too few elements for one run to show a typical error.
-        floor: Units always allowed.
+        torch_units: PyTorch's own errors on the same input, then those of runs on perturbed inputs, if the output has
+            too few elements for one run to show a typical error.
+        floor: The error in units that is always allowed.
     """
     allowed = budgets(torch_units, floor)
     errors = _quantiles(engine_units)
@@ -178,15 +180,15 @@ def _explain(units: np.ndarray, errors: Sequence[float], allowed: Sequence[float
     if np.isinf(errors[-1]):
         place = np.unravel_index(int(np.argmax(np.isinf(units))), units.shape)
         count = int(np.isinf(units).sum())
-        return f"{count} of {units.size} elements disagree about being finite, first at {[int(i) for i in place]}"
+        return f"{count} of {units.size} elements are finite on one side only, the first at {[int(i) for i in place]}"
     place = np.unravel_index(int(np.argmax(units)), units.shape)
     if worst == len(QUANTILES) - 1:
         too_far = int((units > allowed[-1]).sum())
-        share = f"{too_far} of {units.size} elements are beyond the budget"
+        share = f"{too_far} of {units.size} elements exceed the tolerance"
     else:
         share = (
-            f"{100 * (1 - QUANTILES[worst]):.0f}% of the elements are off by {errors[worst]:.3g} units or more, "
-            f"where {allowed[worst]:.3g} are allowed"
+            f"{100 * (1 - QUANTILES[worst]):.0f}% of the elements have errors of {errors[worst]:.3g} units or more; "
+            f"the tolerance there is {allowed[worst]:.3g}"
         )
     return f"{share}, the worst at {[int(i) for i in place]}"
 

@@ -1,4 +1,4 @@
-"""Random outputs: whether two samples of runs follow one distribution."""
+"""Random outputs: tests whether two samples of runs have the same distribution."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 __all__ = ["LARGEST_CHANCE_EXCESS", "compare_runs"]
 
 LARGEST_CHANCE_EXCESS = 1.5
-"""A statistic may be this many times the largest one among the permutations. Under equal distributions it exceeds
-even 1 time with a chance of 1 in 300; a wrong probability or scale exceeds it many times over."""
+"""The largest allowed ratio of a statistic to its maximum over the permutations. For equal distributions, the
+probability of a ratio above 1 is 1/300; a wrong probability or scale leads to much larger ratios."""
 
 _LIKELY = 0.01
-"""A chance above which draws that are all the same say nothing."""
+"""The probability above which equal draws are no evidence of a difference."""
 
 _PERMUTATIONS = 300
 _MOST_ELEMENTS = 4096
@@ -30,17 +30,17 @@ def _largest_gap(values: np.ndarray, order: np.ndarray, labels: np.ndarray) -> f
 
 
 def _mean_gap(runs: np.ndarray, labels: np.ndarray, tolerance: np.ndarray) -> float:
-    """The squared difference of the means, summed over the elements: shows a draw that landed on another element."""
+    """The squared difference of the means, summed over the elements: detects draws assigned to the wrong elements."""
     gap = np.abs(runs[labels].mean(axis=0) - runs[~labels].mean(axis=0)) - tolerance
     return float(np.square(np.maximum(gap, 0.0)).sum())
 
 
 def compare_runs(engine: Sequence[np.ndarray], torch: Sequence[np.ndarray], seed: int = 0) -> str:
-    """Compare several runs of each side on one input.
+    """Compare several runs of each side on one input by a permutation test.
 
-    The runs are independent; the elements of one need not be (one random factor may scale them all). So whole runs are
-    permuted between the two sides to see what chance does to two statistics: the Kolmogorov-Smirnov distance of the
-    pooled elements, and the distance of the elements' means.
+    The runs are independent, but the elements of one run need not be (one random factor may scale all of them).
+    Therefore runs are permuted between the two sides, not elements. There are two statistics: the Kolmogorov-Smirnov
+    distance of the pooled elements, and the distance of the elements' means.
 
     Args:
         engine: The engine's results, one array per run, all of one shape.
@@ -61,7 +61,7 @@ def compare_runs(engine: Sequence[np.ndarray], torch: Sequence[np.ndarray], seed
     if flat.shape[1] > _MOST_ELEMENTS:
         flat = flat[:, np.sort(random.choice(flat.shape[1], _MOST_ELEMENTS, replace=False))]
     if not (np.ptp(flat[labels], axis=0) > 0).any() and _chance_of_equal(flat[~labels], len(engine)) < _LIKELY:
-        return "the engine gives the same draws in every run, where PyTorch draws anew"
+        return "the engine draws the same numbers in every run; PyTorch draws new ones"
     return _by_permutation(flat, labels, random)
 
 
@@ -85,7 +85,7 @@ def _by_permutation(flat: np.ndarray, labels: np.ndarray, random: np.random.Gene
     values, runs = rounded.reshape(-1)[order], order // flat.shape[1]
     shuffles = [random.permutation(labels) for _ in range(_PERMUTATIONS)]
     gap = _largest_gap(values, runs, labels)
-    # What does not vary has gaps of a rounding error.
+    # Elements that do not vary differ by rounding errors.
     chance = max(1e-9, *(_largest_gap(values, runs, shuffled) for shuffled in shuffles[:100]))
     if gap > LARGEST_CHANCE_EXCESS * chance:
         return f"the distributions differ: Kolmogorov-Smirnov distance {gap:.3g}, by chance at most {chance:.3g}"

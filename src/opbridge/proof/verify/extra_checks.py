@@ -38,31 +38,31 @@ class ExtraChecks:
         self._special: tuple[SpecialValues, ...] = ()
         self._small: dict[str, str] = {}
 
-    def saw(self, case: Case, result: CaseResult) -> None:
-        """Remember a case that was checked."""
+    def add(self, case: Case, result: CaseResult) -> None:
+        """Record a checked case."""
         self._first = self._first or case
         # If the captured graph is wrong, the engine may be right.
         if self._failed is None and result.verdict != "passed" and result.eager_matches is not False:
             self._failed = case, result.verdict
 
     def forget(self) -> None:
-        """Drop what was seen: another engine runs the reference."""
+        """Drop the recorded cases, because another engine runs the reference from now on."""
         self._first = self._failed = None
 
     def run(self, modes: Modes, small: SmallInput | None) -> None:
-        """Run the checks that ``modes`` requests; a small failing input is kept in ``small`` if it is free."""
+        """Run the checks that ``modes`` requests; a small failing input is stored in ``small`` if there is none yet."""
         if modes.special_values and self._first is not None:
             self._special = tuple(examined(self._first.feeds, self._outputs, self._engine, seed=self._seed))
         if modes.shrink and small is not None and not small.name and self._failed is not None:
             case, verdict = self._failed
             feeds = shrunk(self._shrinkable(case, verdict), modes.shrink)
-            # To save time, the search takes near ties for faults; the input that it found must show a real one.
+            # To save time, the search counts near ties as faults; the input that it finds must show a real fault.
             if not self._fails(feeds, verdict, thorough=True):
                 feeds = case.feeds
             self._small[case.name] = small.keep(feeds)
 
-    def departing(self) -> Iterator[tuple[str, Feeds, list[str]]]:
-        """The kinds of special values on which outputs differ, with their inputs and these outputs."""
+    def differing_special_values(self) -> Iterator[tuple[str, Feeds, list[str]]]:
+        """The kinds of special values for which outputs differ, with the inputs and the names of these outputs."""
         wrong = {item.values: item.differences for item in self._special if item.verdict == "differs"}
         if self._first is None or not wrong:
             return
@@ -79,13 +79,13 @@ class ExtraChecks:
         found = dataclasses.replace(found, cases=cases, special_values=self._special)
         if not found.passed or modes.special_values != REQUIRE or all(item.passed for item in self._special):
             return found
-        text = "special values are required to give the same as in PyTorch, and some do not"
+        text = "special values are required to give the same results as in PyTorch, and some do not"
         return dataclasses.replace(found, verdict="failed", error=text)
 
     def _outputs(self, feeds: Feeds) -> tuple[Feeds, Feeds]:
         """Both results of the reference, without the outputs that depend on random draws."""
         run = self._reference.run(feeds)
-        return {name: array for name, array in run.own.items() if name not in run.random}, run.wide
+        return {name: array for name, array in run.own.items() if name not in run.random}, run.float64
 
     def _shrinkable(self, case: Case, verdict: str) -> Shrinkable:
         sizes = self._reference.sizes_of(case.feeds)

@@ -22,16 +22,16 @@ _MOST_SAMPLES = 1 << 20
 def figures(
     result: np.ndarray,
     own: np.ndarray,
-    wide: np.ndarray,
+    reference: np.ndarray,
     units: tuple[np.ndarray, np.ndarray],
     own_error: float,
 ) -> Mapping[str, Any]:
-    """The fields of :class:`~opbridge.verification.Comparison` that the budget does not need.
+    """The fields of :class:`~opbridge.proof.verify.verification.Comparison` on which the verdict does not depend.
 
     Args:
         result: The engine's output, of a floating-point type.
         own: PyTorch's output, of the same type and shape.
-        wide: The float64 reference.
+        reference: The float64 reference.
         units: The engine's errors in units, and PyTorch's.
         own_error: PyTorch's error, as :func:`relative_error` computes it.
     """
@@ -40,14 +40,14 @@ def figures(
         "max_ulp": ulps(result, own),
         "histogram": counted,
         "torch_histogram": own_counted,
-        "relative_error": relative_error(result, wide),
+        "relative_error": relative_error(result, reference),
         "torch_relative_error": own_error,
         "ill_conditioned": ill_conditioned(own.dtype, own_error),
     }
 
 
 def differences(result: np.ndarray, own: np.ndarray) -> tuple[float, float]:
-    """The largest absolute and relative difference, infinite where only one is finite."""
+    """The largest absolute and relative difference; infinite if only one of two elements is finite."""
     if result.shape != own.shape or not result.size:
         return 0.0, 0.0
     with np.errstate(all="ignore"):
@@ -60,9 +60,9 @@ def differences(result: np.ndarray, own: np.ndarray) -> tuple[float, float]:
 
 
 def ulps(result: np.ndarray, own: np.ndarray) -> float:
-    """The largest distance in steps of the type: how many numbers lie between the two results, plus one.
+    """The largest distance in units in the last place: the number of steps from one result to the other.
 
-    0 and -0.0 have none, nor have two NaN; a NaN beside a number has an infinite one.
+    The distance of 0 and -0.0 and of two NaN is 0; the distance of NaN and a number is infinite.
     """
     if not is_floating(own.dtype) or result.shape != own.shape or not own.size:
         return 0.0
@@ -70,7 +70,7 @@ def ulps(result: np.ndarray, own: np.ndarray) -> float:
     if bool((nan[0] != nan[1]).any()):
         return float("inf")
     one, other = _ordinals(result), _ordinals(own)
-    # The ordinals of float64 need 64 bits, and so would the difference of two of unlike signs: that one may be rounded.
+    # The difference of two float64 ordinals of unlike signs may not fit into 64 bits, so it is computed in float64.
     alike = (one < 0) == (other < 0)
     distance = np.where(
         alike,
@@ -81,7 +81,7 @@ def ulps(result: np.ndarray, own: np.ndarray) -> float:
 
 
 def _ordinals(values: np.ndarray) -> np.ndarray:
-    """The position of each number among all of its type: neighbours differ by 1."""
+    """The position of each number among all numbers of its type: the positions of neighbours differ by 1."""
     bits = 8 * values.dtype.itemsize
     raw = np.ascontiguousarray(values).view(f"int{bits}").astype(np.int64)
     lowest = -(1 << (bits - 1))
@@ -90,10 +90,10 @@ def _ordinals(values: np.ndarray) -> np.ndarray:
 
 
 def histograms(units: np.ndarray, own_units: np.ndarray) -> tuple[Histogram, Histogram]:
-    """The errors of both sides counted by powers of 2: pairs of an upper bound and the elements up to it.
+    """The histograms of the errors of both sides: pairs of an upper bound, a power of 2, and a number of elements.
 
-    The first bound is 1/8 unit and counts what is exact too; the last is infinity. Powers beyond the largest finite
-    error of either side are left out.
+    The first bound is 1/8 unit, and includes exact elements; the last bound is infinity. Bounds above the largest
+    finite error of either side are left out.
     """
     counts = [_counts(units), _counts(own_units)]
     used = max((place for side in counts for place, count in enumerate(side[:-1]) if count), default=0)
@@ -103,25 +103,25 @@ def histograms(units: np.ndarray, own_units: np.ndarray) -> tuple[Histogram, His
 
 
 def _counts(units: np.ndarray) -> list[int]:
-    """Elements for each power of 2, those beyond the last and the infinite ones at the end."""
+    """The number of elements for each power of 2; the last item counts larger and infinite errors."""
     flat = np.asarray(units, np.float64).reshape(-1)
     finite = np.isfinite(flat)
     mantissas, exponents = np.frexp(np.where(finite & (flat > 0), flat, 2.0**_FIRST_EXPONENT))
-    # frexp has mantissas from 0.5 on, and a power of 2 belongs to its own bound.
+    # frexp returns mantissas from 0.5 on, and a power of 2 belongs to the bound of the same value.
     exponents = np.clip(exponents - (mantissas == 0.5), _FIRST_EXPONENT, _LAST_EXPONENT + 1)
     exponents = np.where(finite, exponents, _LAST_EXPONENT + 1)
     return list(map(int, np.bincount(exponents - _FIRST_EXPONENT, minlength=_LAST_EXPONENT + 2 - _FIRST_EXPONENT)))
 
 
-def relative_error(result: np.ndarray, wide: np.ndarray) -> float:
-    """The error that 90% of the elements stay below, relative to the output's typical magnitude in the reference.
+def relative_error(result: np.ndarray, reference: np.ndarray) -> float:
+    """The 90% quantile of the error, relative to the output's typical magnitude in the reference.
 
-    Infinite where the reference is zero everywhere and the result is not.
+    Infinite if the reference is zero everywhere and the result is not.
     """
-    if result.shape != wide.shape or not result.size:
+    if result.shape != reference.shape or not result.size:
         return 0.0
     step = max(1, result.size // _MOST_SAMPLES)
-    one, other = result.reshape(-1)[::step].astype(np.float64), wide.reshape(-1)[::step]
+    one, other = result.reshape(-1)[::step].astype(np.float64), reference.reshape(-1)[::step]
     finite = np.isfinite(one) & np.isfinite(other)
     one, other = one[finite], other[finite]
     if not one.size:
@@ -134,14 +134,14 @@ def relative_error(result: np.ndarray, wide: np.ndarray) -> float:
 
 
 def ill_conditioned(dtype: np.dtype, own_error: float) -> bool:
-    """Whether PyTorch's own result has lost half of its type's digits or more, so that no engine can have them."""
+    """Whether PyTorch's own result has lost at least half of its type's digits, so that no engine can compute them."""
     return own_error > float(np.sqrt(float(ml_dtypes.finfo(dtype).eps)))
 
 
 def condition_text(dtype: np.dtype, own_error: float, reference: str = "PyTorch") -> str:
-    """That an input is ill-conditioned, in one line with its figures."""
+    """One line that says that the model is ill-conditioned on this input, with the error."""
     eps = float(ml_dtypes.finfo(dtype).eps)
     return (
-        f"ill-conditioned on this input: {reference}'s own result is off by {own_error:.2g} of the typical value, "
-        f"where one rounding of {dtype.name} is {eps:.2g}"
+        f"ill-conditioned on this input: the relative error of {reference}'s own result is {own_error:.2g}, "
+        f"the machine epsilon of {dtype.name} is {eps:.2g}"
     )

@@ -1,21 +1,22 @@
-"""One fresh tensor with the character of an example: its range, its distribution, its order, its structure."""
+"""Creates a fresh tensor that has the range, the distribution, the order and the structure of an example."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-__all__ = ["BOLD", "CONSERVATIVE", "SHUFFLED", "fresh_tensor"]
+__all__ = ["EXAMPLE_RANGE", "EXAMPLE_VALUES", "WIDE_RANGE", "fresh_tensor"]
 
-BOLD = 0
-"""A constant integer example (zeros, ones, a count) gets other values in addition to its own."""
-CONSERVATIVE = 1
-"""Integers stay strictly within the example's range."""
-SHUFFLED = 2
-"""The example's own values, drawn again: for models that refuse everything else."""
+WIDE_RANGE = 0
+"""Constant integer examples (zeros, ones, a count) get other values too, indices any row of their table."""
+EXAMPLE_RANGE = 1
+"""Integers stay within the example's range."""
+EXAMPLE_VALUES = 2
+"""The example's own values in random order, for models that refuse all other values."""
 
 _MOST_VALUES = 1 << 16
 _CHANNELS, _SHORTEST_SIDE = (1, 3, 4), 8
@@ -28,21 +29,27 @@ def fresh_tensor(
     random: np.random.Generator,
     scale: int,
     rows: int | None = None,
+    columns: Mapping[int | None, int | None] | None = None,
 ) -> Any:
     """A tensor of the example's dtype.
 
     Args:
-        example: The tensor whose statistics are kept: floats follow its distribution and stay in its range, integers
-            stay between its smallest and largest, booleans have both values. Rows that are sorted, sum to one or are
-            boxes (x1, y1, x2, y2) stay so, and so do symmetric and positive definite matrices. An additive mask (zeros
-            and large negative numbers) keeps a zero in every row, and an image fills the range of its type.
-        shape: The shape to make.
-        random: Source of all randomness.
-        scale: How far the values may go: one of the constants of this module.
-        rows: The size of the table that the example is an index into, if it is one. Bold integers then come from the
-            whole of it, the first row and the last among them.
+        example: The tensor whose statistics are kept. Floating-point numbers follow its distribution and stay in its
+            range, integers stay between its minimum and maximum, booleans have both values. Rows that are sorted, that
+            sum to one, or that are boxes (x1, y1, x2, y2) keep this property, and so do symmetric and positive definite
+            matrices. An additive mask (zeros and large negative numbers) has a zero in every row, and an image fills
+            the range of its type.
+        shape: The shape of the new tensor.
+        random: The source of all random numbers.
+        scale: How far the values may differ from the example's: one of the constants of this module.
+        rows: The number of rows of the table, if the example is an index into one. At :data:`WIDE_RANGE`, integers are
+            then drawn from all rows, and include the first and the last.
+        columns: For the columns of the last axis that are indices, the number of what they count, or None if that is
+            unknown: their values are then the example's. The column None is the whole tensor.
     """
     source = example.detach().cpu()
+    if columns:
+        return _with_indices(source, shape, random, scale, columns).to(source.dtype).to(example.device)
     if source.is_complex():
         parts = [fresh_tensor(part, shape, random, scale) for part in (source.real, source.imag)]
         return torch.complex(*parts).to(source.dtype)
@@ -53,6 +60,37 @@ def fresh_tensor(
     else:
         values = _integers(source.numpy(), shape, random, scale, rows)
     return torch.from_numpy(np.ascontiguousarray(values)).to(source.dtype).to(example.device).reshape(shape)
+
+
+def _with_indices(
+    source: torch.Tensor,
+    shape: tuple[int, ...],
+    random: np.random.Generator,
+    scale: int,
+    columns: Mapping[int | None, int | None],
+) -> torch.Tensor:
+    """A tensor some of whose columns are indices; the others are drawn as a tensor of their own."""
+    if None in columns:
+        return _index_column(source, shape, random, scale, columns[None])
+    others = [column for column in range(shape[-1]) if column not in columns]
+    result = torch.empty(shape, dtype=source.dtype)
+    if others:
+        result[..., others] = fresh_tensor(source[..., others], (*shape[:-1], len(others)), random, scale)
+    for column, count in columns.items():
+        result[..., column] = _index_column(source[..., column], shape[:-1], random, scale, count).to(source.dtype)
+    return result
+
+
+def _index_column(
+    source: torch.Tensor, shape: tuple[int, ...], random: np.random.Generator, scale: int, count: int | None
+) -> torch.Tensor:
+    numbers = source.double().numpy()
+    if scale == EXAMPLE_VALUES or count is None:
+        values = random.choice(numbers.reshape(-1), shape) if numbers.size else np.zeros(shape)
+        values = values if count is None else np.minimum(values, count - 1)
+    else:
+        values = _with_ends(random.integers(0, max(count, 1), shape), (max(count, 1) - 1, 0), random)
+    return torch.from_numpy(np.array(_sorted_like(values, _order(numbers))))
 
 
 def _order(rows: np.ndarray) -> int:
@@ -73,7 +111,7 @@ def _sorted_like(values: np.ndarray, order: int) -> np.ndarray:
 
 
 def _booleans(source: torch.Tensor, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    """A mask: no row becomes all False (all True) unless the example has such a row, which attention could not take."""
+    """A mask. No row is all False or all True unless the example has such a row: attention may not accept them."""
     rows = source.numpy()
     share = float(rows.mean()) if rows.size else 0.5
     constant = share in (0.0, 1.0)
@@ -97,13 +135,13 @@ def _integers(
     if source.size == 0:
         return np.zeros(shape, source.dtype)
     low, high = int(source.min()), int(source.max())
-    if scale == SHUFFLED:
+    if scale == EXAMPLE_VALUES:
         return random.choice(source.reshape(-1), shape)
-    if scale == BOLD and rows is not None and low >= 0 and high < rows:
+    if scale == WIDE_RANGE and rows is not None and low >= 0 and high < rows:
         return _indices(source, shape, random, rows)
-    if scale == BOLD and _is_image(source) and source.dtype == np.uint8 and high > 1:
+    if scale == WIDE_RANGE and _is_image(source) and source.dtype == np.uint8 and high > 1:
         return _with_ends(random.integers(0, 255, shape, endpoint=True), (0, 255), random).astype(np.uint8)
-    if low == high and scale == BOLD:
+    if low == high and scale == WIDE_RANGE:
         if source.size == 1:
             other = low - 1 if low >= 2 else low + 1
             return np.full(shape, other, source.dtype)
@@ -116,7 +154,7 @@ def _integers(
 
 
 def _indices(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator, rows: int) -> np.ndarray:
-    """Indices of any row of a table, the last included: a wrong bound of an engine shows there."""
+    """Indices of any rows of a table. The last row is included, because a wrong bound in an engine shows there."""
     count = math.prod(shape)
     if 1 < source.size == np.unique(source).size and 2 < count <= rows:
         # Writing to one index twice is undefined.
@@ -128,7 +166,7 @@ def _indices(source: np.ndarray, shape: tuple[int, ...], random: np.random.Gener
 
 
 def _with_ends(values: np.ndarray, ends: tuple[float, ...], random: np.random.Generator) -> np.ndarray:
-    """``values`` with each of ``ends`` at a random place, as far as there are places."""
+    """``values`` with each of ``ends`` at a random position, as far as there are elements."""
     flat = values.reshape(-1)
     count = min(flat.size, len(ends))
     if count:
@@ -137,7 +175,7 @@ def _with_ends(values: np.ndarray, ends: tuple[float, ...], random: np.random.Ge
 
 
 def _is_image(source: np.ndarray) -> bool:
-    """Whether an array has the form of an image or a batch of them: channels first or last, and two sides."""
+    """Whether an array has the shape of an image or a batch of images: channels first or last, and two sides."""
     if source.ndim not in (3, 4):
         return False
     first, last = source.shape[-3], source.shape[-1]
@@ -146,14 +184,14 @@ def _is_image(source: np.ndarray) -> bool:
 
 
 def _quantile_sample(finite: np.ndarray, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    """Draws from the example's distribution, interpolated: never outside its range, zeros as frequent as there."""
+    """Samples of the example's interpolated distribution: none is outside its range, and zeros are as frequent."""
     flat = finite.reshape(-1)
     flat = np.sort(flat[:: max(1, flat.size // _MOST_VALUES)])
     return np.interp(random.random(shape), np.linspace(0.0, 1.0, flat.size), flat)
 
 
 def _constant(value: float, size: int, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    """Values for a constant example: images of zeros or ones become values in [0, 1], a factor changes a little."""
+    """Values for a constant example: zeros or ones are replaced by values in [0, 1], a factor changes by up to 25%."""
     if size == 1 and value == round(value) and value != 0:
         return np.full(shape, value + np.sign(value))
     if value in (0.0, 1.0):
@@ -165,14 +203,14 @@ def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Genera
     finite = source[np.isfinite(source)]
     if source.size == 0:
         return random.standard_normal(shape)
-    if scale == SHUFFLED or finite.size == 0:
+    if scale == EXAMPLE_VALUES or finite.size == 0:
         return random.choice(source.reshape(-1), shape)
     low, high = float(finite.min()), float(finite.max())
     whole = bool((finite == np.round(finite)).all()) and high - low < 1 << 24
     if low == high and finite.size == source.size:
         return _constant(low, source.size, shape, random)
-    if _is_added_mask(source):
-        return _added_mask(source, shape, random)
+    if _is_additive_mask(source):
+        return _additive_mask(source, shape, random)
     if whole and low < high:
         distinct, counts = np.unique(finite.reshape(-1)[:_MOST_VALUES], return_counts=True)
         few = distinct.size <= 2
@@ -184,24 +222,24 @@ def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Genera
         values = np.asarray(values, np.float64)
     else:
         values = _quantile_sample(finite, shape, random)
-    if scale == BOLD and _is_image(source) and 0.0 <= low <= 0.1 and 0.5 < high <= 1.0:
+    if scale == WIDE_RANGE and _is_image(source) and 0.0 <= low <= 0.1 and 0.5 < high <= 1.0:
         values = _with_ends(np.minimum(values / high, 1.0), (0.0, 1.0), random)
     return _structured(source, _with_nonfinite(source, values, random), random)
 
 
-def _is_added_mask(source: np.ndarray) -> bool:
-    """Whether an array is an additive mask: zeros, and one number so low that a score plus it vanishes."""
+def _is_additive_mask(source: np.ndarray) -> bool:
+    """Whether an array is an additive mask: zeros, and one number so low that the softmax of a score plus it is 0."""
     low = source.min()
     return bool(low <= _MASKED) and bool(((source == 0) | (source == low)).all()) and bool((source == 0).any())
 
 
-def _added_mask(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+def _additive_mask(source: np.ndarray, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
     kept = _booleans(torch.from_numpy(source == 0), shape, random)
     return np.where(kept, 0.0, source.min())
 
 
 def _with_nonfinite(source: np.ndarray, values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """As many infinities and NaNs as in the example; a row of a mask keeps a finite element if the example's do."""
+    """As many infinities and NaNs as in the example; every row has a finite element if the example's rows have one."""
     special = source[~np.isfinite(source)]
     if not special.size or not values.size:
         return values

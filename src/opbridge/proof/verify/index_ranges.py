@@ -1,4 +1,4 @@
-"""Which inputs of a captured graph are indices into tables, and how many rows those have."""
+"""Finds the inputs of a captured graph that are indices into tables, and the number of rows of these tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALONG_AN_AXIS = frozenset(
 )
 _EMBEDDINGS = frozenset({"embedding", "embedding_bag", "_embedding_bag_forward_only"})
 _LISTS_OF_INDICES = frozenset({"index", "index_put", "_unsafe_index"})
-# Their results hold numbers of their first argument and no others.
+# Their results contain only elements of their arguments.
 _PASSES = frozenset(
     {
         *(
@@ -38,9 +38,9 @@ _PASSES = frozenset(
 
 
 def index_ranges(program: torch.export.ExportedProgram) -> dict[str, int]:
-    """The rows of the smallest table that each input is an index into, by the name of the input's node.
+    """The number of rows of the smallest table that each input is an index into, by the name of the input's node.
 
-    Only tables of a fixed size count. An input that is no index is left out.
+    Only tables of a fixed size count. Inputs that are not indices are left out.
     """
     found: dict[str, int] = {}
     for node in program.graph.find_nodes(op="placeholder"):
@@ -53,7 +53,7 @@ def index_ranges(program: torch.export.ExportedProgram) -> dict[str, int]:
 
 
 def _rows(index: torch.fx.Node) -> Iterator[int]:
-    """The rows of every table that ``index`` is used on."""
+    """The number of rows of every table that ``index`` is used for."""
     waiting, seen = [index], {index}
     while waiting:
         current = waiting.pop()

@@ -1,8 +1,9 @@
-"""Fresh inputs: of the same character as the example's, at its sizes and at others, never its values."""
+"""Creates fresh inputs with the statistics of the example inputs, at their sizes and at other sizes."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from opbridge.capture.capture import Captured
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.verify.fresh import fresh_tensor
+from opbridge.proof.verify.index_columns import index_columns
 from opbridge.proof.verify.index_ranges import index_ranges
 from opbridge.proof.verify.sizes import Sizes
 
@@ -24,7 +26,7 @@ _BIT_TYPES = {1: torch.uint8, 2: torch.int16}
 
 
 def to_numpy(value: Any, complex_pairs: bool = True) -> np.ndarray:
-    """A tensor or number as ONNX has it: a complex tensor as pairs with a trailing axis of 2, an int as int64.
+    """A tensor or number as an ONNX input: a complex tensor as pairs with a trailing axis of 2, an int as int64.
 
     Args:
         value: A tensor on any device, a bool, an int or a float.
@@ -49,7 +51,7 @@ def to_numpy(value: Any, complex_pairs: bool = True) -> np.ndarray:
 
 
 def to_torch(array: np.ndarray, like: Any) -> Any:
-    """The tensor or int that ``array`` stands for; ``like`` is the example's value."""
+    """The tensor or int that the ONNX input ``array`` represents; ``like`` is the example's value."""
     if not isinstance(like, torch.Tensor):
         return int(array)
     array = np.array(array, order="C")
@@ -72,9 +74,16 @@ def _torch_has(dtype: np.dtype) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Input:
-    """One flattened user input: its position among all, the example's value, its symbolic shape as expressions.
+    """One flattened user input.
 
-    ``rows`` is the size of the table that it is an index into, if it is one.
+    Attributes:
+        name: The ONNX name.
+        position: The position among all flattened inputs.
+        example: The example's value.
+        shape: The symbolic shape.
+        symbol: The symbol, if the input is an integer.
+        rows: The number of rows of the table that the input is an index into; None if it is not an index.
+        columns: For the columns that are indices, the number of what they count.
     """
 
     name: str
@@ -83,6 +92,7 @@ class _Input:
     shape: tuple[sympy.Expr, ...]
     symbol: sympy.Expr | None = None
     rows: int | None = None
+    columns: Mapping[int | None, sympy.Expr] = dataclasses.field(default_factory=dict)
 
 
 class InputSpecs:
@@ -92,9 +102,9 @@ class InputSpecs:
         captured: The model.
 
     Attributes:
-        inputs: Those that the ONNX model has, in order.
-        flat: The example, flattened, constants included.
-        sizes: The dynamic dimensions and the sizes that they may have.
+        inputs: The inputs of the ONNX model, in order.
+        flat: The flattened example inputs, constants included.
+        sizes: The dynamic dimensions and their allowed sizes.
     """
 
     def __init__(self, captured: Captured) -> None:
@@ -103,7 +113,7 @@ class InputSpecs:
         self.flat = self._flatten(captured.args, captured.kwargs)
         values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
         user = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
-        names, rows = iter(captured.input_names), index_ranges(program)
+        names, rows, columns = iter(captured.input_names), index_ranges(program), index_columns(program)
         self.inputs: list[_Input] = []
         for position, argument in enumerate(user):
             value, example = values.get(argument.name), self.flat[position]
@@ -111,18 +121,21 @@ class InputSpecs:
                 self.inputs.append(_Input(next(names), position, example, (), _expression(value)))
             elif isinstance(argument, TensorArgument):
                 shape = tuple(_expression(size) for size in (example.shape if value is None else value.shape))
-                self.inputs.append(_Input(next(names), position, example, shape, rows=rows.get(argument.name)))
+                counted = {key: _expression(size) for key, size in columns.get(argument.name, {}).items()}
+                self.inputs.append(
+                    _Input(next(names), position, example, shape, None, rows.get(argument.name), counted)
+                )
         self.sizes = Sizes(program.range_constraints, self._observed())
 
     def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        # Keyword arguments count in the order of the program, not in the caller's.
+        # Keyword arguments are flattened in the order of the program, not of the caller.
         order = list(self._tree.child(1).context or ())
         ordered = {key: kwargs[key] for key in order if key in kwargs}
         leaves: list[Any] = torch.utils._pytree.tree_flatten((tuple(args), ordered or dict(kwargs)))[0]
         return leaves
 
     def arguments(self, flat: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Flattened inputs as the arguments of the user's module, each tensor a copy of its own."""
+        """Flattened inputs as the arguments of the user's module; every tensor is a copy."""
         copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]
         args, kwargs = torch.utils._pytree.tree_unflatten(copies, self._tree)
         return tuple(args), dict(kwargs)
@@ -140,24 +153,33 @@ class InputSpecs:
                 pairs += zip(item.shape, item.example.shape, strict=True)
         return pairs
 
+    def elements(self, sizes: Mapping[str, int]) -> int:
+        """The number of elements of all inputs at these sizes of the dynamic dimensions, by symbol."""
+        return sum(math.prod(self.sizes.value(size, sizes) for size in item.shape) for item in self.inputs)
+
     def fresh(self, sizes: Mapping[str, int], seed: int, scale: int) -> list[Any]:
         """Fresh inputs, flattened, constants as in the example.
 
         Args:
             sizes: The size of every dynamic dimension, by symbol.
             seed: The same seed gives the same inputs.
-            scale: How far the values may go from the example's values (see ``fresh``); a model that refuses the wider
-                ones, an index out of range say, gets the narrower.
+            scale: How far the values may differ from the example's: a constant of :mod:`opbridge.proof.verify.fresh`.
         """
         flat = list(self.flat)
         for number, item in enumerate(self.inputs):
-            random = np.random.default_rng([seed, number, *map(int, sizes.values())])
+            random = np.random.default_rng([seed % 2**32, number, *map(int, sizes.values())])
             if item.symbol is not None:
                 flat[item.position] = self.sizes.value(item.symbol, sizes)
             else:
                 shape = tuple(self.sizes.value(size, sizes) for size in item.shape)
-                flat[item.position] = fresh_tensor(item.example, shape, random, scale, item.rows)
+                counts = {column: self._count(size, sizes) for column, size in item.columns.items()}
+                flat[item.position] = fresh_tensor(item.example, shape, random, scale, item.rows, counts)
         return flat
+
+    def _count(self, size: sympy.Expr, sizes: Mapping[str, int]) -> int | None:
+        """A size; None if the inputs do not determine it."""
+        known = all(str(symbol) in sizes for symbol in size.free_symbols)
+        return self.sizes.value(size, sizes) if known else None
 
     def resized(self, feeds: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
         """Arrays cut to smaller sizes of the dynamic dimensions."""
@@ -171,7 +193,7 @@ class InputSpecs:
         return found
 
     def given(self, arrays: Mapping[str, np.ndarray]) -> tuple[list[Any], dict[str, int]]:
-        """The user's own arrays, by ONNX input name, as flattened inputs; and the dynamic sizes that they have.
+        """The user's own arrays, by ONNX input name, as flattened inputs, and their dynamic sizes.
 
         Raises:
             InputError: A name is missing or unknown, or a dtype, rank or fixed size does not fit.
@@ -212,16 +234,16 @@ def _given_value(item: _Input, array: np.ndarray) -> Any:
     fixed += [2] * (example.ndim - len(fixed))
     fits = len(fixed) == array.ndim and all(f in (None, size) for f, size in zip(fixed, array.shape, strict=True))
     if not fits:
-        wanted = [str(size) for size in item.shape]
+        shape = ", ".join(str(size) for size in item.shape)
         raise InputError(
-            f"Input {item.name!r} takes shape [{', '.join(wanted)}], but got {list(array.shape)}.",
+            f"Input {item.name!r} takes shape [{shape}], but got {list(array.shape)}.",
             fix="pass an array of that shape, or export the model with that dimension dynamic.",
         )
     return to_torch(array, item.example)
 
 
 def _expression(size: Any) -> sympy.Expr:
-    """The expression of a size; torch's SymInt prints as one."""
+    """A size as an expression; torch's SymInt is printed as one."""
     if isinstance(size, int):
         return sympy.Integer(size)
     text = str(size)

@@ -13,9 +13,9 @@ __all__ = ["joined", "not_run"]
 
 
 def joined(results: Sequence[Verification]) -> Verification:
-    """One verification, which fails if one of them fails; its error is that of the first that did not pass.
+    """One verification, which fails if any of ``results`` fails; its error is that of the first that did not pass.
 
-    An engine that ran and failed comes before one that did not run.
+    An engine that ran and failed precedes an engine that did not run.
     """
     if len(results) == 1:
         return results[0]
@@ -28,7 +28,7 @@ def joined(results: Sequence[Verification]) -> Verification:
         engine=", ".join(result.engine for result in results),
         cases=_of_all(results, "cases"),
         comparisons=_of_all(results, "comparisons"),
-        departures=_of_all(results, "departures"),
+        divergences=_of_all(results, "divergences"),
         traces=_of_all(results, "traces"),
         timings=_of_all(results, "timings"),
         special_values=_of_all(results, "special_values"),
@@ -47,6 +47,6 @@ def _of_all(results: Sequence[Verification], field: str) -> tuple[Any, ...]:
 
 
 def not_run(label: str, why: NotRun, seed: int | None) -> Verification:
-    """The verification of an engine that runs no model on this machine; it never passes."""
+    """The verification of an engine that can't run models on this machine; it never passes."""
     error = f"{why.reason} {why.fix}"
     return Verification(label, why.verdict, (), (), {}, DEFAULT_SEED if seed is None else seed, error=error)

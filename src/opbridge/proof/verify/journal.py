@@ -123,7 +123,7 @@ class Journal:
         """The case that was recorded under this key."""
         return self._known.get(key)
 
-    def note(self, key: str, passed: Passed) -> None:
+    def record(self, key: str, passed: Passed) -> None:
         """Record a case. If the file can't be written, the verification continues, and can't be resumed."""
         assert self._file is not None
         line = {"key": key, "result": passed.result.to_dict(), "comparisons": [c.to_dict() for c in passed.comparisons]}
@@ -132,7 +132,7 @@ class Journal:
             with self._file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
 
-    def say(self, label: str, done: int, case: str) -> None:
+    def report_case(self, label: str, done: int, case: str) -> None:
         """Report that a case begins."""
         if self._total is None:
             self._report(f"verifying on {label}: {case}")
@@ -159,7 +159,7 @@ class EngineJournal:
 
     def begin(self, name: str, feeds: Mapping[str, np.ndarray]) -> Passed | None:
         """Report that a case begins, and return its result if it passed in an interrupted verification."""
-        self._journal.say(self._label, self._begun, name)
+        self._journal.report_case(self._label, self._begun, name)
         self._begun += 1
         if self._begun == 1 or not self._journal.is_kept:
             return None
@@ -168,7 +168,7 @@ class EngineJournal:
     def end(self, feeds: Mapping[str, np.ndarray], result: CaseResult, comparisons: Sequence[Comparison]) -> None:
         """Record a case that was run, if it passed."""
         if result.verdict == "passed" and self._journal.is_kept:
-            self._journal.note(self._key(result.name, feeds), Passed(result, tuple(comparisons)))
+            self._journal.record(self._key(result.name, feeds), Passed(result, tuple(comparisons)))
 
     def _key(self, name: str, feeds: Mapping[str, np.ndarray]) -> str:
         digest = hashlib.sha256(json.dumps([self._label, self.reference, name]).encode())

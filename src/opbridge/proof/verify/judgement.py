@@ -1,12 +1,15 @@
-"""One case judged: every output of the engine against both runs of the reference, near ties and random draws included.
+"""Judges one case: compares every output of the engine with both runs of the reference.
 
-An output passes if its error is within the budget that the reference's own error sets. If it does not:
+An output passes if its error is within the budget that the reference's own error sets. If it is not:
 
-1. *Near ties.* Equally right runs of the reference, with near ties decided differently, are taken into account: an
-   element is right if any of them has it. A reference that knows the float64 margins of its decisions searches them
-   (:meth:`~opbridge.proof.verify.reference.Runs.near_ties`); for any other, runs on perturbed inputs decide.
+1. *Near ties.* The output is also compared with runs of the reference in which near ties are decided differently, and
+   which are equally correct: an element is correct if it agrees with any of them. A reference that knows the float64
+   margins of its decisions searches for near ties (:meth:`~opbridge.proof.verify.reference.Runs.near_ties`); otherwise,
+   runs on perturbed inputs are used.
 2. *Lucky runs.* If one run can't show the reference's typical error, because the output has few elements or there is no
-   wider reference, the error is also measured on perturbed inputs.
+   more precise reference, the error is also measured on perturbed inputs.
+
+Outputs that depend on random draws are compared by their distribution.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ from opbridge.proof.verify.distribution import compare_runs
 from opbridge.proof.verify.figures import condition_text, differences, figures, relative_error
 from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.perturbed import PERTURBED_RUNS, perturbed_feeds
-from opbridge.proof.verify.reference import Feeds, Run, Runs
+from opbridge.proof.verify.reference import Feeds, NearTies, Observe, Run, Runs
 from opbridge.proof.verify.trace import Status
 from opbridge.proof.verify.verification import Comparison
 
 __all__ = ["Judgement"]
 
-_MOST_REPLAYS = 13
+_MOST_REPLAYS = 14
 _FEW_ELEMENTS = 1024
 _MOST_LUCK = 1e4
 _MOST_LUCK_WITHOUT_FLOAT64 = 1e12
@@ -44,22 +47,27 @@ class _Output:
     Attributes:
         name: The output's name.
         result: The engine's result.
-        own: The reference's result in the model's types.
+        run: The run of the reference that the output is compared with.
         units: The smallest error of each element over all runs so far.
         own_units: The reference's own errors, one array per run.
         verdict: The verdict so far.
-        by_decision: Whether the output passes only because near ties were decided differently.
+        by_decision: Whether the output does not fit unless near ties are decided differently.
         own_error: The reference's largest relative error on perturbed inputs, if there were such runs.
     """
 
     name: str
     result: np.ndarray
-    own: np.ndarray
+    run: Run
     units: np.ndarray | None = None
     own_units: list[np.ndarray] = dataclasses.field(default_factory=list)
     verdict: Verdict = dataclasses.field(default_factory=lambda: Verdict(False, np.inf, 0.0, 0.0, np.inf))
     by_decision: bool = False
     own_error: float = 0.0
+
+    @property
+    def own(self) -> np.ndarray:
+        """The reference's result in the model's types."""
+        return self.run.own[self.name]
 
 
 class Judgement:
@@ -72,14 +80,22 @@ class Judgement:
         run: What the reference computes from them.
         tolerance: The tolerance that replaces the error budget.
         seed: The seed of perturbed inputs.
+        observe: Reads the decisions that the engine takes inside its model; None if they can't be read.
 
     Attributes:
-        thorough: Whether near ties and lucky runs are considered before an output fails, which takes some twenty runs
+        thorough: Whether near ties and lucky runs are considered before an output fails, which takes about twenty runs
             of the reference.
     """
 
     def __init__(
-        self, reference: Runs, case: str, feeds: Feeds, run: Run, tolerance: Tolerance | None, seed: int
+        self,
+        reference: Runs,
+        case: str,
+        feeds: Feeds,
+        run: Run,
+        tolerance: Tolerance | None,
+        seed: int,
+        observe: Observe | None = None,
     ) -> None:
         self.reference = reference
         self.case = case
@@ -87,11 +103,12 @@ class Judgement:
         self.base = run
         self.tolerance = tolerance
         self.seed = seed
+        self.observe = observe
         self.thorough = True
         self._nearby: list[Run] | None = None
 
     def compare(self, results: Feeds, again: Callable[[], Feeds]) -> list[Comparison]:
-        """One comparison per expected output, and one per output that is not expected.
+        """Compare the results: one comparison for each expected output and for each unexpected one.
 
         Args:
             results: The engine's results.
@@ -105,12 +122,12 @@ class Judgement:
             if problem is not None:
                 found[name] = problem
             else:
-                output = _Output(name, np.asarray(results[name]), own)
+                output = _Output(name, np.asarray(results[name]), self.base)
                 (random if name in self.base.random else outputs).append(output)
         for output in outputs:
             self._measure(output, self.base)
         if self.thorough:
-            self._consider_near_ties([output for output in outputs if not output.verdict.passed])
+            outputs = self._considering_near_ties(outputs)
             self._consider_luck([output for output in outputs if not output.verdict.passed])
         found |= {output.name: self._comparison(output) for output in outputs}
         found |= self._random(random, results, again)
@@ -120,24 +137,25 @@ class Judgement:
         return listed + [Comparison(name, self.case, "missing", detail=text) for name in unexpected]
 
     def eager_matches(self, eager: Sequence[np.ndarray]) -> bool | None:
-        """Whether the module's outputs are those of the reference; None if all of them are random."""
+        """Whether the module's outputs agree with the reference's; None if all of them are random."""
         if len(eager) != len(self.base.own):
             return False
-        compared = False
+        outputs = []
         for (name, own), theirs in zip(self.base.own.items(), eager, strict=True):
             if name in self.base.random:
                 continue
-            compared = True
-            if own.dtype != theirs.dtype or own.shape != theirs.shape:
+            if own.dtype != theirs.dtype or own.ndim != theirs.ndim:
                 return False
-            output = _Output(name, theirs, own)
-            self._measure(output, self.base)
-            if not output.verdict.passed:
-                return False
-        return True if compared or not eager else None
+            outputs.append(_Output(name, theirs, self.base))
+            self._measure(outputs[-1], self.base)
+        failing = {output.name: output.result for output in outputs if not output.verdict.passed}
+        search = self.reference.near_ties(self.feeds, failing) if failing else None
+        if search is not None:
+            return self._inferred(search, outputs) is not None
+        return (not failing) if outputs or not eager else None
 
     def _form(self, name: str, own: np.ndarray, results: Feeds) -> Comparison | None:
-        """What is wrong with an output before any number is compared."""
+        """The comparison of an output that is missing or has the wrong dtype or rank; None if it has not."""
         if name not in results:
             known = ", ".join(results) or "none"
             return Comparison(name, self.case, "missing", detail=f"the model has no such output; it has: {known}")
@@ -154,7 +172,7 @@ class Judgement:
         return Comparison(name, self.case, "shape", detail=detail)
 
     def _measure(self, output: _Output, run: Run) -> None:
-        """Fold one run of the reference into the verdict: an element is right if any run has it."""
+        """Fold one run of the reference into the verdict: an element is correct if it agrees with any run."""
         own = run.own[output.name]
         if own.shape != output.result.shape:
             return
@@ -172,8 +190,8 @@ class Judgement:
         result64, own64 = output.result.astype(np.float64), own.astype(np.float64)
         if self.tolerance is not None:
             return allclose(result64, own64, self.tolerance.rtol, self.tolerance.atol), np.zeros(own.shape)
-        wide = run.wide[output.name]
-        return error_units(result64, own64, wide, own.dtype), error_units(own64, own64, wide, own.dtype)
+        float64 = run.float64[output.name]
+        return error_units(result64, own64, float64, own.dtype), error_units(own64, own64, float64, own.dtype)
 
     def _judge(self, output: _Output) -> None:
         if output.units is None:
@@ -190,11 +208,21 @@ class Judgement:
             floor = floor_units(output.own.dtype, self.base.longest_sum)
             output.verdict = judge(output.units, output.own_units, floor)
 
-    def _consider_near_ties(self, failing: Sequence[_Output]) -> None:
-        """Accept what follows from near ties that were decided differently."""
+    def _considering_near_ties(self, outputs: Sequence[_Output]) -> list[_Output]:
+        """Accept what follows from near ties that were decided differently.
+
+        If the engine's own decisions are known, all outputs must follow from them.
+        """
+        failing = [output for output in outputs if not output.verdict.passed]
         if not failing:
-            return
+            return list(outputs)
         search = self.reference.near_ties(self.feeds, {output.name: output.result for output in failing})
+        followed = None if search is None or self.observe is None else search.followed(self.observe)
+        if followed is not None:
+            return [self._following(followed, output) for output in outputs]
+        inferred = None if search is None else self._inferred(search, outputs)
+        if inferred is not None:
+            return inferred
         runs = self._nearby_decisions(failing) if search is None else search.runs()
         for count, run in enumerate(runs):
             for output in failing:
@@ -207,17 +235,34 @@ class Judgement:
             reason = "" if search is None else search.objections.get(output.name, "")
             if reason and not output.verdict.passed:
                 output.verdict = dataclasses.replace(output.verdict, detail=reason)
+        return list(outputs)
+
+    def _inferred(self, search: NearTies, outputs: Sequence[_Output]) -> list[_Output] | None:
+        """The outputs compared with a run whose selection they show; None if no such run has all of them."""
+        for run in search.inferred():
+            found = [self._following(run, output) for output in outputs]
+            if all(output.verdict.passed for output in found):
+                return found
+        return None
+
+    def _following(self, run: Run, output: _Output) -> _Output:
+        """The output compared with the run that takes the engine's decisions, and with no other."""
+        found = _Output(output.name, output.result, run, by_decision=not output.verdict.passed)
+        self._measure(found, run)
+        return found
 
     def _nearby_decisions(self, failing: Sequence[_Output]) -> Iterator[Run]:
-        """What stands in for the search of near ties: the decisions of the float64 run, and perturbed runs."""
+        """The runs that replace the search for near ties: one with the float64 run's decisions, and perturbed runs."""
         discrete = {output.name for output in failing if not is_floating(output.own.dtype)}
         if discrete:
-            decided = {name: self.base.wide[name] if name in discrete else own for name, own in self.base.own.items()}
+            decided = {
+                name: self.base.float64[name] if name in discrete else own for name, own in self.base.own.items()
+            }
             yield dataclasses.replace(self.base, own=decided)
         yield from self._runs_nearby()
 
     def _runs_nearby(self) -> list[Run]:
-        """The reference on inputs that differ by a rounding error; inputs that it does not accept are left out."""
+        """The reference's runs on inputs that differ by a rounding error; inputs that it rejects are left out."""
         if self._nearby is None:
             self._nearby = []
             for feeds in perturbed_feeds(self.feeds, self.seed):
@@ -235,8 +280,8 @@ class Judgement:
     def _consider_luck(self, failing: Sequence[_Output]) -> None:
         """Measure the reference's error on perturbed inputs, if one run can't show a typical error.
 
-        Without a wider reference, this alone shows how far a rounding error may carry; weights are then perturbed too,
-        because a solve with a constant matrix would otherwise seem well-conditioned.
+        Without a more precise reference, only this shows how rounding errors propagate. Weights are then perturbed
+        too, because a solve with a constant matrix would otherwise seem well-conditioned.
         """
         lucky = [output for output in failing if self._may_be_luck(output)]
         if not lucky:
@@ -250,29 +295,24 @@ class Judgement:
             for output in lucky:
                 own = run.own[output.name]
                 if own.shape == output.own.shape == output.result.shape:
-                    own64, wide = own.astype(np.float64), self._comparable(output.name, run)
-                    output.own_units.append(self._as_base_units(output, own64, wide))
-                    output.own_error = max(output.own_error, relative_error(own64, wide))
+                    own64, float64 = own.astype(np.float64), _comparable(output, run)
+                    output.own_units.append(self._as_base_units(output, own64, float64))
+                    output.own_error = max(output.own_error, relative_error(own64, float64))
                     self._judge(output)
 
     def _may_be_luck(self, output: _Output) -> bool:
         if not is_floating(output.own.dtype) or self.tolerance is not None or output.units is None:
             return False
-        if bool(self.base.trusted[output.name].all()):
+        if bool(output.run.trusted[output.name].all()):
             return output.verdict.ratio < _MOST_LUCK and output.own.size <= _FEW_ELEMENTS
         return output.verdict.ratio < _MOST_LUCK_WITHOUT_FLOAT64
 
-    def _comparable(self, name: str, run: Run) -> np.ndarray:
-        """What a perturbed run's own result is compared with: its float64 result, or the base run's if untrusted."""
-        trusted = self.base.trusted[name]
-        return run.wide[name] if trusted.all() else np.where(trusted, run.wide[name], self.base.wide[name])
-
-    def _as_base_units(self, output: _Output, own: np.ndarray, wide: np.ndarray) -> np.ndarray:
+    def _as_base_units(self, output: _Output, own: np.ndarray, float64: np.ndarray) -> np.ndarray:
         """The error of a perturbed run, in the units of the base run."""
-        base_own, base_wide = output.own.astype(np.float64), self.base.wide[output.name]
+        base_own, base_float64 = output.own.astype(np.float64), output.run.float64[output.name]
         with np.errstate(invalid="ignore"):
-            moved = base_wide + (own - wide)
-        return error_units(np.where(np.isfinite(moved), moved, base_own), base_own, base_wide, output.own.dtype)
+            shifted = base_float64 + (own - float64)
+        return error_units(np.where(np.isfinite(shifted), shifted, base_own), base_own, base_float64, output.own.dtype)
 
     def _comparison(self, output: _Output) -> Comparison:
         if output.result.shape != output.own.shape and not output.verdict.passed:
@@ -280,7 +320,7 @@ class Judgement:
         max_abs, max_rel = differences(output.result, output.own)
         verdict = output.verdict
         equal = output.result.shape == output.own.shape and output.result.tobytes() == output.own.tobytes()
-        status: Status = "equal" if equal else "decision" if output.by_decision else "within budget"
+        status: Status = "decision" if output.by_decision else "equal" if equal else "within budget"
         tie = "differs only by near ties decided differently" if verdict.passed and output.by_decision else ""
         measured = self._statistics(output)
         condition = ""
@@ -306,9 +346,9 @@ class Judgement:
         if not is_floating(output.own.dtype) or not comparable or self.tolerance is not None:
             return {}
         assert output.units is not None
-        wide = self.base.wide[output.name]
-        own_error = max(output.own_error, relative_error(output.own, wide))
-        return figures(output.result, output.own, wide, (output.units, output.own_units[0]), own_error)
+        float64 = output.run.float64[output.name]
+        own_error = max(output.own_error, relative_error(output.own, float64))
+        return figures(output.result, output.own, float64, (output.units, output.own_units[0]), own_error)
 
     def _random(self, outputs: Sequence[_Output], results: Feeds, again: Callable[[], Feeds]) -> dict[str, Comparison]:
         """Compare random outputs by distribution, on as many runs as fit in a few seconds."""
@@ -333,3 +373,10 @@ class Judgement:
         reason = compare_runs([a.reshape(-1)[:size] for a in theirs], [a.reshape(-1)[:size] for a in mine], self.seed)
         detail = reason or f"same distribution in {len(theirs)} runs of each"
         return Comparison(name, self.case, "differs" if reason else "random", detail=detail)
+
+
+def _comparable(output: _Output, run: Run) -> np.ndarray:
+    """The reference of a perturbed run's own result: its float64 result, or if untrusted that of the output's run."""
+    trusted = output.run.trusted[output.name]
+    float64 = run.float64[output.name]
+    return float64 if trusted.all() else np.where(trusted, float64, output.run.float64[output.name])

@@ -1,4 +1,4 @@
-"""What a verification tries in addition to fresh inputs at a few sizes; nothing here imports torch."""
+"""The additional checks of a verification, beyond fresh inputs at a few sizes. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Modes:
     """The additional checks.
 
     Attributes:
-        edge_sizes: Every dynamic dimension at 0 and at 1, and both odd and even.
-        special_values: "report" to compare special values too, "require" if they must give the same as in PyTorch;
-            empty for neither.
-        shrink: The seconds for the search of a small failing input; 0 for no search.
+        edge_sizes: Whether every dynamic dimension is tried at 0, at 1, at an odd size and at an even size.
+        special_values: "report" to compare special values too, "require" if they must give the same results as in
+            PyTorch; empty for neither.
+        shrink: The time limit of the search for a small failing input, in seconds; 0 for no search.
     """
 
     edge_sizes: bool = False
@@ -45,12 +45,15 @@ class Modes:
         special = REPORT if special_values is True else special_values or ""
         if special not in ("", REPORT, REQUIRE):
             raise InputError(
-                f"special_values={special_values!r}: it can be True, {REPORT!r} or {REQUIRE!r}.",
+                f"special_values={special_values!r} is not valid: it can be True, {REPORT!r} or {REQUIRE!r}.",
                 fix=f"pass special_values={REPORT!r}.",
             )
         seconds = 0.0 if shrink is None else float(shrink)
         if not (math.isfinite(seconds) and seconds >= 0):
-            raise InputError(f"shrink={shrink}: it is a number of seconds, not below 0.", fix="pass shrink=30, say.")
+            raise InputError(
+                f"shrink={shrink} is not valid: it is a number of seconds, at least 0.",
+                fix="pass for example shrink=30.",
+            )
         if seconds:
             _check_hypothesis()
         return cls(edge_sizes, special, seconds)
@@ -66,7 +69,8 @@ def named_cases(inputs: Given) -> list[tuple[str, Arrays]]:
         cases: dict[str, Any] = dict(inputs)
         if any(not isinstance(arrays, Mapping) for arrays in cases.values()):
             raise InputError(
-                "inputs is one mapping of names to arrays, but it has to be one per case.", fix="pass inputs=[{...}]."
+                "inputs is one mapping of names to arrays; it must be a list of them, one per case.",
+                fix="pass inputs=[{...}].",
             )
         return list(cases.items())
     return [(f"given {number}", arrays) for number, arrays in enumerate(inputs, 1)]
@@ -77,6 +81,6 @@ def _check_hypothesis() -> None:
 
     if importlib.util.find_spec("hypothesis") is None:
         raise InputError(
-            "Making a failing input small needs Hypothesis, which is not installed.",
+            "The search for a small failing input needs Hypothesis, which is not installed.",
             fix="pip install hypothesis",
         )

@@ -1,7 +1,9 @@
-"""Fresh inputs for an ONNX model of which only the file is known: sizes for its dimensions, values for its types."""
+"""Creates fresh inputs for an ONNX model without example inputs: sizes of its dimensions, and values of its types."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,12 +12,13 @@ import torch
 
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
-from opbridge.proof.verify.fresh import SHUFFLED, fresh_tensor
+from opbridge.proof.verify.fresh import EXAMPLE_VALUES, fresh_tensor
 from opbridge.proof.verify.inputs import to_numpy, to_torch
 
-__all__ = ["BOLDEST", "OnnxInputs"]
+__all__ = ["WIDEST_SCALE", "OnnxInputs", "OnnxSizes"]
 
-BOLDEST, _SHYEST = 0, 3
+WIDEST_SCALE, _NARROWEST_SCALE = 0, 3
+_STEPS = (1, 2, 4, 8, 16, 32, 64)
 _SIDES = (3, 8, 16, 32, 64, 128, 224, 256)
 _TABLES = frozenset(("Gather", "GatherElements", "GatherND"))
 _PASSES = frozenset(("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Expand", "Transpose", "Slice"))
@@ -26,10 +29,10 @@ class OnnxInputs:
 
     Args:
         model: The model.
-        examples: An array per input that it takes, if they are known; their sizes are then the first to be tried.
+        examples: An array per input that the model accepts, if known; their sizes are then tried first.
 
     Attributes:
-        names: The inputs in order.
+        names: The names of the inputs, in order.
         base: The sizes of the dynamic dimensions in the examples; empty without examples.
 
     Raises:
@@ -67,7 +70,7 @@ class OnnxInputs:
             return
         leading = {shape[0] for shape in self._shapes.values() if shape and isinstance(shape[0], str)}
         for side in _SIDES:
-            # Two dimensions that are taken for each other show only if their sizes differ.
+            # If the engine confuses two dimensions, this shows only if their sizes differ.
             yield {
                 name: 2 + position if name in leading else side + (position if side < 8 else 0)
                 for position, name in enumerate(self.symbols)
@@ -75,24 +78,8 @@ class OnnxInputs:
         for side in _SIDES[1:]:
             yield dict.fromkeys(self.symbols, side)
 
-    def other_sizes(self, base: Mapping[str, int], direction: int) -> Iterator[dict[str, int]]:
-        """Assignments with every dynamic dimension at another size than in ``base``: larger ones, or smaller ones."""
-        if not base:
-            return
-        for step in (1, 2, 4, 8, 16, 32, 64):
-            together = {name: size + direction * step for name, size in base.items()}
-            apart = {name: size + direction * step * (1 + i % 3) for i, (name, size) in enumerate(base.items())}
-            for sizes in (apart, together):
-                if min(sizes.values()) > 0:
-                    yield sizes
-        scaled = {name: size * 2 if direction > 0 else max(1, size // 2) for name, size in base.items()}
-        if scaled != base:
-            yield scaled
-        if direction < 0:
-            yield from (scaled for scaled in ({**base, name: 1} for name in base) if scaled != base)
-
     def edges(self, base: Mapping[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
-        """One dimension at 0, at 1, and at the next larger size, which is odd where its own is even."""
+        """Assignments with one dimension at 0, at 1, or one larger, which is odd if its own size is even."""
         for name, size in base.items():
             for edge in (0, 1, size + 1):
                 if edge != size:
@@ -106,11 +93,16 @@ class OnnxInputs:
             found[name] = np.ascontiguousarray(array[tuple(map(slice, shape))]).reshape(shape)
         return found
 
-    def feeds(self, sizes: Mapping[str, int], seed: int, scale: int = BOLDEST) -> dict[str, np.ndarray]:
-        """Fresh arrays at these sizes, with the character of the examples if there are some.
+    def elements(self, sizes: Mapping[str, int]) -> int:
+        """The number of elements of all inputs at these sizes."""
+        shapes = self._shapes.values()
+        return sum(math.prod(sizes[size] if isinstance(size, str) else size for size in shape) for shape in shapes)
+
+    def feeds(self, sizes: Mapping[str, int], seed: int, scale: int = WIDEST_SCALE) -> dict[str, np.ndarray]:
+        """Fresh arrays of these sizes, with the statistics of the examples if there are any.
 
         Raises:
-            InputError: An input is of a type for which nothing can be drawn.
+            InputError: No values can be created for the type of an input.
         """
         random = np.random.default_rng(seed)
         return {name: self._array(name, sizes, random, scale) for name in self.names}
@@ -118,14 +110,14 @@ class OnnxInputs:
     def scales(self) -> range:
         """The scales of values to try, the widest first."""
         integers = any(np.dtype(numpy_dtype(dtype)).kind in "iu" for dtype in self._dtypes.values())
-        return range(BOLDEST, _SHYEST + 1) if integers else range(BOLDEST, BOLDEST + 2)
+        return range(WIDEST_SCALE, _NARROWEST_SCALE + 1) if integers else range(WIDEST_SCALE, WIDEST_SCALE + 2)
 
     def _array(self, name: str, sizes: Mapping[str, int], random: np.random.Generator, scale: int) -> np.ndarray:
         shape = [sizes[size] if isinstance(size, str) else size for size in self._shapes[name]]
         dtype = self._dtypes[name]
         example = self._examples.get(name)
         if example is not None and dtype != "str":
-            return _like_example(example, tuple(shape), random, min(scale, SHUFFLED), self._bounds[name])
+            return _like_example(example, tuple(shape), random, min(scale, EXAMPLE_VALUES), self._bounds[name])
         if dtype == "str":
             return np.array([f"s{number}" for number in range(int(np.prod(shape)))], object).reshape(shape)
         kind = numpy_dtype(dtype)
@@ -136,14 +128,41 @@ class OnnxInputs:
             upper = (bound or 10, bound or 2, 2, 1)[scale]
             low = 1 if len(shape) < 2 and bound is None else 0
             drawn = random.integers(low, low + upper, shape)
-            if bound is not None and scale == BOLDEST and drawn.size:
-                # A faulty bound of an engine shows at the last row.
+            if bound is not None and scale == WIDEST_SCALE and drawn.size:
+                # A wrong bound in an engine shows at the last row.
                 drawn.reshape(-1)[random.integers(drawn.size)] = bound - 1
             return drawn.astype(kind)
         if kind.kind == "c":
             return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(kind)
-        values = random.standard_normal(shape) if scale == BOLDEST else random.random(shape)
+        values = random.standard_normal(shape) if scale == WIDEST_SCALE else random.random(shape)
         return np.asarray(values).astype(kind)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxSizes:
+    """See :class:`~opbridge.proof.verify.size_search.SizesToTry`; sizes have no ranges and no relations."""
+
+    base: Mapping[str, int]
+
+    def candidates(self, name: str, direction: int) -> list[int]:
+        """Sizes at a distance from the base size, and multiples or fractions of it."""
+        size = self.base[name]
+        scaled = 2 * size if direction > 0 else size // 2
+        return [*(size + direction * step for step in _STEPS), scaled, *([1] if direction < 0 and size > 1 else [])]
+
+    def allowed(self, sizes: Mapping[str, int]) -> bool:
+        """Always true."""
+        return True
+
+    def others(self, direction: int, done: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:
+        """Assignments with every dimension at another size than in the base, by different and by equal distances."""
+        for step in _STEPS:
+            apart = {name: size + direction * step * (1 + i % 3) for i, (name, size) in enumerate(self.base.items())}
+            together = {name: size + direction * step for name, size in self.base.items()}
+            yield from (sizes for sizes in (apart, together) if min(sizes.values()) > 0)
+        yield {name: size * 2 if direction > 0 else max(1, size // 2) for name, size in self.base.items()}
+        if direction < 0:
+            yield from ({**self.base, name: 1} for name in self.base)
 
 
 def _like_example(
@@ -158,8 +177,8 @@ def _like_example(
 def _shape(value: ir.Value) -> Sequence[int | str]:
     if value.shape is None:
         raise InputError(
-            f"The model does not say what rank its input {value.name!r} has, so no fresh inputs can be made.",
-            fix="give inputs of your own: opbridge verify DIR --inputs FILE.npz",
+            f"The model does not state the rank of its input {value.name!r}, so no fresh inputs can be created.",
+            fix="pass your own inputs: opbridge verify DIR --inputs FILE.npz",
         )
     return tuple(
         size if isinstance(size, int) else size.value or f"{value.name}.{axis}" for axis, size in enumerate(value.shape)
@@ -169,14 +188,14 @@ def _shape(value: ir.Value) -> Sequence[int | str]:
 def _dtype(value: ir.Value) -> str:
     if value.dtype is None or not isinstance(value.type, ir.TensorType):
         raise InputError(
-            f"The model's input {value.name!r} is no plain tensor, so no fresh inputs can be made.",
-            fix="give inputs of your own: opbridge verify DIR --inputs FILE.npz",
+            f"The model's input {value.name!r} is not a tensor of a known type, so no fresh inputs can be created.",
+            fix="pass your own inputs: opbridge verify DIR --inputs FILE.npz",
         )
     return "str" if value.dtype is ir.DataType.STRING else str(value.dtype.numpy().name)
 
 
 def _table_size(value: ir.Value) -> int | None:
-    """The rows of the smallest table that an input is an index into; None if it is no index."""
+    """The number of rows of the smallest table that an input is an index into; None if it is not an index."""
     found: list[int] = []
     waiting, seen = [value], set()
     while waiting:

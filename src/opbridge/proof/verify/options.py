@@ -1,4 +1,4 @@
-"""How to verify: the options of one verification, without the model and the engine."""
+"""The options of one verification, except for the model and the engine."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class VerifyOptions:
     Attributes:
         seed: The seed of the fresh inputs, of random draws and of perturbed inputs.
         inputs: The user's own inputs, which replace the fresh ones.
-        rtol: A relative tolerance. If ``rtol`` or ``atol`` is given, ``numpy.allclose``'s test against the reference's
-            own result replaces the error budget; the one that is not given is 0.
-        atol: An absolute tolerance.
+        rtol: The relative tolerance. If ``rtol`` or ``atol`` is given, ``numpy.allclose``'s test against the
+            reference's own result replaces the error budget; the one that is not given is 0.
+        atol: The absolute tolerance.
         bisect: Whether to find the first mismatching node on cases that fail.
         trace: Whether to compare the values inside the model on the first case.
         timings: Whether to measure the time of each node.
         modes: The additional checks.
-        small: Where a small failing input is kept; None if none is to be searched for.
+        small: The file for a small failing input; None if none is searched for.
         journal: The record of an interrupted verification of the user's own inputs.
     """
 
@@ -67,5 +67,8 @@ class VerifyOptions:
             return None
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{name}={value}: a tolerance is a number not below 0.", fix=f"pass {name}=1e-4, say.")
+                raise InputError(
+                    f"{name}={value} is not valid: a tolerance is a number of at least 0.",
+                    fix=f"pass for example {name}=1e-4.",
+                )
         return Tolerance(self.rtol or 0.0, self.atol or 0.0)

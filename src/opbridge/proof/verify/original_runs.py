@@ -39,7 +39,7 @@ class Candidate:
     Attributes:
         engine: The engine's name, for :func:`opbridge.engines.get`.
         label: The engine's name in a verification.
-        seconds: The longest time of a run, within the limits in force.
+        seconds: The time limit of a run; None for the current limits.
     """
 
     engine: str
@@ -54,7 +54,7 @@ class Candidate:
 
 
 def candidates(engine: Engine) -> Iterator[Candidate]:
-    """The engines that may run the original when ``engine`` is verified: others, the evaluator, last the same one."""
+    """The engines that may run the original to verify ``engine``: others, the evaluator, then ``engine`` itself."""
     for name in engines.names():
         other = engines.get(name)
         if other.is_reference and other.name != engine.name and other.is_installed():
@@ -72,12 +72,12 @@ class OriginalModel:
     Attributes:
         model: The model.
         own: The engine that runs the model in its own types.
-        wide: The engine that runs the model in float64; None if none does.
+        float64: The engine that runs the model in float64; None if none does.
     """
 
     model: ir.Model
     own: Candidate
-    wide: Candidate | None
+    float64: Candidate | None
 
 
 class OriginalRuns:
@@ -98,12 +98,12 @@ class OriginalRuns:
     ) -> None:
         everyone = list(candidates(engine))
         self._waiting = everyone if own is None else list(own)
-        self._wide_waiting = _wide_first(everyone)
+        self._float64_waiting = _evaluator_first(everyone)
         self._model = _inlined(original)
         self._folder = folder
         self._own: Session | None = None
-        self._wide: Session | None = None
-        self._own_label = self._wide_label = ""
+        self._float64: Session | None = None
+        self._own_label = self._float64_label = ""
         self._running: dict[str, Candidate] = {}
         self._stack = contextlib.ExitStack()
         self.problems: list[str] = []
@@ -118,16 +118,18 @@ class OriginalRuns:
 
     @property
     def label(self) -> str:
-        """What results are compared with, in words; known after the first run."""
-        wide = "the same in float64" if self._wide_label == self._own_label else f"in float64 in {self._wide_label}"
-        second = f", and {wide}" if self._wide_label else ", without a float64 reference"
+        """A description of the reference; known after the first run."""
+        float64 = (
+            "the same in float64" if self._float64_label == self._own_label else f"in float64 in {self._float64_label}"
+        )
+        second = f", and {float64}" if self._float64_label else ", without a float64 reference"
         return f"the original model in {self._own_label}{second}"
 
     @property
     def opened(self) -> OriginalModel:
-        """The model and the engines that run it, to read the values inside it."""
+        """The model and the engines that run it, to read its intermediate values."""
         return OriginalModel(
-            self._model, self._running["original.onnx"], self._running["widened.onnx"] if self._wide else None
+            self._model, self._running["original.onnx"], self._running["widened.onnx"] if self._float64 else None
         )
 
     def load_next(self) -> bool:
@@ -149,22 +151,22 @@ class OriginalRuns:
 
     def run(self, feeds: Feeds) -> tuple[Feeds, Feeds | None]:
         """The outputs in the original's types and in float64; None if nothing runs the float64 model."""
-        return self.own(feeds), self._run_wide(feeds)
+        return self.own(feeds), self._run_float64(feeds)
 
-    def _run_wide(self, feeds: Feeds) -> Feeds | None:
-        wide_feeds = {name: widened(array) for name, array in feeds.items()}
-        while self._wide is not None or self._wide_waiting:
-            if self._wide is None:
-                candidate = self._wide_waiting.pop(0)
-                self._wide_label = candidate.label
-                self._wide = self._load(candidate, "widened.onnx", lambda: widened_model(self._model))
+    def _run_float64(self, feeds: Feeds) -> Feeds | None:
+        float64_feeds = {name: widened(array) for name, array in feeds.items()}
+        while self._float64 is not None or self._float64_waiting:
+            if self._float64 is None:
+                candidate = self._float64_waiting.pop(0)
+                self._float64_label = candidate.label
+                self._float64 = self._load(candidate, "widened.onnx", lambda: widened_model(self._model))
                 continue
             try:
-                return self._wide.run(wide_feeds)
+                return self._float64.run(float64_feeds)
             except OpbridgeError:
-                # The original ran on these inputs, so this engine does not accept the type.
-                self._wide, self._wide_label = None, ""
-        self._wide_label = ""
+                # The original ran on these inputs, so the engine rejects the float64 model.
+                self._float64, self._float64_label = None, ""
+        self._float64_label = ""
         return None
 
     def _load(self, candidate: Candidate, name: str, make: Callable[[], ir.Model]) -> Session | None:
@@ -189,7 +191,7 @@ def _inlined(model: ir.Model) -> ir.Model:
     return copy
 
 
-def _wide_first(waiting: list[Candidate]) -> list[Candidate]:
+def _evaluator_first(waiting: list[Candidate]) -> list[Candidate]:
     """The evaluator first: unlike engines, it has every operator in float64."""
     return sorted(waiting, key=lambda candidate: candidate.engine != EVALUATOR)
 
@@ -200,50 +202,50 @@ def widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if floating else array
 
 
-def paired(own: Feeds, wide: Feeds | None, random: frozenset[str], longest_sum: int) -> Run:
-    """Both runs of a model as a reference's run; float64 results that are not believed are left out.
+def paired(own: Feeds, float64: Feeds | None, random: frozenset[str], longest_sum: int) -> Run:
+    """Both runs of a model as a reference's run; float64 results that are not credible are left out.
 
     Args:
         own: The outputs in the model's types.
-        wide: The outputs in float64; None if nothing runs the float64 model.
+        float64: The outputs in float64; None if nothing runs the float64 model.
         random: The outputs that depend on random draws.
         longest_sum: The number of terms of the longest sum in the model.
     """
     found: dict[str, np.ndarray] = {}
     trusted: dict[str, np.ndarray] = {}
     for name, array in own.items():
-        other = None if wide is None else np.asarray(wide[name])
+        other = None if float64 is None else np.asarray(float64[name])
         other = None if other is None or other.shape != array.shape else other
         if not is_floating(array.dtype):
             found[name] = array if other is None else other
             continue
         own64 = array.astype(np.float64)
-        wide64 = own64 if other is None else other.astype(np.float64)
-        right = believed(own64, wide64, array.dtype)
-        found[name] = np.where(right, wide64, own64)
+        other64 = own64 if other is None else other.astype(np.float64)
+        right = believed(own64, other64, array.dtype)
+        found[name] = np.where(right, other64, own64)
         trusted[name] = right & (other is not None) & (array.dtype != np.float64)
     return Run(own, found, trusted, random, longest_sum)
 
 
-def believed(own: np.ndarray, wide: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Where the float64 result is the original's, and not that of another computation.
+def believed(own: np.ndarray, float64: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The elements whose float64 result is credible: close enough to the original's own result.
 
     Another engine may have computed the float64 result. A fault of that engine would look like an error of the
     original, and would allow the engine under test the same error.
 
     Args:
         own: The original's result, converted to float64.
-        wide: The result in float64.
+        float64: The result in float64.
         dtype: The type that the value has in the model.
     """
-    finite = np.isfinite(own) & np.isfinite(wide)
+    finite = np.isfinite(own) & np.isfinite(float64)
     typical = float(np.median(np.abs(own[finite & (own != 0)]))) if (finite & (own != 0)).any() else 0.0
     with np.errstate(all="ignore"):
-        close = np.abs(own - wide) <= _most_error(dtype) * np.maximum(np.abs(own), typical)
+        close = np.abs(own - float64) <= _most_error(dtype) * np.maximum(np.abs(own), typical)
     found: np.ndarray = close | ~finite
     return found
 
 
 def _most_error(dtype: np.dtype) -> float:
-    """The largest error, relative to the typical magnitude: half of the type's digits are lost."""
+    """The largest error relative to the typical magnitude, at which half of the type's digits are lost."""
     return float(np.sqrt(float(ml_dtypes.finfo(dtype).eps)))

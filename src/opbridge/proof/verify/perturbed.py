@@ -1,4 +1,4 @@
-"""Inputs moved by one rounding error, which show how far rounding errors carry and which decisions are near ties."""
+"""Perturbs inputs by one rounding error, to show how rounding errors propagate and which decisions are near ties."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ PERTURBED_RUNS = 5
 
 
 def perturbed(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """A floating-point array whose numbers have moved by about one machine epsilon; any other array as it is.
+    """A floating-point array with every number changed by about one machine epsilon; any other array unchanged.
 
-    NaN, infinities and subnormal numbers stay as they are, and the largest number does not become infinite.
+    NaN, infinities and subnormal numbers are not changed, and the largest number does not become infinite.
     """
     if not is_floating(array.dtype):
         return array
     info = ml_dtypes.finfo(array.dtype)
     numbers = array.astype(np.float64)
     with np.errstate(all="ignore"):
-        moved = numbers * (1 + float(info.eps) * random.standard_normal(array.shape))
+        changed = numbers * (1 + float(info.eps) * random.standard_normal(array.shape))
     kept = ~np.isfinite(numbers) | (np.abs(numbers) < float(info.smallest_normal))
-    return np.asarray(np.where(kept, numbers, np.clip(moved, float(info.min), float(info.max))).astype(array.dtype))
+    return np.asarray(np.where(kept, numbers, np.clip(changed, float(info.min), float(info.max))).astype(array.dtype))
 
 
 def perturbed_feeds(

@@ -1,10 +1,10 @@
-"""The protocol of a reference: what an engine is compared with, a captured PyTorch program or an ONNX model."""
+"""The protocol of a reference with which an engine is compared: a captured PyTorch program or an ONNX model."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.verification import CaseResult
 from opbridge.torch_graph.origins import Origin
 
-__all__ = ["Case", "Feeds", "NearTies", "Reference", "Restart", "Run", "Runs", "Unverifiable"]
+__all__ = ["Case", "Feeds", "NearTies", "Observe", "Observed", "Reference", "Restart", "Run", "Runs", "Unverifiable"]
 
 Feeds = Mapping[str, np.ndarray]
 """Arrays by ONNX name."""
@@ -23,41 +23,72 @@ Feeds = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the reference computes from one set of inputs.
+    """The results of the reference for one set of inputs.
 
     Attributes:
         own: The outputs in the model's own types, in the model's order.
-        wide: The outputs in float64; for an output that is not a floating-point one, the decision of the float64 run.
-        trusted: For each floating-point output, where the float64 result is more precise than ``own``. Elsewhere
-            ``wide`` shows no rounding error of ``own``, and only perturbed runs do.
+        float64: The outputs in float64; for discrete outputs, the decision of the float64 run.
+        trusted: For each floating-point output, the elements whose float64 result is more precise than ``own``. For
+            other elements, only perturbed runs show the rounding error of ``own``.
         random: The outputs that depend on random draws.
         longest_sum: The number of terms of the longest sum in the model.
     """
 
     own: Feeds
-    wide: Feeds
+    float64: Feeds
     trusted: Mapping[str, np.ndarray]
     random: frozenset[str] = frozenset()
     longest_sum: int = 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """What an engine computes inside its model on one case.
+
+    Attributes:
+        values: The engine's values, by the value of the captured graph that each is.
+        outputs: Outputs of the same run. Observed, the model may be optimized otherwise and take other decisions.
+    """
+
+    values: Mapping[Origin, np.ndarray] = dataclasses.field(default_factory=dict)
+    outputs: Feeds = dataclasses.field(default_factory=dict)
+
+
+Observe = Callable[[Collection[str], Collection[str]], Observed]
+"""Reads the engine's values of some nodes of the captured graph, and some outputs; what can't be read is left out."""
+
+
 class NearTies(Protocol):
-    """The discrete decisions before some outputs, and which of them are near ties."""
+    """The discrete decisions that some outputs depend on, and which of them are near ties."""
+
+    def followed(self, observe: Observe) -> Run | None:
+        """The run of the reference with the engine's own decisions.
+
+        Returns:
+            None unless all decisions before the outputs are known and each is right or a near tie. The run is then the
+            only one that the outputs may come from.
+        """
 
     @property
     def objections(self) -> Mapping[str, str]:
         """Why a decision of the engine is wrong, by the name of the output that shows it."""
+
+    def inferred(self) -> Iterator[Run]:
+        """Runs with selections of rows that the outputs show, as the boxes of a detector do.
+
+        Each selection is right or a near tie. All outputs must follow from it, as for :meth:`followed`.
+        """
 
     def runs(self) -> Iterator[Run]:
         """Runs of the reference on the same inputs, with near ties decided differently; each is equally right."""
 
 
 class Runs(Protocol):
-    """What the judgement of one case needs of a reference."""
+    """The part of a reference that the judgement of one case uses."""
 
     @property
     def name(self) -> str:
-        """What messages call the reference: "PyTorch", "the original"."""
+        """The name of the reference in messages: "PyTorch", "the original"."""
 
     def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
         """Run the reference in the model's types and in float64.
@@ -71,17 +102,17 @@ class Runs(Protocol):
         """
 
     def draw(self, feeds: Feeds, number: int) -> Feeds:
-        """The outputs in the model's types with the random draws number ``number``."""
+        """The outputs in the model's types; each ``number`` is another random draw."""
 
     def near_ties(self, feeds: Feeds, failing: Mapping[str, np.ndarray]) -> NearTies | None:
-        """The near ties before outputs that do not fit, by the float64 margins of the decisions.
+        """The near ties that failing outputs depend on, according to the float64 margins of the decisions.
 
         Args:
             feeds: The inputs.
             failing: The engine's results for these outputs.
 
         Returns:
-            None if the reference does not know the margins of its decisions; runs on perturbed inputs then show them.
+            The near ties; None if the reference does not know the margins of its decisions.
         """
 
 
@@ -90,12 +121,12 @@ class Case:
     """Inputs that the reference accepts.
 
     Attributes:
-        name: As in :class:`~opbridge.proof.verify.verification.CaseResult`.
-        sizes: The size of every dynamic dimension, by the name that users read.
+        name: The name, as in :class:`~opbridge.proof.verify.verification.CaseResult`.
+        sizes: The size of every dynamic dimension, by the user's name.
         feeds: The inputs.
-        run: What the reference computes from them.
+        run: The results of the reference.
         eager: The outputs of the user's module, in the order of the model's; None if there is no module.
-        notes: What a reader should know.
+        notes: Notes for the reader.
     """
 
     name: str
@@ -107,23 +138,26 @@ class Case:
 
 
 class Restart:
-    """Another engine runs the reference from now on: the results of earlier cases are void."""
+    """Says that another engine runs the reference from now on, so the results of earlier cases are invalid."""
 
 
 class Unverifiable(Exception):
-    """There is nothing to compare with; the message says why."""
+    """There is no reference; the message says why."""
 
 
 class Reference(Runs, Protocol):
-    """What an engine is compared with. Inputs, outputs and the values inside, each in the model's types and float64."""
+    """A reference: its inputs, its outputs, and its intermediate values in the model's types and in float64."""
 
     @property
     def label(self) -> str:
-        """What results are compared with, in words; known after the first case."""
+        """A description of the reference; known after the first case."""
 
     @property
     def identity(self) -> str:
-        """What results depend on, apart from the inputs and the engine; known after the first case."""
+        """A text that changes with everything that results depend on, except for the inputs and the engine.
+
+        It is known after the first case.
+        """
 
     @property
     def outputs(self) -> Sequence[str]:
@@ -131,7 +165,7 @@ class Reference(Runs, Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a reader should know of all cases."""
+        """Notes for the reader that concern all cases."""
 
     @property
     def run_seconds(self) -> float:
@@ -146,7 +180,7 @@ class Reference(Runs, Protocol):
 
         Raises:
             InputError: The user's inputs do not fit.
-            Unverifiable: The reference runs nowhere.
+            Unverifiable: No engine runs the reference.
         """
 
     def sizes_of(self, feeds: Feeds) -> Mapping[str, int]:
@@ -161,12 +195,12 @@ class Reference(Runs, Protocol):
     def values(
         self, feeds: Feeds, run: Run, origins: Mapping[str, Origin], most_bytes: int
     ) -> contextlib.AbstractContextManager[ReferenceValues]:
-        """The values inside the reference, by the names that they have in the engine's model.
+        """The intermediate values of the reference, by their names in the engine's model.
 
         Args:
             feeds: The inputs.
-            run: What the reference computes from them.
-            origins: Which value of a captured graph each value of the engine's model is.
+            run: The results of the reference.
+            origins: The value of the captured graph for each value of the engine's model.
             most_bytes: The number of bytes of values to hold at a time.
         """
 

@@ -1,8 +1,9 @@
-"""A captured PyTorch program as the reference: its cases, its runs in both types, its near ties."""
+"""A captured PyTorch program as the reference."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from opbridge.proof.bisect.intermediates import CapturedValues
 from opbridge.proof.verify.captured_graph import CapturedGraph, Observer, PairRun
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.eager import Eager
-from opbridge.proof.verify.fresh import BOLD, SHUFFLED
+from opbridge.proof.verify.fresh import EXAMPLE_VALUES, WIDE_RANGE
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
 from opbridge.proof.verify.journal import EngineJournal, Passed
 from opbridge.proof.verify.judgement import Judgement
@@ -26,13 +27,13 @@ from opbridge.proof.verify.near_ties import CapturedNearTies
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.perturbed import perturbed
 from opbridge.proof.verify.reference import Case, Feeds, Run
-from opbridge.proof.verify.verification import DEFAULT_SEED, PYTORCH, CaseResult
+from opbridge.proof.verify.size_search import SizeSearch
+from opbridge.proof.verify.verification import DEFAULT_SEED, NOT_VERIFIED, PYTORCH, CaseResult
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.sources import source_of_node
 
 __all__ = ["CapturedReference", "output_positions"]
 
-_MOST_REFUSED_SIZES = 24
 _MOST_EDGES = 24
 
 
@@ -53,7 +54,8 @@ class CapturedReference:
         self.outputs = tuple(captured.output_names)
         self.identity = captured.program.graph_module.code
         self.specs = InputSpecs(captured)
-        self.graph = CapturedGraph(captured.program, output_positions(captured.program, len(self.outputs)))
+        positions = output_positions(captured.program, len(self.outputs))
+        self.graph = CapturedGraph(captured.program, positions, check_guards=captured.module is None)
         self.notes: list[str] = []
         self.run_seconds = 0.0
         self._program = captured.program
@@ -69,7 +71,7 @@ class CapturedReference:
     def draw(self, feeds: Feeds, number: int) -> Feeds:
         """The outputs with other random draws."""
         flat, _ = self.specs.given(feeds)
-        run = self._counted(self.graph.run(flat, seed=self._seed + number, wide=False))
+        run = self._counted(self.graph.run(flat, seed=self._seed + number, float64=False))
         return {name: to_numpy(value) for name, value in zip(self.outputs, run.own, strict=False)}
 
     def near_ties(self, feeds: Feeds, failing: Mapping[str, np.ndarray]) -> CapturedNearTies:
@@ -86,13 +88,13 @@ class CapturedReference:
         flat, _ = self.specs.given(feeds)
         random = weights
 
-        def moved(value: torch.Tensor) -> torch.Tensor:
+        def perturb(value: torch.Tensor) -> torch.Tensor:
             assert random is not None
             found: torch.Tensor = to_torch(perturbed(to_numpy(value), random), value)
             return found
 
         return self._counted(
-            self.graph.run(flat, seed=self._seed, observer=observer, moved=None if random is None else moved)
+            self.graph.run(flat, seed=self._seed, observer=observer, perturb=None if random is None else perturb)
         )
 
     def _counted(self, run: PairRun) -> PairRun:
@@ -101,12 +103,12 @@ class CapturedReference:
 
     def _as_run(self, run: PairRun) -> Run:
         own = {name: to_numpy(value) for name, value in zip(self.outputs, run.own, strict=False)}
-        wide = {name: to_numpy(value) for name, value in zip(self.outputs, run.wide, strict=False)}
+        float64 = {name: to_numpy(value) for name, value in zip(self.outputs, run.float64, strict=False)}
         floating = {name for name, array in own.items() if is_floating(array.dtype)}
-        wide |= {name: np.asarray(wide[name], np.float64) for name in floating}
+        float64 |= {name: np.asarray(float64[name], np.float64) for name in floating}
         return Run(
             own=own,
-            wide=wide,
+            float64=float64,
             trusted={name: np.full(own[name].shape, own[name].dtype != np.float64) for name in floating},
             random=frozenset(name for name, random in zip(self.outputs, run.random, strict=False) if random),
             longest_sum=run.longest_sum,
@@ -155,8 +157,8 @@ class CapturedReference:
         """Sizes by the user's names of the dimensions, if there are any."""
         return {self._dimension_names.get(symbol, symbol): size for symbol, size in sizes.items()}
 
-    def _given(self, inputs: Given, journal: EngineJournal) -> Iterator[Case | Passed]:
-        """One case per mapping of the user's arrays; passed cases in ``journal`` are not run again.
+    def _given(self, inputs: Given, journal: EngineJournal) -> Iterator[Case | CaseResult | Passed]:
+        """One case per mapping of the user's arrays; cases that ``journal`` records as passed are not run again.
 
         Raises:
             InputError: The inputs do not fit, or PyTorch refuses them.
@@ -171,6 +173,9 @@ class CapturedReference:
                 yield self._case(name, sizes, flat)
             except OpbridgeError:
                 raise
+            except _ProgramRefuses as error:
+                failure = f"PyTorch accepts these inputs, but the captured program does not: {error}"
+                yield CaseResult(name, self._named(sizes), "failed", False, failure)
             except Exception as error:
                 raise InputError(
                     f"PyTorch refuses the inputs {name}: {described_error(error)}",
@@ -179,28 +184,37 @@ class CapturedReference:
                 ) from error
 
     def _fresh(self, edge_sizes: bool) -> Iterator[Case | CaseResult]:
-        """The example's sizes, then two others of every dynamic dimension, then those at the edge if requested."""
+        """The example's sizes, then others of each dynamic dimension, then edge sizes if requested."""
         base, scale = self._at_base()
         yield base
         if isinstance(base, CaseResult):
             return
-        done = [dict(self.specs.sizes.base)]
-        for number, direction in enumerate((1, -1), 2):
-            case, sizes, refused = self._at_other_sizes(f"sizes {number}", direction, scale, done)
+        refused: list[str] = []
+        reasons: list[str] = []
+        search: SizeSearch[Case | CaseResult] = SizeSearch(
+            self.specs.sizes,
+            lambda sizes: self._at_sizes(f"sizes {len(search.done) + 1}", sizes, scale, refused),
+            self.specs.elements,
+        )
+        for case in search.results():
             if case is not None:
-                done.append(sizes)
-                case.notes = [*case.notes, *refused]
-                yield case
+                yield dataclasses.replace(case, notes=(*case.notes, *_summary(refused)))
             elif base.sizes:
-                self.notes.append("sizes of the dynamic dimensions could not all be tried: " + _untried(refused, done))
+                reasons = _summary(refused) or [f"the ranges leave only {len(search.done)} combinations"]
+                self.notes.append(f"not all sizes of the dynamic dimensions could be tried: {reasons[0]}")
+            refused.clear()
+        for symbol in search.unmoved():
+            name = self._dimension_names.get(symbol, symbol)
+            text = f"No other size of the dynamic dimension {name} could be verified: {'; '.join(reasons)}"
+            yield CaseResult(f"other sizes of {name}", {}, NOT_VERIFIED, error=text)
         if edge_sizes:
-            yield from self._at_edges(scale, done)
+            yield from self._at_edges(scale, search.done)
 
     def _at_edges(self, scale: int, done: Sequence[Mapping[str, int]]) -> Iterator[Case]:
-        """Every dynamic dimension at 0 and at 1, and at an odd or even size."""
+        """Every dynamic dimension at 0, at 1, and at an odd or even size."""
         for number, (symbol, sizes) in enumerate(self.specs.sizes.edges(done)):
             if number == _MOST_EDGES:
-                self.notes.append(f"of the sizes at the edge only the first {_MOST_EDGES} were tried")
+                self.notes.append(f"only the first {_MOST_EDGES} of the edge sizes were tried")
                 return
             dimension, size = self._named({symbol: 0}).popitem()[0], sizes[symbol]
             text = f"{dimension}={size}"
@@ -213,8 +227,8 @@ class CapturedReference:
                 yield case
             else:
                 self.notes.append(
-                    f"at {text} the captured graph does not compute what the module computes; torch.export took for "
-                    f"granted that {dimension} is at least 2, so the engine was not tried there"
+                    f"at {text} the captured graph does not compute what the module computes, because torch.export "
+                    f"assumed that {dimension} is at least 2; the engine was not run at this size"
                 )
 
     def _agrees(self, case: Case) -> bool:
@@ -226,16 +240,25 @@ class CapturedReference:
         start = time.perf_counter()
         try:
             eager = None if self._eager is None else self._eager.run(*self.specs.arguments(flat), seed=self._seed)
-            run = self.graph.run(flat, seed=self._seed)
+            run = self._program_run(flat, eager is not None)
         finally:
             self.run_seconds += time.perf_counter() - start
-        notes = [f"{target} has no float64 implementation: it ran in its own dtype" for target in run.narrow]
+        notes = [f"{target} has no float64 implementation: it ran in its own dtype" for target in run.without_float64]
         results = None if eager is None else [to_numpy(value) for value in eager]
         return Case(name, self._named(sizes), self.specs.feeds(flat), self._as_run(run), results, notes)
 
+    def _program_run(self, flat: list[Any], accepted: bool) -> PairRun:
+        """Run the captured graph on inputs that eager PyTorch has accepted, or not been asked about."""
+        try:
+            return self.graph.run(flat, seed=self._seed)
+        except Exception as error:
+            if accepted:
+                raise _ProgramRefuses(described_error(error)) from error
+            raise
+
     def _at_base(self) -> tuple[Case | CaseResult, int]:
         sizes, message = self.specs.sizes.base, ""
-        for scale in range(BOLD, SHUFFLED + 1):
+        for scale in range(WIDE_RANGE, EXAMPLE_VALUES + 1):
             try:
                 return self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale)), scale
             except Exception as error:
@@ -244,31 +267,43 @@ class CapturedReference:
             case = self._case("example sizes", sizes, list(self.specs.flat))
         except Exception as error:
             text = f"PyTorch itself refuses the example inputs: {described_error(error)}"
-            return CaseResult("example sizes", self._named(sizes), "failed", error=text), SHUFFLED
+            return CaseResult("example sizes", self._named(sizes), "failed", error=text), EXAMPLE_VALUES
         note = f"the example's own values were used, because PyTorch refuses fresh ones: {message}"
         case.notes = [*case.notes, note]
-        return case, SHUFFLED
+        return case, EXAMPLE_VALUES
 
-    def _at_other_sizes(
-        self, name: str, direction: int, scale: int, done: Sequence[Mapping[str, int]]
-    ) -> tuple[Case | None, dict[str, int], list[str]]:
-        refused: list[str] = []
-        for sizes in self.specs.sizes.others(direction, done):
-            if len(refused) >= _MOST_REFUSED_SIZES:
-                break
+    def _at_sizes(
+        self, name: str, sizes: Mapping[str, int], scale: int, refused: list[str]
+    ) -> Case | CaseResult | None:
+        """A case at other sizes; None, and the reason in ``refused``, if eager PyTorch does not accept them."""
+        other = {symbol: size for symbol, size in sizes.items() if size != self.specs.sizes.base[symbol]}
+        text = ", ".join(f"{key}={value}" for key, value in self._named(other).items())
+        reasons: list[str] = []
+        for values in dict.fromkeys((scale, EXAMPLE_VALUES)):
             try:
-                flat = self.specs.fresh(sizes, self._seed + direction, scale)
-                return self._case(name, sizes, flat), sizes, refused
+                case = self._case(name, sizes, self.specs.fresh(sizes, self._seed + len(refused), values))
+            except _ProgramRefuses as error:
+                failure = f"PyTorch accepts {text}, but the captured program does not: {error}"
+                return CaseResult(name, self._named(sizes), "failed", False, failure)
             except Exception as error:
-                text = ", ".join(f"{key}={value}" for key, value in self._named(sizes).items())
-                refused.append(f"PyTorch refuses {text}: {described_error(error)}")
-        return None, {}, refused
+                reasons.append(f"PyTorch refuses {text}: {described_error(error)}")
+                continue
+            if self.specs.sizes.is_promised(sizes) or self._agrees(case):
+                return case
+            reasons = [f"at {text}, a size below 2, the captured graph does not compute what the module computes"]
+            break
+        refused.append(reasons[0])
+        return None
 
 
-def _untried(refused: Sequence[str], done: Sequence[Mapping[str, int]]) -> str:
-    if refused:
-        return "; ".join(refused[:3]) + (f" (and {len(refused) - 3} more)" if len(refused) > 3 else "")
-    return f"the ranges leave only {len(done)} combination{'' if len(done) == 1 else 's'}"
+def _summary(refused: Sequence[str]) -> list[str]:
+    """The first refusal and the number of the others; empty if there is none."""
+    others = f" ({len(refused) - 1} more sizes were refused)" if len(refused) > 1 else ""
+    return [refused[0] + others] if refused else []
+
+
+class _ProgramRefuses(Exception):
+    """The captured program does not accept inputs that eager PyTorch accepts."""
 
 
 def output_positions(program: torch.export.ExportedProgram, count: int) -> list[int]:

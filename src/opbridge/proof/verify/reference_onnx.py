@@ -1,4 +1,4 @@
-"""An ONNX model as the reference: what runs it, its cases, its runs in the model's types and in float64."""
+"""An ONNX model as the reference."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from opbridge.proof.bisect.onnx_values import OriginalValues
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.journal import EngineJournal, Passed
 from opbridge.proof.verify.modes import Given, named_cases
-from opbridge.proof.verify.onnx_inputs import OnnxInputs
+from opbridge.proof.verify.onnx_inputs import OnnxInputs, OnnxSizes
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.original_runs import Candidate, OriginalRuns, paired
 from opbridge.proof.verify.reference import Case, Feeds, Restart, Run, Unverifiable
+from opbridge.proof.verify.size_search import SizeSearch
 from opbridge.proof.verify.verification import DEFAULT_SEED
 from opbridge.proof.verify.widened_model import longest_sum, random_outputs
 from opbridge.torch_graph.origins import Origin
@@ -37,9 +38,9 @@ class OnnxReference:
     """See :class:`~opbridge.proof.verify.reference.Reference`. A context manager.
 
     Args:
-        original: The model that was given.
+        original: The user's model.
         engine: The engine that is verified.
-        examples: Arrays by input name that the model accepts, if some are known.
+        examples: Arrays by input name that the model accepts, if known.
         own: The engines that may run the model in its own types; by default every candidate.
     """
 
@@ -77,16 +78,16 @@ class OnnxReference:
 
     @property
     def label(self) -> str:
-        """What results are compared with, in words."""
+        """A description of the reference."""
         return self._runs.label
 
     def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
-        """Run the model in both types. Its weights are never perturbed: they are part of a loaded file."""
-        own, wide = self._timed(lambda: self._runs.run(feeds))
-        return paired(own, wide, self._random, self._longest_sum)
+        """Run the model in both types. Its weights are never perturbed, because they are part of a loaded file."""
+        own, float64 = self._timed(lambda: self._runs.run(feeds))
+        return paired(own, float64, self._random, self._longest_sum)
 
     def draw(self, feeds: Feeds, number: int) -> Feeds:
-        """The outputs with other random draws: engines draw anew in every run."""
+        """The outputs with other random draws: engines draw new numbers in every run."""
         return self._own(feeds)
 
     def near_ties(self, feeds: Feeds, failing: Mapping[str, np.ndarray]) -> None:
@@ -121,12 +122,12 @@ class OnnxReference:
         return OriginalValues(self._runs.opened, feeds, seed=self._seed, most_bytes=most_bytes)
 
     def source_of(self, value: str, origins: Mapping[str, Origin]) -> str:
-        """Always empty: an ONNX model has no lines of the user's."""
+        """Always empty: an ONNX model has no source lines."""
         return ""
 
     def _given(self, inputs: Given, journal: EngineJournal) -> Iterator[Case | Passed | Restart]:
         """The user's cases, on the first engine that runs all of them."""
-        with contextlib.suppress(InputError):  # Inputs that the model does not describe can't be made smaller.
+        with contextlib.suppress(InputError):  # Inputs whose ranks or types the model does not state can't be shrunk.
             self._inputs = OnnxInputs(self._original)
         cases = named_cases(inputs)
         while self._runs.load_next():
@@ -146,17 +147,27 @@ class OnnxReference:
             else:
                 return
         reasons = "; ".join(dict.fromkeys(self._runs.problems))
-        raise Unverifiable(f"The original model runs nowhere on the given inputs: {reasons}")
+        raise Unverifiable(f"No engine runs the original model on the given inputs: {reasons}")
 
     def _fresh(self, inputs: OnnxInputs, edge_sizes: bool) -> Iterator[Case]:
         base = self._base(inputs)
         if base is None:
-            reasons = "; ".join(dict.fromkeys(self._runs.problems)) or "it refuses every input that was tried"
-            raise Unverifiable(f"The original model runs nowhere, so there is nothing to compare with: {reasons}")
+            reasons = "; ".join(dict.fromkeys(self._runs.problems)) or "all refuse every input that was tried"
+            raise Unverifiable(f"No engine runs the original model, so there is nothing to compare with: {reasons}")
         sizes, scale, feeds = base
         yield Case("first sizes", sizes, feeds, self.run(feeds))
-        for number, direction in enumerate((1, -1), 2):
-            yield from self._at_other_sizes(f"sizes {number}", inputs, sizes, scale, direction)
+        refused: list[str] = []
+        search: SizeSearch[Case] = SizeSearch(
+            OnnxSizes(sizes),
+            lambda other: self._at_sizes(f"sizes {len(search.done) + 1}", inputs, other, scale, refused),
+            inputs.elements,
+        )
+        for case in search.results() if sizes else ():
+            if case is not None:
+                yield case
+            else:
+                self.notes += refused[:1]
+            refused.clear()
         for name, edge in inputs.edges(sizes) if edge_sizes else ():
             feeds = inputs.feeds(edge, self._seed, scale)
             try:
@@ -182,22 +193,18 @@ class OnnxReference:
                     return sizes, scale, feeds
         return None
 
-    def _at_other_sizes(
-        self, name: str, inputs: OnnxInputs, base: Mapping[str, int], scale: int, direction: int
-    ) -> Iterator[Case]:
-        refused: list[str] = []
-        for sizes in inputs.other_sizes(base, direction):
-            feeds = inputs.feeds(sizes, self._seed + direction, scale)
-            try:
-                outputs = self._own(feeds)
-            except OpbridgeError as error:
-                text = ", ".join(f"{key}={value}" for key, value in sizes.items())
-                refused.append(f"the original refuses {text}: {error.message}")
-                continue
-            if _is_comparable(outputs):
-                yield Case(name, sizes, feeds, self.run(feeds))
-                return
-        self.notes += refused[:1]
+    def _at_sizes(
+        self, name: str, inputs: OnnxInputs, sizes: Mapping[str, int], scale: int, refused: list[str]
+    ) -> Case | None:
+        """A case at other sizes; None, and the reason in ``refused``, if the original does not accept them."""
+        feeds = inputs.feeds(sizes, self._seed + len(refused) + 1, scale)
+        try:
+            if _is_comparable(self._own(feeds)):
+                return Case(name, sizes, feeds, self.run(feeds))
+        except OpbridgeError as error:
+            text = ", ".join(f"{key}={value}" for key, value in sizes.items())
+            refused.append(f"the original refuses {text}: {error.message}")
+        return None
 
     def _own(self, feeds: Feeds) -> Feeds:
         return self._timed(lambda: self._runs.own(feeds))
@@ -221,6 +228,6 @@ def _trials(inputs: OnnxInputs, seed: int) -> Iterator[tuple[dict[str, int], int
 
 
 def _is_comparable(outputs: Feeds) -> bool:
-    """Whether some output has an element that is not NaN: NaN equals any other NaN, and proves nothing."""
+    """Whether some output has an element that is not NaN; outputs that are all NaN prove nothing."""
     arrays = [np.asarray(array) for array in outputs.values()]
     return any(array.size and not (is_floating(array.dtype) and np.isnan(array).all()) for array in arrays)

@@ -1,4 +1,4 @@
-"""The first case once more, a few times: a kernel with a race is wrong in some runs only."""
+"""Repeats the first case, because a kernel with a race is wrong only in some runs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def repeated(
     found: Sequence[Comparison],
     run_seconds: float,
 ) -> tuple[Results, Sequence[Comparison]]:
-    """Run an engine again on a case that passed.
+    """Run an engine several more times on a case that passed.
 
     Args:
         run: Runs the engine.
         compare: Compares results with the reference's.
         results: The results of the first run.
         found: The comparisons of the first run.
-        run_seconds: The time of the first run; all others together may take half a second.
+        run_seconds: The time of the first run; all other runs together take at most half a second.
 
     Returns:
-        The first results that do not fit and their comparisons; ``results`` and ``found`` if all fit.
+        The first results that fail and their comparisons; ``results`` and ``found`` if all runs pass.
     """
     for _ in range(min(_MOST, int(_SECONDS / max(run_seconds, 1e-9)))):
         others = run()

@@ -1,7 +1,7 @@
-"""A failing input made small by Hypothesis: small dynamic dimensions, zeros nearly everywhere, simple numbers.
+"""Shrinks a failing input with Hypothesis: to small dynamic dimensions, mostly zeros, and simple numbers.
 
-Hypothesis draws a few integers that say what is left of the failing input, and makes them as small as it can while the
-engine still fails.
+Hypothesis draws a few integers that determine which part of the failing input remains, and makes them as small as it
+can while the engine still fails.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Shrinkable:
 
 
 def shrunk(found: Shrinkable, seconds: float) -> Feeds:
-    """The smallest input on which the engine was seen to fail within ``seconds``; at worst the one that is given."""
+    """The smallest failing input that is found within ``seconds``; the original input if none is found."""
     search = _Search(found, time.monotonic() + seconds)
     search.shrink_sizes()
     names = sorted(found.feeds, key=lambda name: -np.asarray(found.feeds[name]).size)
@@ -64,7 +64,7 @@ class _Search:
         self.deadline = deadline
 
     def _find(self, strategy: Any, make: Callable[[Any], Feeds], cost: Callable[[Any], Any]) -> Any | None:
-        """Take the cheapest drawn value whose inputs fail; None if no draw did."""
+        """Take the drawn value of the lowest cost whose inputs fail; None if no inputs fail."""
         import hypothesis
 
         best: list[tuple[Any, Any, Feeds]] = []
@@ -87,7 +87,7 @@ class _Search:
             derandomize=True,
             suppress_health_check=list(hypothesis.HealthCheck),
         )
-        # Hypothesis raises if nothing is found or if a failure does not repeat; ``best`` has what failed.
+        # Hypothesis raises if nothing is found or if a failure does not repeat; ``best`` has the failing value.
         with contextlib.suppress(hypothesis.errors.HypothesisException):
             hypothesis.find(strategy, fails, settings=settings)
         if not best:
@@ -104,22 +104,22 @@ class _Search:
             drawn = strategies.fixed_dictionaries(
                 {name: strategies.integers(self.found.lowest[name], size) for name, size in sizes.items()}
             )
-            whole = self.feeds
+            feeds = self.feeds
             self._find(
                 drawn,
-                lambda values: self.found.resized(whole, {**self.found.sizes, **values}),
+                lambda values: self.found.resized(feeds, {**self.found.sizes, **values}),
                 lambda values: sum(values.values()),
             )
 
     def zero_outside(self, name: str) -> None:
-        """Leave one run of elements of an input, and zeros before and after it."""
+        """Keep one contiguous range of the elements of an input, and replace the others by zeros."""
         from hypothesis import strategies
 
         whole = np.asarray(self.feeds[name])
         if not np.count_nonzero(whole):
             return
         ends = strategies.integers(0, whole.size)
-        # The end is drawn first, so it becomes as small as it can, and then the length does.
+        # The end of the range is drawn first, so Hypothesis shrinks first the end and then the length.
         self._find(
             strategies.tuples(ends, ends),
             lambda drawn: self._with(name, _only(whole, range(max(0, drawn[0] - drawn[1]), drawn[0]))),
@@ -127,7 +127,7 @@ class _Search:
         )
 
     def zero_single(self, name: str) -> None:
-        """Leave as few of a few elements as can be."""
+        """Keep as few elements as possible, if there are few that are not zero."""
         from hypothesis import strategies
 
         whole = np.asarray(self.feeds[name])
@@ -141,7 +141,7 @@ class _Search:
             )
 
     def simplify(self, name: str) -> None:
-        """Put simpler numbers in place of those that are left: the same kind for all, then one by one."""
+        """Replace the remaining numbers by simpler ones: first all at the same level, then one by one."""
         from hypothesis import strategies
 
         whole = np.asarray(self.feeds[name])
@@ -177,7 +177,7 @@ def _simplified(whole: np.ndarray, places: np.ndarray, levels: Sequence[int]) ->
 
 
 def _simple(value: Any, level: int) -> Any:
-    """A number like ``value``: one, a power of ten, a whole one, one of two digits, itself; the simplest at level 0."""
+    """A number near ``value``; the levels are 1, a power of ten, an integer, two significant digits, and ``value``."""
     number = float(value)
     if level == _LEVELS - 1 or not np.isfinite(number) or not number:
         return value

@@ -1,4 +1,4 @@
-"""The file in which a verification keeps a small failing input."""
+"""The file in which a verification stores a small failing input."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FAILING_INPUT = "failing_input.npz"
 
 
 class SmallInput:
-    """The file of the first small input that one verification of some engines finds.
+    """The file for the first small failing input that a verification of one or more engines finds.
 
     Args:
         folder: The bundle that the file is written to.
 
     Attributes:
-        name: The file's name once there is one; empty before.
+        name: The file's name; empty as long as no file is written.
     """
 
     def __init__(self, folder: Path) -> None:

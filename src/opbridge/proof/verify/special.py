@@ -1,4 +1,4 @@
-"""Special values as inputs, and whether what comes out is of the same kind as in PyTorch (IEEE 754)."""
+"""Runs a model on special values (IEEE 754), and checks whether the results are of the same kinds as in PyTorch."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _PERTURBED_RUNS = 3
 
 
 def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *, seed: int) -> list[SpecialValues]:
-    """Put each kind of special values into ``feeds``, and compare the results of both sides.
+    """Put each kind of special values into ``feeds``, and compare the engine's results with the reference's.
 
     Args:
         feeds: Inputs that the model accepts.
-        reference: Runs the reference: the outputs to compare in their own types, and in float64.
+        reference: Runs the reference; returns the outputs to compare in their own types, and in float64.
         engine: Runs the engine.
-        seed: The seed of the places of special values.
+        seed: The seed of the positions of special values.
     """
     found = []
     for values, changed in special_feeds(feeds, seed):
         try:
-            own, wide = reference(changed)
+            own, float64 = reference(changed)
         except Exception as error:
             found.append(SpecialValues(values, "refused", error=described_error(error)))
             continue
@@ -53,16 +53,16 @@ def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *,
         except OpbridgeError as error:
             found.append(SpecialValues(values, "error", error=error.message))
             continue
-        # For other kinds, the sign of a zero comes from underflow and cancellation, and has no meaning.
+        # For other kinds, the sign of a zero results from underflow and cancellation, and has no meaning.
         signs = values == "-0"
-        differences = [d for n in own for d in special_differences(n, results.get(n), own[n], wide[n], signs)]
+        differences = [d for n in own for d in special_differences(n, results.get(n), own[n], float64[n], signs)]
         if differences:
             nearby = _nearby(changed, reference, seed)
             differences = [
                 difference
                 for name in own
                 for difference in special_differences(
-                    name, results.get(name), own[name], wide[name], signs, [outputs[name] for outputs in nearby]
+                    name, results.get(name), own[name], float64[name], signs, [outputs[name] for outputs in nearby]
                 )
             ]
         found.append(SpecialValues(values, "differs" if differences else "as PyTorch", tuple(differences)))
@@ -72,25 +72,25 @@ def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *,
 def _nearby(feeds: Feeds, reference: Runs, seed: int) -> list[Feeds]:
     """The reference's results on perturbed inputs."""
     found = []
-    for moved in perturbed_feeds(feeds, seed, _PERTURBED_RUNS):
-        # PyTorch may refuse inputs that have moved, at an assertion for example.
+    for perturbed in perturbed_feeds(feeds, seed, _PERTURBED_RUNS):
+        # PyTorch may refuse perturbed inputs, for example by an assertion.
         with contextlib.suppress(Exception):
-            found.append(reference(moved)[0])
+            found.append(reference(perturbed)[0])
     return found
 
 
 def judged_by_kind(values: str) -> Callable[[np.ndarray, Intermediate], tuple[Status, Verdict]]:
-    """A function that judges values inside a model as :func:`examined` judges outputs, for bisection.
+    """A function for bisection that judges intermediate values as :func:`examined` judges outputs.
 
     Args:
         values: The kind of the special values in the inputs.
     """
 
     def judge(result: np.ndarray, value: Intermediate) -> tuple[Status, Verdict]:
-        own, wide = value.own, value.wide
+        own, float64 = value.own, value.float64
         if is_floating(result.dtype) and is_floating(own.dtype):
             result = result.astype(own.dtype)
-        usable = own if wide is None or wide.shape != own.shape else wide
+        usable = own if float64 is None or float64.shape != own.shape else float64
         found = special_differences("", result, own, usable, values == "-0")
         error = np.inf if found else 0.0
         detail = "; ".join(str(item).removeprefix(": ") for item in found)
@@ -100,7 +100,7 @@ def judged_by_kind(values: str) -> Callable[[np.ndarray, Intermediate], tuple[St
 
 
 def special_feeds(feeds: Feeds, seed: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """The inputs with special values at a few places of every floating-point input: one kind after the other."""
+    """The inputs with special values at a few positions of every floating-point input, one kind after the other."""
     kinds = ("NaN", "infinity", "-0", "subnormal", "large", "extremes")
     for number, kind in enumerate(kinds):
         random = np.random.default_rng([seed, number])
@@ -141,17 +141,17 @@ def special_differences(
     output: str,
     result: np.ndarray | None,
     own: np.ndarray,
-    wide: np.ndarray,
+    float64: np.ndarray,
     signs_of_zeros: bool,
     nearby: Sequence[np.ndarray] = (),
 ) -> list[SpecialDifference]:
-    """Where the engine's result is of another kind than PyTorch's, and the float64 reference sides with PyTorch.
+    """The elements that are of another kind in the engine than in PyTorch, if the float64 reference confirms PyTorch's.
 
     Args:
         output: The output's name.
         result: The engine's result; None if there is no such output.
         own: PyTorch's result.
-        wide: The result of the float64 reference.
+        float64: The result of the float64 reference.
         signs_of_zeros: Whether the sign of a zero matters.
         nearby: PyTorch's results on perturbed inputs; elements that change there are not compared.
     """
@@ -164,10 +164,10 @@ def special_differences(
         steady = np.all([other == own for other in nearby], axis=0)
         return _listed(output, own.shape, {("a value", "another value"): (result != own) & steady})
     with np.errstate(all="ignore"):
-        narrowed = np.asarray(wide, np.float64).astype(own.dtype)
+        narrowed = np.asarray(float64, np.float64).astype(own.dtype)
         kinds = _kinds(result), _kinds(own)
         differs = (kinds[0] != kinds[1]) & ~_only_rounding(result, own, *kinds)
-        # Where PyTorch overflows on the way and float64 does not, both it and the engine may give anything.
+        # If an intermediate value overflows in PyTorch and not in float64, the results of both may be of any kind.
         for other in (narrowed, *nearby):
             differs &= _kinds(other) == kinds[1]
         if not signs_of_zeros:
@@ -191,25 +191,26 @@ def _kinds(values: np.ndarray) -> np.ndarray:
 
 
 def _only_rounding(result: np.ndarray, own: np.ndarray, kinds: np.ndarray, own_kinds: np.ndarray) -> np.ndarray:
-    """Where two kinds are neighbours: at the borders of overflow and of the subnormal numbers, and beside zero."""
+    """The elements whose kinds differ only by rounding: near overflow, near the subnormal numbers, and near zero."""
     info = ml_dtypes.finfo(own.dtype)
     numbers, theirs = result.astype(np.float64), own.astype(np.float64)
     small = (_NUMBER, _ZERO, _NEGATIVE_ZERO, _SUBNORMAL)
     flushed = (own_kinds == _SUBNORMAL) & (numbers == 0)
     clearly = np.abs(theirs) >= _FLUSHED * float(info.smallest_subnormal)
     signs = (numbers == 0) & (theirs == 0)
-    beside = np.isin(kinds, small) & np.isin(own_kinds, small) & ~signs & ~(flushed & clearly)
+    near_zero = np.isin(kinds, small) & np.isin(own_kinds, small) & ~signs & ~(flushed & clearly)
     close = 1 - 64 * float(info.eps)
     largest = float(info.max)
     overflow = (np.abs(numbers) >= close * largest) & (np.abs(theirs) >= close * largest) & (numbers * theirs > 0)
-    only: np.ndarray = beside | overflow
+    only: np.ndarray = near_zero | overflow
     return only
 
 
 def _far(result: np.ndarray, own: np.ndarray, others: Sequence[np.ndarray]) -> np.ndarray:
-    """The elements far from PyTorch's if ``others`` confirm PyTorch's, without those that cancel.
+    """The elements that are far from PyTorch's, if ``others`` confirm PyTorch's; small elements are left out.
 
-    No elements if more numbers of ``others`` are far from PyTorch's themselves: the others then agree by chance.
+    If more elements of ``others`` are themselves far from PyTorch's, no element is returned: those that agree may agree
+    by chance.
     """
     mine, theirs, *confirming = (array.astype(np.float64) for array in (result, own, *others))
     finite = np.all([np.isfinite(values) for values in (mine, theirs, *confirming)], axis=0)

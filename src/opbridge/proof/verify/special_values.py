@@ -1,4 +1,4 @@
-"""How an engine treats NaN, infinities, signed zeros, subnormal and extreme numbers: data only, like ``trace.py``."""
+"""The results of NaN, infinities, signed zeros, subnormal and extreme numbers as inputs, as data."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SpecialValues(StoredRecord):
 
     @property
     def passed(self) -> bool:
-        """Whether the engine does as PyTorch does, as far as PyTorch does anything."""
+        """Whether the engine agrees with PyTorch, or PyTorch does not accept these values."""
         return self.verdict in ("as PyTorch", "refused")
 
     def __str__(self) -> str:

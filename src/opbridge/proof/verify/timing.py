@@ -19,7 +19,7 @@ from opbridge.proof.verify.verification import Verification
 __all__ = ["CapturedCall", "timed", "with_targets"]
 
 _BY_THE_ENGINE = re.compile(r"(_nchwc|_token_\d+|__\d+)$")
-"""What engines append to the name of a node that they changed or split."""
+"""The suffixes that engines append to the name of a node that they changed or split."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CapturedCall:
 
     Attributes:
         name: The name of the call's node.
-        target: The torch operator, as users read it.
+        target: The torch operator, as users write it.
         seconds: PyTorch's time for the call.
         users: The names of the nodes that use the result.
         computes: Whether the call computes new numbers, and does not return a view of its input.
@@ -48,14 +48,15 @@ def timed(
     feeds: Mapping[str, np.ndarray],
     calls: Sequence[CapturedCall] = (),
 ) -> list[Verification]:
-    """Verifications with the times of the nodes; if there are none, a note of the first case says why.
+    """Verifications with the times of the nodes; without times, a note of the first case gives the reason.
 
     Args:
-        results: The verifications of the engines, each with its kernels and without, as :meth:`Bundle.runs` has them.
+        results: The verifications of the engines, each with and without its kernels, in the order of
+            :meth:`Bundle.runs`.
         bundle: The bundle.
         engines: The engines.
         feeds: Inputs by name.
-        calls: The calls of the captured graph, in its order; empty for a bundle that was made of an ONNX model.
+        calls: The calls of the captured graph, in its order; empty for a bundle of an ONNX model.
     """
     runs = [(engine, libraries) for engine in engines for _, libraries in bundle.runs(engine.name)]
     found = []
@@ -66,7 +67,7 @@ def timed(
         try:
             times = profile_isolated(engine.name, bundle.model_file(engine.name), feeds, libraries=libraries)
         except EngineError as error:
-            found.append(_noted(result, f"no times of its nodes: {error.message}"))
+            found.append(_with_note(result, f"the times of its nodes are not available: {error.message}"))
             continue
         found.append(dataclasses.replace(result, timings=with_targets(times, bundle.sources, calls)))
     return found
@@ -75,15 +76,15 @@ def timed(
 def with_targets(
     times: Sequence[NodeTime], sources: Mapping[str, Any], calls: Sequence[CapturedCall]
 ) -> tuple[Timing, ...]:
-    """An engine's times, each with the torch operators that its node was made for, and PyTorch's time for these.
+    """An engine's times, each with the torch operators that its node computes, and PyTorch's time for these operators.
 
-    Engines fuse: of a convolution, a normalisation and an activation one node is left, under the name of one of them.
-    A call that no node is left of is therefore counted to the node that has what its result went into.
+    Engines fuse nodes: a convolution, a normalization and an activation become one node with the name of one of them.
+    The time of a call without a node of its own is therefore added to the node that uses the call's result.
 
     Args:
         times: The times that the engine measured.
-        sources: The content of ``sources.json``: ``captured`` and ``values`` lead to nodes of the captured graph.
-        calls: The calls of that graph, in its order.
+        sources: The content of ``sources.json``; ``captured`` and ``values`` map to nodes of the captured graph.
+        calls: The calls of the captured graph, in its order.
     """
     of_values = {value: str(place[0]) for value, place in sources.get("values", {}).items()}
     captured = {**of_values, **sources.get("captured", {})}
@@ -97,7 +98,7 @@ def with_targets(
 
 
 def _groups(calls: Sequence[CapturedCall], owners: set[str]) -> tuple[dict[str, str], dict[str, float]]:
-    """The operators that each owner stands for, and PyTorch's time for all calls of equal groups."""
+    """The operators that each owner computes, and PyTorch's time for all calls of equal groups."""
     owner_of: dict[str, str] = {}
     for call in reversed(calls):
         if call.name in owners:
@@ -116,13 +117,13 @@ def _groups(calls: Sequence[CapturedCall], owners: set[str]) -> tuple[dict[str, 
 
 
 def _label(group: Sequence[CapturedCall]) -> str:
-    """The operators of a group, without those that only return views if others compute."""
+    """The operators of a group, without those that only return views, unless all of them do."""
     computing = [call for call in group if call.computes]
     return " + ".join(dict.fromkeys(call.target for call in computing or group[-1:]))
 
 
 def _captured_node(name: str, captured: Mapping[str, str]) -> str:
-    """The captured node of an engine's node: engines add to the name of one that they changed, or fused others to."""
+    """The captured node of an engine's node; engines append suffixes to the names of nodes that they change or fuse."""
     while name not in captured:
         shorter = _BY_THE_ENGINE.sub("", name)
         name = name.rpartition("/")[0] if shorter == name else shorter
@@ -131,6 +132,6 @@ def _captured_node(name: str, captured: Mapping[str, str]) -> str:
     return captured[name]
 
 
-def _noted(result: Verification, note: str) -> Verification:
+def _with_note(result: Verification, note: str) -> Verification:
     first = dataclasses.replace(result.cases[0], notes=(*result.cases[0].notes, note))
     return dataclasses.replace(result, cases=(first, *result.cases[1:]))

@@ -1,4 +1,4 @@
-"""What PyTorch takes for each call of a captured graph."""
+"""Measures PyTorch's time for each call of a captured graph."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def timed_calls(program: torch.export.ExportedProgram, flat: Sequence[Any], runs
 
 
 def _computes(target: Any) -> bool:
-    """Whether a call makes new numbers, and not another view of those it is given."""
+    """Whether a call computes new numbers, instead of returning a view of its arguments."""
     if target is operator.getitem:
         return False
     returns = target._schema.returns if isinstance(target, torch._ops.OpOverload) else ()
@@ -64,7 +64,7 @@ class _Timed(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run one node."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         result = super().run_node(n)
-        self.seconds[n.name] = time.perf_counter() - began
+        self.seconds[n.name] = time.perf_counter() - start
         return result

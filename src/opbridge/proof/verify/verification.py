@@ -1,4 +1,4 @@
-"""The result of a verification: data only, so that it can be read where torch is not installed."""
+"""The result of a verification, as data. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from opbridge.engines.process.crash import Crash
 from opbridge.proof.verify.special_values import SpecialValues
-from opbridge.proof.verify.trace import Departure, Status, Timing, Trace
+from opbridge.proof.verify.trace import Divergence, Status, Timing, Trace
 from opbridge.records import StoredRecord
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DEFAULT_SEED = 20_260_101
-"""Fixed, so that two verifications of one model see the same inputs."""
+"""The default is fixed, so that two verifications of a model use the same inputs."""
 
 CaseVerdict = Literal["passed", "failed", "error", "not verified"]
 """The verdict on one case."""
@@ -38,7 +38,7 @@ NOT_VERIFIED: Literal["not verified"] = "not verified"
 """The verdict if there is nothing to compare with."""
 
 NOT_RUN = ("built, not run", "exported, not run")
-"""The verdicts if the engine runs no model on this machine but accepts it, or may accept it: ``Engine.not_run``."""
+"""The verdicts if the engine accepts, or may accept, the model but can't run it on this machine: ``Engine.not_run``."""
 
 PYTORCH = "PyTorch"
 
@@ -59,18 +59,17 @@ class Comparison(StoredRecord):
         max_rel: The largest relative difference from that result, over the elements that are not zero.
         engine_error: The engine's largest error against the float64 reference, in units (see ``compare``).
         torch_error: The largest error of PyTorch's own result, in the same units.
-        ratio: ``engine_error`` divided by ``budget``, at the point of the error distribution where it is largest;
-            more than 1 fails.
+        ratio: ``engine_error`` divided by ``budget``, at the quantile where it is largest; more than 1 fails.
         budget: The largest ``engine_error`` allowed, in units.
         detail: The reason, in one line.
         max_ulp: The largest distance between the two results in steps of their dtype (units in the last place).
-        histogram: The engine's errors in units, over all elements: pairs (upper bound, elements), the bounds powers of
-            2, the last one infinity; empty for outputs that are compared exactly.
+        histogram: The histogram of the engine's errors in units: pairs (upper bound, number of elements). The bounds
+            are powers of 2, and the last one is infinity. Empty for outputs that are compared exactly.
         torch_histogram: The errors of PyTorch's own result, with the same bounds.
         engine: The engine, if several were verified.
-        relative_error: The engine's error that 90% of the elements stay below, divided by the typical magnitude.
-        torch_relative_error: The same error of PyTorch's own result.
-        ill_conditioned: Whether PyTorch's own result has lost half of its digits or more on this input.
+        relative_error: The 90% quantile of the engine's error, divided by the typical magnitude.
+        torch_relative_error: The 90% quantile of the error of PyTorch's own result, divided by the typical magnitude.
+        ill_conditioned: Whether PyTorch's own result has lost at least half of its digits on this input.
     """
 
     output: str
@@ -108,15 +107,15 @@ class CaseResult(StoredRecord):
     """One set of inputs.
 
     Attributes:
-        name: "example sizes", "sizes 2", "sizes 3", at the edge "size n=0", ...; for the user's own inputs the name
-            of the case or of the file, or "given 1", ...
-        sizes: The size of every dynamic dimension, by the user's name, or by torch's symbol.
-        verdict: "passed", "failed", or "error" when the engine did not run.
-        eager_matches: Whether the user's module gave what the captured graph gave; None if there is no module.
+        name: "example sizes", "sizes 2", "sizes 3", or "size n=0" for edge sizes; for the user's own inputs the name
+            of the case or of the file, or "given 1".
+        sizes: The size of every dynamic dimension, by the user's name or torch's symbol.
+        verdict: "passed", "failed", or "error" if the engine did not run.
+        eager_matches: Whether the user's module and the captured graph agree; None if there is no module.
         error: The engine's message.
         notes: Notes for the reader: sizes that were refused, operators without a float64 implementation.
         engine: The engine, if several were verified.
-        failing_input: The file in the bundle with a small input on which the engine fails too, if one was searched for.
+        failing_input: The file in the bundle with a small input on which the engine fails too; empty if there is none.
     """
 
     name: str
@@ -134,7 +133,7 @@ class EngineVerdict(StoredRecord):
     """The result of one engine of several.
 
     Attributes:
-        engine: The engine's label, with the way its operators ran: "onnxruntime with kernels".
+        engine: The engine's label, which says how custom operators ran: "onnxruntime with kernels".
         verdict: The verdict, as in :class:`Verification`.
         error: The engine's first error, or why the engine did not run.
     """
@@ -146,28 +145,28 @@ class EngineVerdict(StoredRecord):
 
 @dataclasses.dataclass(frozen=True)
 class Verification(StoredRecord):
-    """Whether an engine computes what PyTorch computes, or the ONNX model that was given.
+    """Whether an engine computes what PyTorch, or the user's ONNX model, computes.
 
     Attributes:
         engine: The engine's name.
-        verdict: "passed", "failed", "error" when the engine did not run on some case, "not verified" when there is
-            nothing to compare with, or one of :data:`NOT_RUN`; ``error`` then says why.
+        verdict: "passed", "failed", "error" if the engine did not run on some case, "not verified" if there is no
+            reference, or one of :data:`NOT_RUN`; ``error`` then gives the reason.
         cases: The sets of inputs that were tried.
         comparisons: One per case and output.
-        seconds: ``{"runs": ..., "overhead": ...}``: the time inside the reference and the engine, and all the rest.
+        seconds: ``{"runs": ..., "overhead": ...}``: the time in the reference and the engine, and all other time.
         seed: The seed of the inputs.
         error: The first error.
         eager_matches_capture: Whether the user's module and the captured graph agree on every case; None if there is
             no module.
-        reference: What the engine was compared with, in words.
-        departures: The first mismatching node of each case that failed.
+        reference: A description of the reference.
+        divergences: The first mismatching node of each case that failed.
         traces: The error against the depth of the model, if requested.
         timings: The time of each node, if requested and if the engine measures it.
         special_values: The results of special values in the inputs, if requested.
         crashes: How the engine's process ended, for each case on which it crashed, hung or ran out of memory.
         engines: The result of each engine, if several were verified.
-        tolerance: ``{"rtol": ..., "atol": ...}`` if these were given, and replaced the error budget.
-        resumed: Cases that had passed before the verification was interrupted, and were not run again.
+        tolerance: ``{"rtol": ..., "atol": ...}`` if a tolerance was given, which replaced the error budget.
+        resumed: The number of cases that passed before the verification was interrupted, and were not run again.
     """
 
     engine: str
@@ -179,7 +178,7 @@ class Verification(StoredRecord):
     error: str | None = None
     eager_matches_capture: bool | None = None
     reference: str = PYTORCH
-    departures: tuple[Departure, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
     traces: tuple[Trace, ...] = ()
     timings: tuple[Timing, ...] = ()
     special_values: tuple[SpecialValues, ...] = ()
@@ -194,11 +193,11 @@ class Verification(StoredRecord):
         return self.verdict == "passed"
 
     def summary(self) -> str:
-        """The result for a reader: the verdict, then one line per output that says how close it came, or why not."""
+        """The result as text: the verdict, then one line per output with its error."""
         cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
         lines = [f"{self.engine}: {self.verdict} on {cases} (seed {self.seed})"]
         if self.tolerance is not None:
-            lines.append(f"  judged by the given tolerance, {tolerance_text(self.tolerance)}, not by the error budget")
+            lines.append(f"  the given tolerance, {tolerance_text(self.tolerance)}, replaces the error budget")
         if self.resumed:
             lines.append(f"  {self.resumed} of these had passed before the verification was interrupted")
         for case in self.cases:
@@ -210,7 +209,7 @@ class Verification(StoredRecord):
                 lines.append("    the captured graph does not compute what the module computes")
             mine = (case.name, case.engine)
             lines += [f"    {found}" for found in self.comparisons if (found.case, found.engine) == mine]
-            lines += [f"    {found}" for found in self.departures if (found.case, found.engine) == mine]
+            lines += [f"    {found}" for found in self.divergences if (found.case, found.engine) == mine]
             lines += [f"    note: {note}" for note in case.notes]
             if case.failing_input:
                 lines.append(f"    also fails on the small input in {case.failing_input}")
@@ -219,5 +218,5 @@ class Verification(StoredRecord):
 
 
 def tolerance_text(tolerance: Mapping[str, float]) -> str:
-    """A tolerance that was given, in words: ``"rtol=0.001, atol=0"``."""
+    """A given tolerance as text: ``"rtol=0.001, atol=0"``."""
     return ", ".join(f"{name}={value:g}" for name, value in tolerance.items())

@@ -14,7 +14,7 @@ import numpy as np
 from opbridge.engines.process.crash import Crash
 from opbridge.errors import OpbridgeError
 from opbridge.proof.bisect.crash_site import CrashSites
-from opbridge.proof.bisect.inside import Inside, Insides
+from opbridge.proof.bisect.intermediate_checks import IntermediateChecks, ObservableModel
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.extra_checks import ExtraChecks
 from opbridge.proof.verify.journal import Passed
@@ -24,15 +24,16 @@ from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference import Case, Feeds, Reference, Restart, Unverifiable
 from opbridge.proof.verify.repeats import repeated
 from opbridge.proof.verify.special import judged_by_kind
-from opbridge.proof.verify.verification import NOT_VERIFIED, CaseResult, Comparison, Verification
+from opbridge.proof.verify.verification import NOT_VERIFIED, CaseResult, CaseVerdict, Comparison, Verification
 
 __all__ = ["RunsFeeds", "not_loaded", "verify"]
 
 _DEFAULTS = VerifyOptions()
+_WORST_FIRST: tuple[CaseVerdict, ...] = ("error", "failed", NOT_VERIFIED, "passed")
 
 
 class RunsFeeds(Protocol):
-    """What verification needs of a session."""
+    """The part of a session that verification uses."""
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """See :meth:`opbridge.engines.base.Session.run`."""
@@ -44,28 +45,28 @@ def verify(
     *,
     engine: str,
     options: VerifyOptions = _DEFAULTS,
-    inside: Inside | None = None,
+    observable: ObservableModel | None = None,
 ) -> Verification:
     """Compare an engine's results with the reference's, on fresh inputs at several sizes of the dynamic dimensions.
 
     Args:
-        reference: What the engine is compared with.
+        reference: The reference.
         session: The model in the engine.
         engine: The engine's name in the result.
-        options: How to verify.
-        inside: The engine's model, to read the values inside it; without it, nothing is bisected or traced.
+        options: The options.
+        observable: The engine's model, whose intermediate values are read; if None, nothing is bisected or traced.
 
     Returns:
-        The result. An engine that fails is a case with the verdict "error", not an exception. If the reference runs
-        nowhere, the verdict is "not verified".
+        The result. If the engine fails, the case has the verdict "error", and no exception is raised. If no engine runs
+        the reference, the verdict is "not verified".
 
     Raises:
         InputError: The options can't be used.
     """
     start = time.perf_counter()
-    insides = Insides(inside, reference, options)
-    verifier = _Verifier(reference, session, options, insides)
-    with contextlib.closing(insides):
+    intermediates = IntermediateChecks(observable, reference, options)
+    verifier = _Verifier(reference, session, options, intermediates)
+    with contextlib.closing(intermediates):
         try:
             verifier.run(engine)
         except Unverifiable as error:
@@ -90,13 +91,15 @@ def not_loaded(engine: str, error: OpbridgeError, seed: int) -> Verification:
 class _Verifier:
     """The state of one verification."""
 
-    def __init__(self, reference: Reference, session: RunsFeeds, options: VerifyOptions, insides: Insides) -> None:
+    def __init__(
+        self, reference: Reference, session: RunsFeeds, options: VerifyOptions, intermediates: IntermediateChecks
+    ) -> None:
         self.reference = reference
         self.session = session
         self.options = options
-        self.insides = insides
+        self.intermediates = intermediates
         self.extra = ExtraChecks(reference, self.run_engine, options)
-        self.crash_sites = CrashSites(insides.source_of)
+        self.crash_sites = CrashSites(intermediates.source_of)
         self.run_seconds = 0.0
         self.results: list[CaseResult] = []
         self.comparisons: list[Comparison] = []
@@ -111,7 +114,7 @@ class _Verifier:
                 result, found = self.check(item)
                 journal.reference = self.reference.identity
                 journal.end(item.feeds, result, found)
-                self.extra.saw(item, result)
+                self.extra.add(item, result)
             elif isinstance(item, Passed):
                 self.resumed += 1
                 self.results.append(item.result)
@@ -122,7 +125,7 @@ class _Verifier:
                 self.results.append(item)
         modes = self.options.modes
         self.extra.run(modes, self.options.small)
-        for kind, feeds, failing in self.extra.departing() if modes.special_values == REQUIRE else ():
+        for kind, feeds, failing in self.extra.differing_special_values() if modes.special_values == REQUIRE else ():
             self.bisect_special(kind, feeds, failing)
 
     def forget(self) -> None:
@@ -132,20 +135,20 @@ class _Verifier:
         self.crashes.clear()
         self.resumed = 0
         self.extra.forget()
-        self.insides.forget()
+        self.intermediates.forget()
 
     def verification(self, engine: str, seconds: float) -> Verification:
-        """The result of all cases, after so many seconds."""
+        """The result of all cases; ``seconds`` is the time of the verification."""
         results = [*self.results]
         if results and self.reference.notes:
             results[0] = dataclasses.replace(results[0], notes=(*results[0].notes, *self.reference.notes))
         verdicts = {case.verdict for case in results}
         matches = [case.eager_matches for case in results if case.eager_matches is not None]
-        run_seconds = self.run_seconds + self.reference.run_seconds + self.insides.run_seconds
+        run_seconds = self.run_seconds + self.reference.run_seconds + self.intermediates.run_seconds
         tolerance = self.options.tolerance
         return Verification(
             engine=engine,
-            verdict="error" if "error" in verdicts else "passed" if verdicts == {"passed"} else "failed",
+            verdict=next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "failed"),
             cases=tuple(results),
             comparisons=tuple(self.comparisons),
             seconds={"runs": run_seconds, "overhead": seconds - run_seconds},
@@ -154,14 +157,14 @@ class _Verifier:
             eager_matches_capture=all(matches) if matches else None,
             reference=self.reference.label,
             crashes=tuple(self.crashes),
-            departures=tuple(self.insides.departures),
-            traces=tuple(self.insides.traces),
+            divergences=tuple(self.intermediates.divergences),
+            traces=tuple(self.intermediates.traces),
             tolerance=None if tolerance is None else dataclasses.asdict(tolerance),
             resumed=self.resumed,
         )
 
     def run_engine(self, feeds: Feeds) -> Feeds:
-        """Run the engine, and count the time."""
+        """Run the engine and measure the time."""
         start = time.perf_counter()
         try:
             return self.session.run(feeds)
@@ -171,7 +174,13 @@ class _Verifier:
     def check(self, case: Case) -> tuple[CaseResult, Sequence[Comparison]]:
         """Run the engine on one case, add the result, and return it."""
         judgement = Judgement(
-            self.reference, case.name, case.feeds, case.run, self.options.tolerance, self.options.seed
+            self.reference,
+            case.name,
+            case.feeds,
+            case.run,
+            self.options.tolerance,
+            self.options.seed,
+            functools.partial(self.intermediates.observe, case.feeds),
         )
         matches = None if case.eager is None else judgement.eager_matches(case.eager)
         again = functools.partial(self.run_engine, case.feeds)
@@ -194,21 +203,23 @@ class _Verifier:
         notes = (*case.notes, *_constant_outputs(case.run.own))
         self.results.append(CaseResult(case.name, sizes, "passed" if passed else "failed", matches, notes=notes))
         failing = [item.output for item in found if not item.passed]
-        self.insides.bisect(case.name, case.feeds, case.run, results, failing, lambda: self.session.run(case.feeds))
-        self.insides.trace(case.name, case.feeds, case.run)
+        self.intermediates.bisect(
+            case.name, case.feeds, case.run, results, failing, lambda: self.session.run(case.feeds)
+        )
+        self.intermediates.trace(case.name, case.feeds, case.run)
         return self.results[-1], found
 
     def bisect_special(self, kind: str, feeds: Feeds, failing: Sequence[str]) -> None:
-        """Find the first node that makes special values of another kind."""
+        """Find the first node whose result is of another kind than in the reference."""
         again = functools.partial(self.run_engine, feeds)
         run = self.reference.run(feeds)
-        self.insides.bisect(f"special values, {kind}", feeds, run, again(), failing, again, judged_by_kind(kind))
+        self.intermediates.bisect(f"special values, {kind}", feeds, run, again(), failing, again, judged_by_kind(kind))
 
 
 def _constant_outputs(own: Feeds) -> list[str]:
-    """A note for each output that has one value in all its elements, as of a network whose last weights are zeros."""
+    """A note for each output whose elements are all equal, such as that of a network whose last weights are zeros."""
     return [
-        f"{name} is {float(value.reshape(-1)[0]):g} in every element, so little is proved of it"
+        f"all elements of {name} are {float(value.reshape(-1)[0]):g}, so the comparison proves little"
         for name, value in own.items()
         if is_floating(value.dtype) and value.size > 1 and bool((value == value.reshape(-1)[0]).all())
     ]

@@ -1,4 +1,4 @@
-"""An ONNX model that computes in float64 what another computes in narrower floating-point types: its reference."""
+"""Creates the float64 reference of an ONNX model."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from opbridge.onnx_model.scopes import all_graphs, all_nodes
 __all__ = ["longest_sum", "random_outputs", "random_values", "widened_model"]
 
 _NARROW = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
-_WIDE = ir.DataType.DOUBLE
-# Attributes that name an element type. Not stash_type: onnx's evaluator takes no other than float32 for it, and
-# computes in the type of the input all the same.
+_FLOAT64 = ir.DataType.DOUBLE
+# Attributes that name an element type. stash_type is not one of them: onnx's evaluator accepts only float32 for it, and
+# computes in the type of the input.
 _TYPES = frozenset(("to", "dtype", "output_dtype", "softmax_precision"))
 
 
 def widened_model(model: ir.Model) -> ir.Model:
-    """A copy of ``model`` in which every float32, float16 and bfloat16 is a float64, inputs and outputs included.
+    """A copy of ``model`` in which float32, float16 and bfloat16 are replaced by float64, also for inputs and outputs.
 
-    Types of 8 bits and fewer, and integers, stay: they are decisions of the model's maker.
+    Floating-point types of at most 8 bits and integers are not changed, because they are part of the model's design.
     """
-    wide = model.clone()
-    for graph in all_graphs(wide):
+    widened = model.clone()
+    for graph in all_graphs(widened):
         for value in graph.initializers.values():
             value.const_value = _tensor(value.const_value)
             _widen_type(value)
         for value in graph.inputs:
             _widen_type(value)
-    for node in all_nodes(wide):
+    for node in all_nodes(widened):
         for output in node.outputs:
             _widen_type(output)
         for attribute in list(node.attributes.values()):
             del node.attributes[attribute.name]
             changed = _attribute(node, attribute)
             node.attributes[changed.name] = changed
-    return wide
+    return widened
 
 
 def _widen_type(value: ir.Value) -> None:
     if value.dtype in _NARROW:
-        value.type = _of_wide_elements(value.type)
+        value.type = _with_float64_elements(value.type)
 
 
-def _of_wide_elements(type_: Any) -> Any:
+def _with_float64_elements(type_: Any) -> Any:
     if isinstance(type_, ir.SequenceType):
-        return ir.SequenceType(_of_wide_elements(type_.elem_type))
+        return ir.SequenceType(_with_float64_elements(type_.elem_type))
     if isinstance(type_, ir.OptionalType):
-        return ir.OptionalType(_of_wide_elements(type_.elem_type))
-    return ir.TensorType(_WIDE)
+        return ir.OptionalType(_with_float64_elements(type_.elem_type))
+    return ir.TensorType(_FLOAT64)
 
 
 def _tensor(tensor: Any) -> Any:
     if tensor is None or tensor.dtype not in _NARROW:
         return tensor
-    return ir.Tensor(tensor.numpy().astype(np.float64), dtype=_WIDE, name=tensor.name)
+    return ir.Tensor(tensor.numpy().astype(np.float64), dtype=_FLOAT64, name=tensor.name)
 
 
 def _attribute(node: ir.Node, attribute: ir.Attr) -> ir.Attr:
@@ -72,12 +72,12 @@ def _attribute(node: ir.Node, attribute: ir.Attr) -> ir.Attr:
         and attribute.type is ir.AttributeType.INT
         and attribute.value in set(map(int, _NARROW))
     ):
-        return ir.AttrInt64(attribute.name, int(_WIDE))
+        return ir.AttrInt64(attribute.name, int(_FLOAT64))
     return attribute
 
 
 def longest_sum(model: ir.Model) -> int:
-    """About how many terms the longest sum in the model has, as its weights tell."""
+    """The number of terms of the longest sum in the model, estimated from the shapes of its weights."""
     return max((_terms(value) for value in model.graph.initializers.values()), default=1)
 
 
@@ -93,13 +93,13 @@ def random_outputs(model: ir.Model) -> frozenset[str]:
 
 def random_values(model: ir.Model) -> frozenset[str]:
     """The names of the values that depend on a draw of random numbers."""
-    touched: set[ir.Value] = set()
+    random: set[ir.Value] = set()
     for node in model.graph.all_nodes():
         drawn = node.op_type in _DRAWS and not node.domain
-        drawn |= any(value in touched for value in _read_by(node))
+        drawn |= any(value in random for value in _read_by(node))
         if drawn:
-            touched.update(node.outputs)
-    return frozenset(str(value.name) for value in touched)
+            random.update(node.outputs)
+    return frozenset(str(value.name) for value in random)
 
 
 _DRAWS = frozenset(

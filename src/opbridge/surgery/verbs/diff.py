@@ -87,11 +87,11 @@ class _Contents:
         others = two.graph.initializers
         for name, value in one.graph.initializers.items():
             other = others.get(name)
-            tensor, twin = value.const_value, None if other is None else other.const_value
+            tensor, equal = value.const_value, None if other is None else other.const_value
             # Comparing is many times faster than hashing, and most weights have the same name in both models.
-            if tensor is not None and twin is not None and tensor.nbytes > _SMALL and _identical(tensor, twin):
-                self._labels[id(tensor)] = self._labels[id(twin)] = f"twin {name}"
-                self._kept += [tensor, twin]
+            if tensor is not None and equal is not None and tensor.nbytes > _SMALL and _identical(tensor, equal):
+                self._labels[id(tensor)] = self._labels[id(equal)] = f"equal {name}"
+                self._kept += [tensor, equal]
 
     def label(self, tensor: Any) -> str:
         """The label of a weight."""

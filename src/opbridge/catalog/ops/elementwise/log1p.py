@@ -26,8 +26,8 @@ def log1p(self: Tensor) -> Tensor:
         return torch.log(1 + self)
     raised = 1 + self
     difference = raised - 1
-    mended = torch.log(raised) * (self / difference)
-    return torch.where((difference == 0) | (self == math.inf), self, mended)
+    corrected = torch.log(raised) * (self / difference)
+    return torch.where((difference == 0) | (self == math.inf), self, corrected)
 
 
 @decomposition("aten::expm1", overrides="torch's mapping rounds exp(x) before it subtracts 1")

@@ -64,8 +64,8 @@ template <class T>
 void eliminate_two(T* a, int64_t n, int64_t k) {
   T* first = a + k * n;
   T* second = first + n;
-  const T beside = first[k + 1], high = second[k + 1] / beside, low = first[k] / beside;
-  const T scale = 1 / (high * low - 1) / beside;
+  const T off_diagonal = first[k + 1], high = second[k + 1] / off_diagonal, low = first[k] / off_diagonal;
+  const T scale = 1 / (high * low - 1) / off_diagonal;
   for (int64_t row = k + 2; row < n; ++row) {
     const T left = scale * (high * first[row] - second[row]), right = scale * (low * second[row] - first[row]);
     add_multiple(a + row * n + row, -left, first + row, n - row);

@@ -104,10 +104,10 @@ def _multipliers(
     left = torch.where(open_rows, taken_along(rest, here, -1), 0.0)
     right = torch.where(open_rows, taken_along(rest, after, -1), 0.0)
     block = taken_along(rest, here, -1)
-    corner, beside = taken_along(block, here, -2), taken_along(block, after, -2)
+    corner, off_diagonal = taken_along(block, here, -2), taken_along(block, after, -2)
     opposite = taken_along(taken_along(rest, after, -1), after, -2)
     single = torch.where(is_zero, left, left / torch.where(is_zero, 1.0, corner))
-    scale = torch.where(is_pair, beside, 1.0)
+    scale = torch.where(is_pair, off_diagonal, 1.0)
     ratio, other_ratio = opposite / scale, corner / scale
     factor = torch.where(is_pair, 1 / (ratio * other_ratio - 1), 0.0) / scale
     first = torch.where(is_pair, factor * (ratio * left - right), single)

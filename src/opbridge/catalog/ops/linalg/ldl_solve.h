@@ -52,11 +52,12 @@ void solve_forward(const T* lower, const int32_t* pivots, int64_t n, const Colum
       x.subtract(row, first[row], k);
       x.subtract(row, second[row], k + 1);
     }
-    const T beside = first[k + 1], low = first[k] / beside, high = second[k + 1] / beside, both = low * high - 1;
+    const T off_diagonal = first[k + 1];
+    const T low = first[k] / off_diagonal, high = second[k + 1] / off_diagonal, both = low * high - 1;
     T* one = x.row(k);
     T* other = x.row(k + 1);
     for (int64_t i = 0; i < x.count; ++i) {
-      const T left = one[i] / beside, right = other[i] / beside;
+      const T left = one[i] / off_diagonal, right = other[i] / off_diagonal;
       one[i] = (high * left - right) / both;
       other[i] = (low * right - left) / both;
     }

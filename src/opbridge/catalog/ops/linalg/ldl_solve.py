@@ -72,7 +72,7 @@ def _by_blocks(factor: Tensor, x: Tensor, rows: Tensor, last: Tensor, is_first: 
 
     diagonal = torch.where(rows == rows.mT, factor, 0.0).sum(-1, keepdim=True)
     below = torch.where(rows == rows.mT + 1, factor, 0.0).sum(-2).unsqueeze(-1)
-    beside = torch.where(is_first, below, torch.where(is_second, below.index_select(-2, preceding), 1.0))
-    scaled, own = x / beside, diagonal / beside
+    off_diagonal = torch.where(is_first, below, torch.where(is_second, below.index_select(-2, preceding), 1.0))
+    scaled, own = x / off_diagonal, diagonal / off_diagonal
     other, paired = of_partner(own), of_partner(scaled)
     return torch.where(is_first | is_second, (other * scaled - paired) / (own * other - 1), x / diagonal)

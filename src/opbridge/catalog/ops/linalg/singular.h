@@ -57,8 +57,8 @@ Bidiagonal<T> bidiagonal_form(T* a, int64_t m, int64_t n, Reflections<T>& left, 
 }
 
 template <class T>
-bool is_negligible(T x, T beside, T other) {
-  return std::abs(x) <= std::numeric_limits<T>::epsilon() * (std::abs(beside) + std::abs(other)) +
+bool is_negligible(T x, T one, T other) {
+  return std::abs(x) <= std::numeric_limits<T>::epsilon() * (std::abs(one) + std::abs(other)) +
                             std::numeric_limits<T>::min();
 }
 

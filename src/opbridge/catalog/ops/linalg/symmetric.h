@@ -9,7 +9,7 @@ namespace opbridge_linalg {
 // The diagonal and the elements next to it.
 template <class T>
 struct Tridiagonal {
-  std::vector<T> diagonal, beside;
+  std::vector<T> diagonal, off_diagonal;
 };
 
 // Reduces a to tridiagonal form; reads and overwrites its upper triangle. If q is given, its rows from 1 on receive the
@@ -26,7 +26,7 @@ Tridiagonal<T> tridiagonal_form(T* a, int64_t n, T* q, T* taus) {
     T* v = a + k * n + k + 1;
     T* corner = v + n;
     const Reflection<T> reflection = reflect(v, size);
-    form.beside[k] = reflection.left;
+    form.off_diagonal[k] = reflection.left;
     taus[k + 1] = reflection.tau;
     if (q != nullptr) std::copy_n(v, size, q + (k + 1) * (n + 1));
     if (reflection.tau == 0) continue;
@@ -50,7 +50,7 @@ Tridiagonal<T> tridiagonal_form(T* a, int64_t n, T* q, T* taus) {
 template <class T>
 void symmetric_step(Tridiagonal<T>& form, int64_t start, int64_t end, Rotations<T>& rotations) {
   T* d = form.diagonal.data();
-  T* e = form.beside.data();
+  T* e = form.off_diagonal.data();
   const T ratio = (d[end - 1] - d[end]) / 2 / e[end - 1];
   const T shift = d[end] - e[end - 1] / (ratio + std::copysign(std::sqrt(1 + ratio * ratio), ratio));
   T x = d[start] - shift, y = e[start];
@@ -80,7 +80,7 @@ bool diagonalize(Tridiagonal<T>& form, Rotations<T>& rotations) {
     for (; start > 0; --start) {
       const T size = std::abs(form.diagonal[start - 1]) + std::abs(form.diagonal[start]);
       const T limit = std::numeric_limits<T>::epsilon() * size + std::numeric_limits<T>::min();
-      if (std::abs(form.beside[start - 1]) <= limit) break;
+      if (std::abs(form.off_diagonal[start - 1]) <= limit) break;
     }
     if (start == end) {
       --end;

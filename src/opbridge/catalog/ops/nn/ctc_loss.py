@@ -25,8 +25,8 @@ def _rows(targets: Tensor, lengths: Tensor, longest: int | None) -> Tensor:
     width = targets.shape[0] if longest is None else longest
     begin = torch.cumsum(lengths, 0) - lengths
     place = begin.unsqueeze(1) + torch.arange(width)
-    spare = torch.cat([targets, targets.new_zeros(1)])
-    return spare[place.clamp_max(targets.shape[0])]
+    padded = torch.cat([targets, targets.new_zeros(1)])
+    return padded[place.clamp_max(targets.shape[0])]
 
 
 def _later(alpha: Tensor, by: int) -> Tensor:

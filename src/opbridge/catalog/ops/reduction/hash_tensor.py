@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.catalog.formulas.bits import bits_of
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 
-_LOWEST = -(2**63)
-_SMALLEST_NORMAL = 2.0**-1022
 _PAIR = 2**32 + 1
 """Bits 0 and 32, whose sums do not overlap for up to 2**32 - 1 elements."""
 
@@ -31,7 +30,7 @@ def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False,
     """
     if mode != 0:
         return NotImplemented
-    bits = _bits(self.to(torch.float64)) if self.is_floating_point() else self.to(torch.int64)
+    bits = bits_of(self.to(torch.float64 if self.is_floating_point() else torch.int64))
     if self.dim() == 0:
         return bits.to(torch.uint64)
     axes = list(dim) if len(dim) else list(range(self.dim()))
@@ -76,17 +75,3 @@ def _folded(bits: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
             later = torch.cat([later, torch.zeros_like(rows.narrow(0, 0, 1))])
         rows, length = rows.narrow(0, 0, half) ^ later, half
     return rows.reshape(shape)
-
-
-def _bits(x: Tensor) -> Tensor:
-    """The bits of float64 as int64: the sign, exponent + 1023 in 11 bits, 52 bits of mantissa (IEEE 754, 3.4)."""
-    size = x.abs()
-    mantissa, exponent = torch.frexp(size)
-    normal = (exponent.to(torch.int64) + 1022) * 2**52 + ((2 * mantissa - 1) * 2.0**52).to(torch.int64)
-    # The scaling takes two steps, because a single factor would be infinite.
-    denormal = (size * 2.0**537 * 2.0**537).to(torch.int64)
-    special = torch.where(size.isnan(), 0x7FF8 << 48, 0x7FF0 << 48)
-    is_finite = size < math.inf
-    value = torch.where(is_finite, torch.where(size < _SMALLEST_NORMAL, denormal, normal), special)
-    is_negative = (x < 0) | ((x == 0) & (1 / x < 0))
-    return torch.where(is_negative, value + _LOWEST, value)

@@ -28,12 +28,12 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator
     """For a model with an operator that OpenPPL takes only in older opsets."""
     opset = model.opset_imports.get("", 0)
     last = {LISTED[key][1] for node in all_nodes(model) if (key := ("", node.op_type)) in LISTED and not node.domain}
-    wanted = sorted((n for n in last if OLDEST_OPSET <= n < opset), reverse=True)
-    return LowerOpsetPass(engine, wanted) if wanted else None
+    older = sorted((n for n in last if OLDEST_OPSET <= n < opset), reverse=True)
+    return LowerOpsetPass(engine, older) if older else None
 
 
 class LowerOpsetPass(ir.passes.FunctionalPass):
-    """Convert the model to the newest of the older opsets at which the engine refuses least, if fewer than now.
+    """Convert the model to the older opset at which the engine refuses the fewest nodes, if fewer than now.
 
     Args:
         engine: The engine that is asked about the converted models.

@@ -1,4 +1,4 @@
-"""Standard operators that OpenVINO's ONNX frontend has no rule for, made of OpenVINO's own.
+"""Standard operators without a rule in OpenVINO's ONNX frontend, built from OpenVINO's own operators.
 
-Each file defines ``OPERATOR``, ``"ai.onnx::Name"``, and ``convert(node)``, which gives the node's outputs.
+Each file defines ``OPERATOR``, ``"ai.onnx::Name"``, and ``convert(node)``, which returns the node's outputs.
 """

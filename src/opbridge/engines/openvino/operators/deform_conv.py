@@ -12,7 +12,7 @@ OPERATOR = "ai.onnx::DeformConv"
 def convert(node: Any) -> list[Any]:
     """The outputs of a DeformConv node (X, W, offset, optionally B and mask) as OpenVINO's own operator.
 
-    Both sample outside of the image as if zeros lay around it: ``bilinear_interpolation_pad``.
+    Both treat values outside the image as zeros: ``bilinear_interpolation_pad``.
     """
     from openvino import opset8
 
@@ -40,5 +40,5 @@ def convert(node: Any) -> list[Any]:
 
 
 def _is_given(value: Any) -> bool:
-    """Whether an optional input is there: an empty name becomes a node that stands for nothing."""
+    """Whether an optional input is present; OpenVINO represents an absent input by a placeholder node."""
     return str(value.get_node().get_type_name()) != "NullNode"

@@ -1,4 +1,4 @@
-"""For Scans whose body reads values of the outer graph, which OpenVINO counts as states and then finds missing."""
+"""For Scans whose body reads values of the outer graph, which OpenVINO counts as states and then reports missing."""
 
 from __future__ import annotations
 

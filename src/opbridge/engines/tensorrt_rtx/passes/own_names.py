@@ -62,7 +62,7 @@ class OwnNamesPass(ir.passes.InPlacePass):
             function.name, function.overload = name, ""
             model.functions[function.identifier()] = function
         adaptations = tuple(
-            Adaptation(f"{what}: the parser tells functions apart by that alone", tuple(nodes))
+            Adaptation(f"{what}: the parser distinguishes functions only by it", tuple(nodes))
             for what, nodes in done.items()
         )
         return AdaptationResult(model, True, adaptations)
@@ -71,10 +71,10 @@ class OwnNamesPass(ir.passes.InPlacePass):
 def _own_name(key: tuple[str, str, str], taken: set[str]) -> str:
     """An unused name, which is then recorded as used."""
     _, name, overload = key
-    wanted = f"{name}_function_{overload}" if overload else f"{name}_function"
-    own = wanted
+    base = f"{name}_function_{overload}" if overload else f"{name}_function"
+    own = base
     number = 2
     while own in taken:
-        own, number = f"{wanted}_{number}", number + 1
+        own, number = f"{base}_{number}", number + 1
     taken.add(own)
     return own

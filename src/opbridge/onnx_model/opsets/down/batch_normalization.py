@@ -55,6 +55,6 @@ def _train(site: Site) -> None:
 
     site.replace(
         result,
-        running(mean, current) if site.wanted(1) else None,
-        running(variance, spread) if site.wanted(2) else None,
+        running(mean, current) if site.is_used(1) else None,
+        running(variance, spread) if site.is_used(2) else None,
     )

@@ -22,7 +22,7 @@ def without_inputs(site: Site) -> None:
 
 def _keep(site: Site) -> None:
     data, op, mask = site.input(0), site.op, None
-    if site.wanted(1):
+    if site.is_used(1):
         ones = op.ConstantOfShape(op.Shape(data), value=ir.tensor(np.ones(1, dtype=np.int64)))
         mask = op.Cast(ones, to=int(ir.DataType.BOOL))
     site.replace(op.Identity(data), mask)

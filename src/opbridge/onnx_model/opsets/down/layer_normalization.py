@@ -23,5 +23,5 @@ def composed(site: Site) -> None:
     result = op.Mul(op.cast(op.Div(centred, deviation), dtype), scale)
     if bias is not None:
         result = op.Add(result, bias)
-    inverse = op.Reciprocal(deviation) if site.wanted(2) else None
-    site.replace(result, mean if site.wanted(1) else None, inverse)
+    inverse = op.Reciprocal(deviation) if site.is_used(2) else None
+    site.replace(result, mean if site.is_used(1) else None, inverse)

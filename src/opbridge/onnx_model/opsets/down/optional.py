@@ -37,7 +37,7 @@ def made_of(site: Site) -> None:
 @down("Optional", "OptionalHasElement", version=15)
 def unknown(site: Site) -> None:
     """An unused Optional is removed; other nodes are refused, because opset 14 has no optional values."""
-    if site.node.op_type == "Optional" and not site.wanted(0):
+    if site.node.op_type == "Optional" and not site.is_used(0):
         site.node.graph.remove(site.node, safe=True)  # type: ignore[union-attr]
         site.replaced = True
         return

@@ -19,8 +19,8 @@ def transposed(site: Site) -> None:
     number = len(site.node.outputs)
     results = site.again(*inputs)
     results = results if number > 1 else (results,)
-    turned = [op.Transpose(results[0], perm=[2, 0, 1, 3]) if site.wanted(0) else None]
+    turned = [op.Transpose(results[0], perm=[2, 0, 1, 3]) if site.is_used(0) else None]
     turned += [
-        op.Transpose(result, perm=[1, 0, 2]) if site.wanted(1 + i) else None for i, result in enumerate(results[1:])
+        op.Transpose(result, perm=[1, 0, 2]) if site.is_used(1 + i) else None for i, result in enumerate(results[1:])
     ]
     site.replace(*turned)

@@ -21,7 +21,7 @@ def spatial(site: Site) -> None:
 @up("BatchNormalization", version=14)
 def inference(site: Site) -> None:
     """Unused training outputs are removed."""
-    if any(site.wanted(position) for position in range(1, len(site.node.outputs))):
+    if any(site.is_used(position) for position in range(1, len(site.node.outputs))):
         raise CannotExpress("its statistics are used, which opset 14 computes only in training, and differently")
     if len(site.node.outputs) > 1:
         site.replace(site.again(*site.node.inputs, outputs=1))
@@ -32,7 +32,7 @@ def mask_of_bool(site: Site) -> None:
     """A used mask is cast to its former type."""
     if len(site.node.outputs) > 1:
         result, mask = site.again(site.input(0), outputs=2)
-        site.replace(result, site.op.cast(mask, site.dtype(site.input(0))) if site.wanted(1) else None)
+        site.replace(result, site.op.cast(mask, site.dtype(site.input(0))) if site.is_used(1) else None)
 
 
 @up("Scan", version=9)

@@ -22,7 +22,16 @@ from opbridge.proof.compare.pairing import Pairing
 from opbridge.proof.compare.sides import ModelSide
 from opbridge.torch_graph.sources import source_of_stack_trace
 
-__all__ = ["ModelValues", "equal_values", "fx_nodes", "noted_source", "opened", "renamed", "same_names", "sources_of"]
+__all__ = [
+    "ModelValues",
+    "equal_values",
+    "fx_nodes",
+    "opened",
+    "recorded_source",
+    "renamed",
+    "same_names",
+    "sources_of",
+]
 
 T = TypeVar("T")
 
@@ -37,10 +46,10 @@ def renamed(model: ir.Model, pairing: Pairing) -> ir.Model:
     model = model.clone()
     inputs = {str(value.name): value for value in model.graph.inputs}
     outputs = {str(value.name): value for value in model.graph.outputs}
-    wanted = [(inputs[theirs], own) for theirs, own in pairing.inputs.items()]
-    wanted += [(outputs[theirs], own) for own, theirs in pairing.outputs.items() if theirs in outputs]
-    wanted = [(value, name) for value, name in wanted if value.name != name]
-    taken = {name for _, name in wanted}
+    renames = [(inputs[theirs], own) for theirs, own in pairing.inputs.items()]
+    renames += [(outputs[theirs], own) for own, theirs in pairing.outputs.items() if theirs in outputs]
+    renames = [(value, name) for value, name in renames if value.name != name]
+    taken = {name for _, name in renames}
     for node in model.graph:
         for value in node.outputs:
             if value.name in taken:
@@ -52,7 +61,7 @@ def renamed(model: ir.Model, pairing: Pairing) -> ir.Model:
         weight = model.graph.initializers.pop(name)
         weight.name = f"{name}.inner"
         model.graph.initializers[f"{name}.inner"] = weight
-    for value, name in wanted:
+    for value, name in renames:
         value.name = name
     return model
 
@@ -66,13 +75,13 @@ def fx_nodes(model: ir.Model) -> dict[str, tuple[str, str]]:
     """The FX node recorded for each value: its name, and its target as ``"aten.add.Tensor"``."""
     found = {}
     for node in model.graph:
-        noted = _FX_NODE.match(node.metadata_props.get(f"{_METADATA}fx_node", ""))
-        if noted:
-            found.update({str(value.name): (noted[1], noted[2]) for value in node.outputs if value.name})
+        recorded = _FX_NODE.match(node.metadata_props.get(f"{_METADATA}fx_node", ""))
+        if recorded:
+            found.update({str(value.name): (recorded[1], recorded[2]) for value in node.outputs if value.name})
     return found
 
 
-def noted_source(node: ir.Node) -> str:
+def recorded_source(node: ir.Node) -> str:
     """The user's source line recorded on a node; empty if there is none."""
     source = source_of_stack_trace(node.metadata_props.get(f"{_METADATA}stack_trace", ""))
     return "" if source is None else str(source)
@@ -80,8 +89,8 @@ def noted_source(node: ir.Node) -> str:
 
 def sources_of(side: ModelSide, model: ir.Model) -> dict[str, str]:
     """The user's source line by node name, from the bundle or the model."""
-    noted = {str(node.name): noted_source(node) for node in model.graph if node.name}
-    return {**{name: source for name, source in noted.items() if source}, **side.sources}
+    recorded = {str(node.name): recorded_source(node) for node in model.graph if node.name}
+    return {**{name: source for name, source in recorded.items() if source}, **side.sources}
 
 
 def same_names(reference: ir.Model, model: ir.Model) -> dict[str, str]:
@@ -146,6 +155,10 @@ class ModelValues:
     def nearby(self, name: str) -> list[np.ndarray]:
         """The value on perturbed inputs, which differ by a rounding error."""
         return self._values.nearby(self._pairs[name])
+
+    def is_near_tie(self, name: str, result: np.ndarray) -> bool:
+        """Whether the value differs by near ties only, as far as the reference knows."""
+        return self._values.is_near_tie(self._pairs[name], result)
 
     def describe(self, name: str) -> Described:
         """The value's node in the reference, with the source line from the other model if it is known."""

@@ -17,22 +17,22 @@ from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.proof.bisect.bisection import Bisection, bisect
 from opbridge.proof.bisect.intermediates_engine import EngineModel
 from opbridge.proof.bisect.onnx_values import OriginalValues
-from opbridge.proof.compare.insides import ModelValues, equal_values, opened, renamed, same_names, sources_of
 from opbridge.proof.compare.pairing import Paired, Pairing
 from opbridge.proof.compare.sides import ModelSide
+from opbridge.proof.compare.value_matching import ModelValues, equal_values, opened, renamed, same_names, sources_of
 from opbridge.proof.verify.options import Tolerance
 from opbridge.proof.verify.original_runs import EVALUATOR, Candidate, OriginalModel
-from opbridge.proof.verify.trace import Departure, TracedValue
+from opbridge.proof.verify.trace import Divergence, TracedValue
 from opbridge.proof.verify.verification import DEFAULT_SEED, Verification
 
-__all__ = ["first_unmatched", "with_departures"]
+__all__ = ["first_unmatched", "with_divergences"]
 
 _FEWEST_BYTES = 1 << 25
 
 
 @dataclasses.dataclass(frozen=True)
-class _Beside(Candidate):
-    """The engine of the reference model, with its kernels."""
+class _ReferenceEngine(Candidate):
+    """The engine of the reference model, with the model's kernels."""
 
     libraries: tuple[Path, ...] = ()
 
@@ -41,7 +41,7 @@ class _Beside(Candidate):
         return IsolatedSession(self.engine, file, libraries=self.libraries)
 
 
-def with_departures(
+def with_divergences(
     verified: Verification,
     reference: ModelSide,
     model: ModelSide,
@@ -61,8 +61,8 @@ def with_departures(
         for name, feeds in failed[:1]:
             outputs = [item.output for item in verified.comparisons if item.case == name and not item.passed]
             search = _Search(reference, own, own_model, theirs, their_model, sources_of(model, theirs), tolerance)
-            found.append(search.departure(name, feeds, outputs, runs.run))
-    return dataclasses.replace(verified, departures=tuple(found))
+            found.append(search.divergence(name, feeds, outputs, runs.run))
+    return dataclasses.replace(verified, divergences=tuple(found))
 
 
 @dataclasses.dataclass
@@ -77,13 +77,13 @@ class _Search:
     sources: Mapping[str, str]
     tolerance: Tolerance | None
 
-    def departure(
+    def divergence(
         self,
         case: str,
         feeds: Mapping[str, np.ndarray],
         failing: Sequence[str],
         run: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]],
-    ) -> Departure:
+    ) -> Divergence:
         """The divergence of the second model in one case."""
         pairs = same_names(self.own, self.theirs)
         by_number: dict[str, str] = {}
@@ -95,7 +95,7 @@ class _Search:
         pairs = {**by_number, **pairs, **{name: name for name in outputs if name in self.their_model.values}}
         most_bytes = max(_FEWEST_BYTES, self.their_model.weight_bytes // 4)
         side = self.side
-        own_engine = _Beside(side.engine.name, side.label, libraries=side.libraries)
+        own_engine = _ReferenceEngine(side.engine.name, side.label, libraries=side.libraries)
         original = OriginalModel(self.own, own_engine, Candidate(EVALUATOR, EVALUATOR))
         with OriginalValues(original, feeds, seed=DEFAULT_SEED, most_bytes=most_bytes) as values:
             found = bisect(
@@ -122,13 +122,13 @@ class _Search:
 
 
 def first_unmatched(
-    found: Departure, model: EngineModel, pairs: Mapping[str, str], sources: Mapping[str, str]
-) -> Departure:
+    found: Divergence, model: EngineModel, pairs: Mapping[str, str], sources: Mapping[str, str]
+) -> Divergence:
     """The divergence with its first node, for values that were matched by their numbers.
 
     A value with different numbers is not matched, so the first node after the last matched value diverges first.
     """
-    if found.verdict != "departs" or found.first is None:
+    if found.verdict != "diverges" or found.first is None:
         return found
     nodes, _ = model.segment(found.first.value, pairs.keys())
     if len(nodes) < 2:

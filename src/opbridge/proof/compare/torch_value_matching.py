@@ -13,32 +13,32 @@ import torch
 
 from opbridge.capture.capture import Captured
 from opbridge.errors import OpbridgeError
-from opbridge.proof.bisect.inside import Inside
+from opbridge.proof.bisect.intermediate_checks import ObservableModel
 from opbridge.proof.bisect.intermediates_engine import EngineModel, loader
-from opbridge.proof.compare.departures import first_unmatched
-from opbridge.proof.compare.insides import equal_values, fx_nodes, opened, renamed
+from opbridge.proof.compare.divergences import first_unmatched
 from opbridge.proof.compare.pairing import Pairing
 from opbridge.proof.compare.sides import ModelSide
+from opbridge.proof.compare.value_matching import equal_values, fx_nodes, opened, renamed
 from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy
 from opbridge.proof.verify.reference_captured import output_positions
 from opbridge.proof.verify.verification import Verification
 from opbridge.torch_graph.origins import Origin
 
-__all__ = ["TorchInside", "inside_of"]
+__all__ = ["MatchedModel", "match_values"]
 
 
 @dataclasses.dataclass
-class TorchInside:
+class MatchedModel:
     """An engine's model whose values are matched with a captured program.
 
     Attributes:
-        inside: The data that verification needs to read intermediate values.
+        observable: The model whose intermediate values verification reads.
         by_numbers: Whether values were matched only by their numbers, so that unmatched values are wrong.
         outputs: The names of the model's outputs.
     """
 
-    inside: Inside
+    observable: ObservableModel
     by_numbers: bool
     outputs: tuple[str, ...]
 
@@ -50,16 +50,16 @@ class TorchInside:
 
     def named(self, verified: Verification, sources: Mapping[str, str]) -> Verification:
         """The verification, with the first node of each divergence."""
-        if not self.by_numbers or not verified.departures:
+        if not self.by_numbers or not verified.divergences:
             return verified
-        pairs = dict.fromkeys((*self.inside.origins, *self.outputs), "")
-        with EngineModel(self.inside.model, self.inside.load) as model:
+        pairs = dict.fromkeys((*self.observable.origins, *self.outputs), "")
+        with EngineModel(self.observable.model, self.observable.load) as model:
             known = {name: text for name, text in pairs.items() if name in model.values}
-            found = tuple(first_unmatched(item, model, known, sources) for item in verified.departures)
-        return dataclasses.replace(verified, departures=found)
+            found = tuple(first_unmatched(item, model, known, sources) for item in verified.divergences)
+        return dataclasses.replace(verified, divergences=found)
 
 
-def inside_of(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: bool = True) -> TorchInside | None:
+def match_values(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: bool = True) -> MatchedModel | None:
     """Match the values of a model with those of a captured program; None if that is not possible.
 
     Args:
@@ -71,7 +71,7 @@ def inside_of(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: b
     if not isinstance(model, ModelSide) or not model.has_graph or pairing.dtypes:
         return None
     graph = renamed(model.graph(), pairing)
-    origins = {name: Origin(*place) for name, place in model.values.items()} or _noted(captured, graph)
+    origins = {name: Origin(*place) for name, place in model.values.items()} or _recorded(captured, graph)
     if not origins and not by_numbers:
         return None
     by_numbers = not origins
@@ -79,10 +79,10 @@ def inside_of(captured: Captured, model: Any, pairing: Pairing, *, by_numbers: b
         with contextlib.suppress(OpbridgeError):
             origins = _by_numbers(captured, model, graph)
     outputs = tuple(str(value.name) for value in graph.graph.outputs)
-    return TorchInside(Inside(graph, loader(model.engine, model.libraries), origins), by_numbers, outputs)
+    return MatchedModel(ObservableModel(graph, loader(model.engine, model.libraries), origins), by_numbers, outputs)
 
 
-def _noted(captured: Captured, graph: ir.Model) -> dict[str, Origin]:
+def _recorded(captured: Captured, graph: ir.Model) -> dict[str, Origin]:
     """The values with a recorded FX node, if that node calls the same operator."""
     targets = {node.name: str(node.target) for node in captured.program.graph.nodes if node.op == "call_function"}
     return {
@@ -98,10 +98,10 @@ def _by_numbers(captured: Captured, model: ModelSide, graph: ir.Model) -> dict[s
     feeds: Mapping[str, np.ndarray] = specs.feeds(specs.flat)
     own: dict[str, np.ndarray] = {}
 
-    def watch(name: str, value: Any, wide: Any, random: bool) -> None:
+    def watch(name: str, value: Any, float64: Any, random: bool) -> None:
         if isinstance(value, torch.Tensor) and not random:
             own[name] = to_numpy(value)
 
-    CapturedGraph(captured.program).run(specs.flat, wide=False, watch=watch)
+    CapturedGraph(captured.program).run(specs.flat, float64=False, watch=watch)
     with opened(model, graph) as engine_model:
         return {name: Origin(node) for name, node in equal_values(own, engine_model, feeds).items()}

@@ -1,0 +1,138 @@
+"""Checks that a captured program is valid at every size that was declared and that eager PyTorch accepts.
+
+torch.export records a condition for each size that the model compares, converts to a Python number or divides by. The
+program is valid only where all conditions hold, and torch reports a condition only if it specializes a size to one
+number. The judge of the other conditions is eager PyTorch: if it accepts a declared size at which a condition fails,
+the model is not dynamic as declared. If it refuses the size too, the condition is a property of the model.
+
+A condition such as ``n // 160 != 1`` mostly comes from an operator of torch, which asks whether a computed size
+broadcasts. It is no restriction if the captured program computes at that size what eager PyTorch computes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.capture.failures import CaptureFailure
+from opbridge.errors import CaptureError
+from opbridge.findings import restricted_dimension
+from opbridge.torch_graph.declared import DeclaredDimensions, DynamicDimension
+from opbridge.torch_graph.eager import run_eager
+from opbridge.torch_graph.silence import silenced
+from opbridge.torch_graph.size_guards import SizeGuard
+from opbridge.torch_graph.sources import innermost
+
+__all__ = ["at_least_two", "check_declared_sizes"]
+
+_STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
+_MOST_SECONDS = 60.0
+_MOST_ELEMENTS = 2**22
+_MOST_TIMES_THE_EXAMPLE = 4
+_SMALLEST = 2
+"""torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
+
+
+def at_least_two(example: Any, declared: DeclaredDimensions) -> Any:
+    """The example inputs with every dynamic dimension at a size of at least 2; the same object if it was before."""
+    sizes: dict[str, int] = {}
+    for dimension in declared.dimensions:
+        if dimension.size < _SMALLEST and (dimension.high or _SMALLEST) >= _SMALLEST:
+            sizes |= dimension.sizes_at(max(_SMALLEST, dimension.low))
+    return declared.resized(example, sizes) if sizes else example
+
+
+def check_declared_sizes(
+    module: torch.nn.Module,
+    program: torch.export.ExportedProgram,
+    example: tuple[tuple[Any, ...], dict[str, Any]],
+    declared: DeclaredDimensions,
+    guards: Sequence[SizeGuard],
+) -> None:
+    """Look for a declared size that eager PyTorch accepts and a guard excludes.
+
+    The module runs only at sizes that a guard excludes, so for most models it does not run at all.
+
+    Args:
+        module: The user's module.
+        program: The captured program.
+        example: The arguments and the keyword arguments.
+        declared: What is declared for them.
+        guards: The conditions of the captured program.
+
+    Raises:
+        CaptureError: There is such a size; the message names the guard and its line.
+    """
+    base = {place.source: int(place.tensor.shape[place.axis]) for place in declared.places}
+    largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * _elements(example))
+    started = time.perf_counter()
+    for dimension in declared.dimensions:
+        for size in _candidates(dimension, guards):
+            sizes = dimension.sizes_at(size)
+            failing = [guard for guard in guards if guard.fails({**base, **sizes})]
+            if not failing or time.perf_counter() - started > _MOST_SECONDS:
+                continue
+            moved = declared.resized(example, sizes)
+            if _elements(moved) > largest or (expected := _eager_results(module, *moved)) is None:
+                continue
+            harmless = all(guard.is_inequality() for guard in failing)
+            if not (harmless and _computes(program, moved, expected)):
+                raise _failure(dimension, size, failing[0], declared.dimensions)
+
+
+def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Iterator[int]:
+    base = dimension.size
+    limits = [limit for guard in guards for place, _ in dimension.places for limit in guard.limits(place.source)]
+    beyond = sorted({limit + step for limit in limits if limit is not None for step in (-1, 1)})
+    near = [base + step for step in _STEPS] + [2 * base, 3 * base] + [base - step for step in _STEPS] + [base // 2]
+    for size in dict.fromkeys([*near, *beyond]):
+        if size != base and size >= max(_SMALLEST, dimension.low) and size <= (dimension.high or size):
+            yield size
+
+
+def _elements(values: Any) -> int:
+    leaves = torch.utils._pytree.tree_leaves(values)
+    return sum(math.prod(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _eager_results(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
+    """The flattened outputs of the module; None if it does not accept the inputs."""
+    try:
+        with silenced():
+            return run_eager(module, args, kwargs)
+    except Exception:
+        return None
+
+
+def _computes(
+    program: torch.export.ExportedProgram, example: tuple[tuple[Any, ...], dict[str, Any]], expected: Sequence[Any]
+) -> bool:
+    """Whether the program, without its conditions on sizes, computes these results."""
+    found = _eager_results(program.module(check_guards=False), *example)
+    return found is not None and len(found) == len(expected) and all(map(_agree, found, expected))
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return bool(one == other)
+    same = one.shape == other.shape and one.dtype == other.dtype
+    return same and torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def _failure(
+    dimension: DynamicDimension, size: int, guard: SizeGuard, dimensions: Sequence[DynamicDimension]
+) -> CaptureError:
+    names = {
+        place.source: f"{place.path}.shape[{place.axis}]" if other.name == str(place) else other.name
+        for other in dimensions
+        for place, derived in other.places
+        if derived(7) == 7
+    }
+    finding = restricted_dimension.finding(dimension, size, guard, guard.text(names))
+    line = innermost(guard.frames, libraries=True)
+    details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
+    return CaptureFailure(finding, details=details, lines=() if line is None else (line,))

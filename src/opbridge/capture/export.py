@@ -1,0 +1,102 @@
+"""Calls ``torch.export`` with the settings and replacements under which a dynamic size stays dynamic."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+from opbridge.capture.declared_sizes import at_least_two
+from opbridge.capture.failures import CaptureFailure, explain_capture_failure
+from opbridge.errors import CaptureError
+from opbridge.findings import dynamic_dimension
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimensions
+from opbridge.torch_graph.dimensions import arguments_by_name, from_two, without_names
+from opbridge.torch_graph.outputs import opening_outputs
+from opbridge.torch_graph.python_sizes import dynamic_builtins, einsum_from_left_to_right
+from opbridge.torch_graph.silence import silenced
+from opbridge.torch_graph.size_guards import SizeGuard
+from opbridge.torch_graph.sources import FixedSize
+from opbridge.torch_graph.state import keeping_state
+
+__all__ = ["Example", "declared_by", "export_program"]
+
+Example = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments and the keyword arguments."""
+
+
+def export_program(
+    module: torch.nn.Module, example: Example, dynamic_shapes: Any
+) -> tuple[torch.export.ExportedProgram, Example, list[SizeGuard]]:
+    """The program, the example inputs that it was captured with, and the guards on their dynamic sizes."""
+    guards: list[SizeGuard] = []
+    if not dynamic_shapes:
+        return _export(module, example, dynamic_shapes, guards), example, guards
+    example = _distinct(example)
+    larger = at_least_two(example, declared_by(module, example, dynamic_shapes))
+    if larger is not example:
+        try:
+            return _export(module, larger, dynamic_shapes, guards), larger, guards
+        except CaptureError as error:
+            with contextlib.suppress(CaptureError):
+                guards.clear()
+                return _export(module, example, dynamic_shapes, guards), example, guards
+            raise error
+    return _export(module, example, dynamic_shapes, guards), example, guards
+
+
+def _distinct(example: Example) -> Example:
+    """The example inputs, in which no tensor object occurs twice."""
+    seen: set[int] = set()
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach() if id(tensor) in seen else tensor
+        seen.add(id(tensor))
+        return tensor
+
+    distinct: Example = torch.utils._pytree.tree_map_only(torch.Tensor, own, example)
+    return distinct
+
+
+def declared_by(module: torch.nn.Module, example: Example, dynamic_shapes: Any) -> DeclaredDimensions:
+    """What is declared for these inputs; nothing if the inputs do not fit, which torch.export reports."""
+    try:
+        arguments = arguments_by_name(module, *example)
+    except TypeError:
+        arguments = {}
+    return declared_dimensions(arguments, dynamic_shapes)
+
+
+def _export(
+    module: torch.nn.Module, example: Example, dynamic_shapes: Any, guards: list[SizeGuard]
+) -> torch.export.ExportedProgram:
+    """Export the module; if it distinguishes the size 1 and no minimum is declared, for sizes from 2 up."""
+    shapes = without_names(dynamic_shapes)
+    try:
+        return _export_as_declared(module, example, shapes, guards)
+    except CaptureFailure as failure:
+        if failure.finding.code == dynamic_dimension.CODE:
+            guards.clear()
+            with contextlib.suppress(CaptureError):
+                return _export_as_declared(module, example, from_two(shapes), guards)
+        raise
+
+
+def _export_as_declared(
+    module: torch.nn.Module, example: Example, shapes: Any, guards: list[SizeGuard]
+) -> torch.export.ExportedProgram:
+    args, kwargs = example
+    fixed: list[FixedSize] = []
+    try:
+        settings = torch_internals.capturing(shapes)
+        state = keeping_state(module, contents_of_buffers=False)
+        noting = torch_internals.noting_sizes(fixed, guards)
+        order = einsum_from_left_to_right() if shapes else contextlib.nullcontext()
+        with state, silenced(), settings, noting, torch.no_grad(), opening_outputs(module), dynamic_builtins(), order:
+            return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        with keeping_state(module):
+            explained = explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes, fixed_sizes=fixed)
+        raise explained from error

@@ -1,0 +1,35 @@
+"""``linspace`` with dynamic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.catalog.declare.spec import rewrite
+
+
+@rewrite("torch.linspace")
+def linspace(original: Callable[..., Tensor], start: Any, end: Any, steps: Any, **options: Any) -> Any:
+    """``steps`` numbers from ``start`` to ``end``, of which torch would make dynamic ones constant.
+
+    linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, ...) -> Tensor
+
+    As in PyTorch's kernel, the first half counts from ``start`` and the second half from ``end``: both are exact.
+    """
+    numbers = (start, end, steps)
+    if not any(isinstance(number, (torch.SymInt, torch.SymFloat)) for number in numbers):
+        return NotImplemented
+    dtype = options.pop("dtype", None) or torch.get_default_dtype()
+    if isinstance(start, Tensor) or isinstance(end, Tensor) or not dtype.is_floating_point or "out" in options:
+        return original(start, end, steps, dtype=dtype, **options)
+    index = torch.arange(steps, dtype=torch.int64, device=options.get("device"))
+    step = torch.scalar_tensor(end, dtype=dtype) - torch.scalar_tensor(start, dtype=dtype)
+    step = step / torch.scalar_tensor(torch.sym_max(steps - 1, 1), dtype=dtype)
+    return torch.where(
+        index < torch.sym_max(steps // 2, 1),
+        torch.scalar_tensor(start, dtype=dtype) + step * index.to(dtype),
+        torch.scalar_tensor(end, dtype=dtype) - step * (steps - 1 - index).to(dtype),
+    )

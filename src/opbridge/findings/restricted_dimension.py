@@ -1,0 +1,53 @@
+"""A dynamic dimension is captured for some of its sizes only, and PyTorch accepts others.
+
+What it means: the model compares a dynamic size in a Python condition, or converts it to a Python number. torch.export
+evaluates this for the size in the example, and the captured program is valid only for sizes with the same result.
+
+Why it is a problem: at other sizes that PyTorch accepts, the ONNX model would be wrong, or would fail.
+
+Example::
+
+    if x.shape[0] % 4:                  # the example has 8 rows: captured without padding
+        x = pad(x, (0, 0, 0, 4 - x.shape[0] % 4))
+
+Fix: compute with the size instead of branching on it (``pad(x, (0, 0, 0, -x.shape[0] % 4))``), or write the branch with
+``torch.cond``. If the sizes in use all satisfy the condition, declare only these: a range such as
+``torch.export.Dim("n", max=5)``, one name for dimensions that are always equal, or no dynamic dimension.
+"""
+
+from __future__ import annotations
+
+from opbridge.findings.base import Finding, described_place, shortened, source_names
+from opbridge.torch_graph.declared import DynamicDimension
+from opbridge.torch_graph.size_guards import SizeGuard
+from opbridge.torch_graph.sources import innermost
+
+CODE = "restricted-dimension"
+
+
+def finding(dimension: DynamicDimension, size: int, guard: SizeGuard, condition: str) -> Finding:
+    """Make the finding from the dimension, a size of it that PyTorch accepts, and the condition that excludes it."""
+    place, source = innermost(guard.frames, libraries=True), innermost(guard.frames)
+    places = ", ".join(str(place) for place, _ in dimension.places)
+    where = "" if place is None else f"{described_place(place, source)}: {shortened(place.text)}"
+    name = "" if dimension.name == places else f" ({dimension.name})"
+    return Finding(
+        CODE,
+        places,
+        f"Declared dynamic, but captured for some sizes only: {places}{name}. PyTorch accepts the size {size}; the "
+        f"captured program requires {condition}{where}",
+        _fix(dimension, guard),
+        sources=source_names(source),
+    )
+
+
+def _fix(dimension: DynamicDimension, guard: SizeGuard) -> str:
+    change = "replace the Python condition or conversion in this line by arithmetic on the size, or by torch.cond"
+    if guard.is_equality_of_dimensions():
+        return f"if the two sizes are always equal, give both one name in dynamic_shapes; otherwise {change}."
+    low, high = guard.limits(dimension.places[0][0].source)
+    if low is None and high is None:
+        return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
+    name = dimension.name if dimension.name.isidentifier() else "n"
+    text = ", ".join([*([f"min={low}"] if low is not None else []), *([f"max={high}"] if high is not None else [])])
+    return f"declare torch.export.Dim({name!r}, {text}) if your sizes are within this range; otherwise {change}."

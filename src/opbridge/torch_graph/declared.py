@@ -1,0 +1,174 @@
+"""The dimensions that ``dynamic_shapes`` declares as dynamic, and the example inputs at other sizes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["DeclaredDimensions", "DynamicDimension", "Place", "declared_dimensions", "declared_places"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """One axis of one input.
+
+    Attributes:
+        path: The input, as in Python: ``"x"``, ``"boxes[0]"``, ``"batch['mask']"``.
+        tensor: The example.
+        axis: The axis.
+        declaration: Its entry in ``dynamic_shapes``: a name, a ``torch.export.Dim`` or a marker such as ``Dim.AUTO``.
+    """
+
+    path: str
+    tensor: torch.Tensor
+    axis: int
+    declaration: Any
+
+    @property
+    def source(self) -> str:
+        """The size in torch's notation: ``L['x'].size()[0]``."""
+        name, bracket, rest = self.path.partition("[")
+        return f"L[{name!r}]{bracket}{rest}.size()[{self.axis}]"
+
+    def __str__(self) -> str:
+        return f"dimension {self.axis} of {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicDimension:
+    """A dimension whose size the user declared to vary; all its places have one name.
+
+    Attributes:
+        name: The user's name; for a dimension without a name, its place.
+        places: Its places, each with the function that computes its size (``2*n`` of a derived dimension).
+        size: The size in the example.
+        low: The smallest size; 2 if no range was declared.
+        high: The largest size; None for no limit.
+    """
+
+    name: str
+    places: tuple[tuple[Place, Callable[[int], int]], ...]
+    size: int
+    low: int
+    high: int | None
+
+    def sizes_at(self, size: int) -> dict[str, int]:
+        """The size of each place, by its :attr:`Place.source`, if the dimension has this size."""
+        return {place.source: derived(size) for place, derived in self.places}
+
+
+@dataclasses.dataclass(frozen=True)
+class DeclaredDimensions:
+    """What ``dynamic_shapes`` declares for some example inputs.
+
+    Attributes:
+        places: All declared axes.
+        dimensions: The dimensions that must stay dynamic: not those declared with ``Dim.AUTO``, ``Dim.STATIC`` or a
+            number.
+    """
+
+    places: tuple[Place, ...]
+    dimensions: tuple[DynamicDimension, ...]
+
+    def resized(self, example: Any, sizes: Mapping[str, int]) -> Any:
+        """The example inputs with some axes at other sizes; the contents of the example repeat, or are cut off.
+
+        Args:
+            example: The example inputs, in any nesting.
+            sizes: The new sizes, by :attr:`Place.source`.
+        """
+        axes: dict[int, dict[int, int]] = {}
+        for place in self.places:
+            if place.source in sizes:
+                axes.setdefault(id(place.tensor), {})[place.axis] = sizes[place.source]
+
+        def resize(tensor: torch.Tensor) -> torch.Tensor:
+            for axis, size in axes.get(id(tensor), {}).items():
+                tensor = _at_size(tensor, axis, size)
+            return tensor
+
+        return torch.utils._pytree.tree_map_only(torch.Tensor, resize, example)
+
+
+def declared_places(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Iterator[Place]:
+    """Each entry of ``dynamic_shapes`` that is not None, if it has the structure of the inputs.
+
+    Args:
+        arguments: The example inputs by the names of the parameters of ``forward``.
+        dynamic_shapes: In the form of ``torch.export.export``.
+    """
+    if isinstance(dynamic_shapes, (tuple, list)):
+        dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=False))
+    if isinstance(dynamic_shapes, Mapping):
+        for name, value in arguments.items():
+            yield from _walk(name, value, dynamic_shapes.get(name))
+
+
+def _walk(path: str, value: Any, declared: Any) -> Iterator[Place]:
+    if isinstance(value, torch.Tensor):
+        pairs: Any = declared.items() if isinstance(declared, Mapping) else ()
+        if isinstance(declared, (tuple, list)):
+            pairs = enumerate(declared)
+        yield from (Place(path, value, axis, entry) for axis, entry in pairs if entry is not None)
+    elif isinstance(value, Mapping) and isinstance(declared, Mapping):
+        for key in value:
+            yield from _walk(f"{path}[{key!r}]", value[key], declared.get(key))
+    elif isinstance(value, (tuple, list)) and isinstance(declared, (tuple, list)):
+        for index, (part, entry) in enumerate(zip(value, declared, strict=False)):
+            yield from _walk(f"{path}[{index}]", part, entry)
+
+
+def declared_dimensions(arguments: Mapping[str, Any], dynamic_shapes: Any) -> DeclaredDimensions:
+    """The dimensions that ``dynamic_shapes`` declares, with the arguments of :func:`declared_places`."""
+    places = tuple(
+        place
+        for place in declared_places(arguments, dynamic_shapes)
+        if isinstance(place.axis, int) and 0 <= place.axis < place.tensor.dim()
+    )
+    found: dict[str, list[Place]] = {}
+    for place in places:
+        name = _name(place.declaration) or (str(place) if _is_dynamic_marker(place.declaration) else None)
+        if name is not None:
+            found.setdefault(name, []).append(place)
+    dimensions = (_dimension(name, of_name) for name, of_name in found.items())
+    return DeclaredDimensions(places, tuple(dimension for dimension in dimensions if dimension is not None))
+
+
+def _name(declared: Any) -> str | None:
+    root = getattr(declared, "root", declared)
+    name = root if isinstance(root, str) else getattr(root, "__name__", None)
+    return name if isinstance(name, str) and not isinstance(getattr(root, "value", None), int) else None
+
+
+def _is_dynamic_marker(declared: Any) -> bool:
+    """Whether this is ``Dim.DYNAMIC``, with or without limits."""
+    return getattr(getattr(declared, "type", None), "name", "") == "DYNAMIC"
+
+
+def _dimension(name: str, places: Sequence[Place]) -> DynamicDimension | None:
+    """None if the sizes in the example contradict each other; torch.export then reports it."""
+    functions = tuple((place, getattr(place.declaration, "fn", _same)) for place in places)
+    actual = [(int(place.tensor.shape[place.axis]), derived) for place, derived in functions]
+    sizes = range(max(size for size, _ in actual) + 1)
+    size = next((size for size in sizes if all(derived(size) == other for other, derived in actual)), None)
+    if size is None:
+        return None
+    root = getattr(places[0].declaration, "root", places[0].declaration)
+    low, high = getattr(root, "min", None), getattr(root, "max", None)
+    return DynamicDimension(name, functions, size, low or 2, high if isinstance(high, int) else None)
+
+
+def _same(size: int) -> int:
+    return size
+
+
+def _at_size(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    before = tensor.shape[axis]
+    if size == before:
+        return tensor
+    if before == 0:
+        return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
+    return tensor.index_select(axis, torch.arange(size, device=tensor.device) % before)

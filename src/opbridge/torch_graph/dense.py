@@ -1,0 +1,34 @@
+"""Dense weights for models whose weights are sparse or in the layout of a library for CPUs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["dense_weights"]
+
+
+@contextlib.contextmanager
+def dense_weights(module: torch.nn.Module) -> Iterator[None]:
+    """Replace sparse (COO, CSR, ...) and mkldnn parameters and buffers by dense ones inside the block.
+
+    An ONNX graph computes with dense tensors, and torch.export does not trace through other layouts.
+    """
+    replaced: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+    tensors: dict[str, Any]
+    for part in module.modules():
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None and (tensor.layout != torch.strided or tensor.is_mkldnn):
+                    replaced.append((tensors, name, tensor))
+    try:
+        for tensors, name, tensor in replaced:
+            dense = tensor.detach().to_dense()
+            tensors[name] = torch.nn.Parameter(dense, False) if isinstance(tensor, torch.nn.Parameter) else dense
+        yield
+    finally:
+        for tensors, name, tensor in replaced:
+            tensors[name] = tensor

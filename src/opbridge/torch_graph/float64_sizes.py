@@ -1,0 +1,105 @@
+"""Sizes that Python computes from other sizes in floating point, as in ``int(height / 1.2)``, computed in float64.
+
+torch.onnx computes them in float32, where ``18 / 1.2`` is less than 15: the size would be one too small.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["compute_sizes_in_float64"]
+
+_aten = torch.ops.aten
+
+_ROUNDINGS: dict[Any, Any] = {
+    math.trunc: None,
+    math.floor: _aten.floor.default,
+    math.ceil: _aten.ceil.default,
+    builtins.round: _aten.round.default,
+}
+_ARITHMETIC: dict[Any, Any] = {
+    operator.add: _aten.add.Tensor,
+    operator.sub: _aten.sub.Tensor,
+    operator.mul: _aten.mul.Tensor,
+    operator.truediv: _aten.div.Tensor,
+    operator.pow: _aten.pow.Tensor_Tensor,
+    operator.neg: _aten.neg.default,
+    torch.sym_max: _aten.maximum.default,
+    torch.sym_min: _aten.minimum.default,
+}
+_FLOAT64 = torch.float64
+
+
+def compute_sizes_in_float64(program: torch.export.ExportedProgram) -> None:
+    """Replace each number that is rounded to a size by a tensor of type float64, as precise as a number of Python.
+
+    A number that is computed by another function than those of ``_ARITHMETIC`` keeps its type.
+
+    Args:
+        program: The decomposed program, which is changed in place.
+    """
+    for module in program.graph_module.modules():
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        for target in _ROUNDINGS:
+            for node in module.graph.find_nodes(op="call_function", target=target):
+                _Conversion(node).apply()
+        module.graph.eliminate_dead_code()
+        module.recompile()
+
+
+class _Conversion:
+    """One number that is rounded to a size."""
+
+    def __init__(self, node: torch.fx.Node) -> None:
+        self.node = node
+        self.graph = node.graph
+        self.mode = next((mode for one in node.graph.nodes if (mode := _mode(one)) is not None), None)
+
+    def apply(self) -> None:
+        node = self.node
+        number, *digits = node.args
+        if self.mode is None or any(digit is not None for digit in digits) or not self._is_known(number):
+            return
+        with self.graph.inserting_before(node):
+            value = self._wide(number)
+            rounding = _ROUNDINGS[node.target]
+            value = value if rounding is None else self._call(rounding, value)
+            whole = self._call(_aten._to_copy.default, value, dtype=torch.int64)
+            size = self.graph.call_function(_aten._local_scalar_dense.default, (whole,))
+        size.meta = dict(node.meta)
+        node.replace_all_uses_with(size)
+        self.graph.erase_node(node)
+
+    def _is_known(self, number: Any) -> bool:
+        """Whether a number is computed from sizes by functions of the table, and not a size itself."""
+        if not isinstance(number, torch.fx.Node) or isinstance(number.meta.get("val"), torch.SymInt):
+            return isinstance(number, int | float | torch.fx.Node)
+        if number.target is torch.sym_float:
+            return self._is_known(number.args[0])
+        return number.target in _ARITHMETIC and not number.kwargs and all(map(self._is_known, number.args))
+
+    def _wide(self, number: Any) -> torch.fx.Node:
+        if not isinstance(number, torch.fx.Node) or isinstance(number.meta.get("val"), torch.SymInt):
+            return self._call(_aten.scalar_tensor.default, number, dtype=_FLOAT64)
+        if number.target is torch.sym_float:
+            return self._wide(number.args[0])
+        return self._call(_ARITHMETIC[number.target], *map(self._wide, number.args))
+
+    def _call(self, function: Callable[..., Any], *args: Any, **options: Any) -> torch.fx.Node:
+        made = self.graph.call_function(function, args, options)
+        assert self.mode is not None
+        with self.mode:
+            value = torch.empty((), dtype=options.get("dtype", _FLOAT64))
+        made.meta = {**self.node.meta, "val": value}
+        return made
+
+
+def _mode(node: torch.fx.Node) -> Any:
+    return getattr(node.meta.get("val"), "fake_mode", None)

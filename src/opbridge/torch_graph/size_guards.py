@@ -1,0 +1,80 @@
+"""A condition on dynamic sizes that torch.export assumed during a capture."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
+
+from opbridge.torch_graph.sources import SourceLine
+
+__all__ = ["SizeGuard"]
+
+_OPERATORS = {"FloorDiv": "//", "CleanDiv": "//", "IntTrueDiv": "/", "FloatTrueDiv": "/", "Mod": "%", "PythonMod": "%"}
+_FUNCTIONS = {"TruncToInt": "int", "ToFloat": "float", "CeilToInt": "math.ceil", "FloorToInt": "math.floor"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeGuard:
+    """A condition under which a captured program is valid.
+
+    Attributes:
+        condition: The condition on torch's symbols, true for the example inputs.
+        symbols: The dimensions of each symbol, in torch's notation: ``L['x'].size()[0]``.
+        frames: The stack of executing lines, outermost first.
+    """
+
+    condition: Any
+    symbols: Mapping[Any, tuple[str, ...]]
+    frames: tuple[SourceLine, ...]
+
+    def fails(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the condition is false at these sizes, by dimension; an unknown dimension leaves it undecided."""
+        return self._with({source: sympy.Integer(size) for source, size in sizes.items()}) == sympy.false
+
+    def limits(self, source: str) -> tuple[int | None, int | None]:
+        """The smallest and the largest size of one dimension, if the condition is a limit such as ``n <= 5``."""
+        symbol = next((symbol for symbol, sources in self.symbols.items() if source in sources), None)
+        sides = self.condition.args
+        if symbol not in sides or not any(side.is_Integer for side in sides):
+            return None, None
+        number = next(int(side) for side in sides if side.is_Integer)
+        relation = self.condition.rel_op if symbol == sides[0] else self.condition.reversed.rel_op
+        strict = 1 if relation in ("<", ">") else 0
+        if relation in ("<", "<="):
+            return None, number - strict
+        return (number + strict, None) if relation in (">", ">=") else (None, None)
+
+    def is_inequality(self) -> bool:
+        """Whether the condition excludes single sizes, as in ``n // 160 != 1``."""
+        return isinstance(self.condition, sympy.Ne)
+
+    def is_equality_of_dimensions(self) -> bool:
+        """Whether the condition is that two dimensions are equal."""
+        return isinstance(self.condition, sympy.Eq) and set(self.condition.args) == set(self.symbols)
+
+    def text(self, names: Mapping[str, str]) -> str:
+        """The condition as Python source, with these names of the dimensions."""
+        return str(_Python().doprint(self._with({source: sympy.Symbol(name) for source, name in names.items()})))
+
+    def _with(self, values: Mapping[str, Any]) -> Any:
+        """The condition with values of some dimensions."""
+        known = ((symbol, source) for symbol, sources in self.symbols.items() for source in sources)
+        return self.condition.xreplace({symbol: values[source] for symbol, source in known if source in values})
+
+
+class _Python(StrPrinter):  # type: ignore[misc]
+    """Prints torch's functions of sizes as Python's operators."""
+
+    def _print_Relational(self, condition: Any) -> str:
+        left, right = (self._print(side) for side in condition.args)
+        return f"{left} {condition.rel_op} {right}"
+
+    def _print_Function(self, call: Any) -> str:
+        name, arguments = type(call).__name__, [self._print(argument) for argument in call.args]
+        if name in _OPERATORS and len(arguments) == 2:
+            return f"({arguments[0]} {_OPERATORS[name]} {arguments[1]})"
+        return f"{_FUNCTIONS.get(name, name)}({', '.join(arguments)})"

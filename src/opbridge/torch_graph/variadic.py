@@ -1,0 +1,84 @@
+"""Inputs that a model takes by ``*args`` and ``**kwargs``, under names of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import Parameter
+from typing import Any
+
+import torch
+
+__all__ = ["by_input", "explicit_parameters"]
+
+
+@contextlib.contextmanager
+def explicit_parameters(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """Make ``module.forward`` name each of these inputs, instead of ``*args`` and ``**kwargs``, inside the block.
+
+    torch.export cannot decompose a program with a dynamic size in ``**kwargs``, and groups the sizes of ``*args``.
+    """
+    original = module.forward
+    signature = _explicit(inspect.signature(original), args, kwargs)
+    if signature is None:
+        yield
+        return
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    forward.__signature__ = signature  # type: ignore[attr-defined]
+    before = module.__dict__.get("forward")
+    module.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        del module.__dict__["forward"]
+        if before is not None:
+            module.__dict__["forward"] = before
+
+
+def by_input(dynamic_shapes: Any, module: torch.nn.Module) -> Any:
+    """``dynamic_shapes`` with an entry of its own for each input, where torch.export groups those of ``*args``."""
+    parameters = inspect.signature(module.forward).parameters
+    if isinstance(dynamic_shapes, tuple | list):
+        *named, last = dynamic_shapes or (None,)
+        is_grouped = isinstance(last, tuple | list) and any(isinstance(entry, Mapping) for entry in last)
+        takes_several = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters.values())
+        return (*named, *last) if takes_several and is_grouped else dynamic_shapes
+    if not isinstance(dynamic_shapes, Mapping):
+        return dynamic_shapes
+    shapes = dict(dynamic_shapes)
+    for parameter in parameters.values():
+        grouped = shapes.get(parameter.name)
+        if parameter.kind is Parameter.VAR_POSITIONAL and isinstance(grouped, Sequence):
+            del shapes[parameter.name]
+            shapes |= {f"{parameter.name}_{position}": entry for position, entry in enumerate(grouped)}
+        if parameter.kind is Parameter.VAR_KEYWORD and isinstance(grouped, Mapping):
+            del shapes[parameter.name]
+            shapes |= grouped
+    return shapes
+
+
+def _explicit(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.Signature | None:
+    """The signature with a parameter for each input; None if no input is taken by ``*args`` or ``**kwargs``."""
+    variadic = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    try:
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None
+    if not variadic & bound.keys():
+        return None
+    parameters: list[Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is Parameter.VAR_POSITIONAL and bound.get(parameter.name):
+            names = [f"{parameter.name}_{position}" for position in range(len(bound[parameter.name]))]
+            # All parameters before them are given, and must not have defaults before others without.
+            parameters = [before.replace(default=Parameter.empty) for before in parameters]
+            parameters += [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        elif parameter.kind is Parameter.VAR_KEYWORD:
+            parameters += [Parameter(name, Parameter.KEYWORD_ONLY) for name in bound.get(parameter.name, {})]
+        else:
+            parameters.append(parameter)
+    return signature.replace(parameters=parameters)

@@ -1,0 +1,125 @@
+"""A declared size that eager PyTorch accepts is valid in the captured program, or there is an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import pad
+
+from opbridge.capture.capture import capture
+from opbridge.errors import CaptureError
+
+Dim = torch.export.Dim
+X = torch.arange(24.0).reshape(8, 3)
+
+
+def as_tensor(x: torch.Tensor) -> torch.Tensor:
+    length = torch.ceil(torch.as_tensor(3 * x.shape[0] / 2)).long()
+    return x.repeat_interleave(2, 0)[:length]
+
+
+def as_int(x: torch.Tensor) -> torch.Tensor:
+    return x[: int(x.shape[0] * 0.3)]
+
+
+def padded_if_odd(x: torch.Tensor) -> torch.Tensor:
+    return pad(x, (0, 0, 0, 1)) if x.shape[0] % 2 else x
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    return pad(x, (0, 0, 0, x.shape[0] % 2))
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    return x - 1 if x.shape[0] < 10 else x + 1
+
+
+def in_pairs(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(-1, 2, x.shape[1]).sum(1)
+
+
+def of_equal_size(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum()
+
+
+def nested(x: torch.Tensor, parts: dict[str, list[torch.Tensor]]) -> torch.Tensor:
+    return x.sum() + (parts["a"][0] if parts["a"][0].shape[1] > 2 else 0 * parts["a"][0])
+
+
+def in_fours(x: torch.Tensor) -> torch.Tensor:
+    """torch asks whether the number of fours is 1."""
+    return (torch.ones(3, 4) @ x.reshape(3, -1, 4).transpose(1, 2)).clamp(min=0)
+
+
+def three_threes(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.shape[0] // 3 == 3 else x
+
+
+def one_row(x: torch.Tensor) -> torch.Tensor:
+    return x[0] if x.shape[0] == 1 else x.sum(0)
+
+
+N = {"x": {0: "n"}}
+
+RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
+    "as_tensor": (as_tensor, (X,), N, "(3*n / 2) == 12.0", "if its size is always 8"),
+    "divisible": (padded_if_odd, (X,), N, "(n % 2) == 0", "if its size is always 8"),
+    "limit": (branch, (X,), N, "n < 10", "declare torch.export.Dim('n', max=9)"),
+    "marker": (branch, (X,), {"x": {0: Dim.DYNAMIC}}, "x.shape[0] < 10", "declare torch.export.Dim('n', max=9)"),
+    "one quotient": (three_threes, (X,), N, "(n//3) != 3", "if its size is always 8"),
+    "equal": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "m"}}, "n == m", "give both one name"),
+    "nested": (
+        nested,
+        (X, {"a": [X.clone()]}),
+        {"x": None, "parts": {"a": [{1: "n"}]}},
+        "n > 2",
+        "declare torch.export.Dim('n', min=3)",
+    ),
+}
+
+ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
+    "arithmetic": (padded, (X,), N),
+    "conversion": (as_int, (X,), N),
+    "declared limit": (branch, (X,), {"x": {0: Dim("n", max=9)}}),
+    "declared multiple": (padded_if_odd, (X,), {"x": {0: 2 * Dim("_n")}}),
+    "PyTorch refuses the others too": (in_pairs, (X,), N),
+    "a quotient of 1 broadcasts": (in_fours, (X.reshape(3, 8),), {"x": {1: "n"}}),
+    "one name": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "n"}}),
+    "free to specialize": (branch, (X,), {"x": {0: Dim.AUTO}}),
+    "not declared": (branch, (X,), None),
+}
+
+
+@pytest.mark.parametrize("case", RESTRICTED)
+def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
+    model, args, shapes, condition, fix = RESTRICTED[case]
+    with pytest.raises(CaptureError) as caught:
+        capture(model, args, dynamic_shapes=shapes)
+    assert f"the captured program requires {condition}" in caught.value.message
+    assert "test_declared_sizes.py:" in caught.value.message
+    assert fix in caught.value.fix
+    assert caught.value.to_dict()["code"] == "restricted-dimension"
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_sizes_that_are_valid(case: str) -> None:
+    model, args, shapes = ACCEPTED[case]
+    capture(model, args, dynamic_shapes=shapes)
+
+
+def test_a_batch_of_one_is_captured_at_two() -> None:
+    found = capture(lambda x: x.reshape(x.shape[0], -1) + 1, (X[None],), dynamic_shapes=({0: "batch"},))
+    assert [tuple(leaf.shape) for leaf in found.program.example_inputs[0]] == [(2, 8, 3)]
+    assert [tuple(leaf.shape) for leaf in found.args] == [(1, 8, 3)]
+
+
+def test_a_branch_for_a_batch_of_one_is_captured_for_the_others() -> None:
+    found = capture(one_row, (X[:1],), dynamic_shapes=N)
+    assert torch.equal(found.program.module()(X), X.sum(0))
+
+
+def test_a_model_that_takes_one_row_only_is_captured_at_one() -> None:
+    found = capture(lambda x: x + torch.ones(1, 3) if x.shape[0] < 2 else x[:, 5], (X[:1],), dynamic_shapes=({0: "n"},))
+    assert [tuple(leaf.shape) for leaf in found.program.example_inputs[0]] == [(1, 3)]

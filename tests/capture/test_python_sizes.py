@@ -1,0 +1,89 @@
+"""Dynamic sizes stay dynamic through Python's functions of numbers, and through torch functions of numbers."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import opbridge
+from opbridge.capture.capture import capture
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.errors import CaptureError
+from opbridge.torch_graph.python_sizes import dynamic_conversions
+
+Model = Callable[[torch.Tensor], torch.Tensor]
+
+
+def resampled(x: torch.Tensor) -> torch.Tensor:
+    length = torch.ceil(torch.as_tensor(3 * x.shape[0] / 2)).long()
+    return x.repeat_interleave(2, 0)[:length]
+
+
+def at_half_size(x: torch.Tensor) -> torch.Tensor:
+    height = int(float(x.shape[0]) / 2 + 0.5)
+    return torch.nn.functional.interpolate(x[None, None], size=(height, 6))
+
+
+MODELS: dict[str, Model] = {
+    "len": lambda x: x[: len(x) - 1],
+    "min": lambda x: x[: min(3, x.shape[0])],
+    "float": lambda x: x * float(x.shape[0]),
+    "int": lambda x: x[: int(x.shape[0] * 0.3)],
+    "int of an int": lambda x: x[: int(x.shape[0])] if isinstance(x.shape[1], int) else x,
+    "int of a text": lambda x: x[int("1") :] * float(x.shape[0]),
+    "sqrt": lambda x: x / math.sqrt(x.shape[0]),
+    "sqrt of a number": lambda x: x * math.sqrt(2),
+    "as_tensor": resampled,
+    "as_tensor of a list": lambda x: x.sum() * torch.as_tensor([[x.shape[0] / 3, 2], [1.5, x.shape[0]]]),
+    "as_tensor of ints": lambda x: x.sum().long() * torch.as_tensor((x.shape[0], 2)),
+    "linspace of size": lambda x: x * torch.linspace(-1, 1, x.shape[0])[:, None],
+    "linspace to size": lambda x: x * torch.linspace(0, x.shape[0] - 1, steps=x.shape[0])[:, None],
+    "linspace of 1": lambda x: x.sum() + torch.linspace(3, 5, x.shape[0] // x.shape[0]),
+    "linspace in float64": lambda x: torch.linspace(0.5, x.shape[0], 5, dtype=torch.float64) + x.sum(),
+    "a size": at_half_size,
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_size_stays_dynamic(name: str) -> None:
+    model, x = MODELS[name], torch.randn(7, 3)
+    captured = capture(model, (x,), dynamic_shapes=({0: "n"},), rewrites=Catalog.load().rewrites())
+    program = captured.program.module()
+    for size in (7, 2, 12, 33):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(program(x), model(x))
+
+
+def test_conversions_are_replaced_only_in_the_file_and_only_during_the_capture() -> None:
+    with dynamic_conversions([__file__]):
+        assert float is not builtins.float
+        assert isinstance(1.5, float)
+        assert issubclass(bool, int)
+        assert {builtins.int: 1, builtins.float: 2}[int] == 1
+        assert (int("7", base=8), float("1.5"), int.from_bytes(b"\1", "big")) == (7, 1.5, 1)
+        assert type(int(2.5)) is builtins.int
+        assert opbridge.errors.__dict__.get("float") is None
+    assert float is builtins.float
+
+
+def test_a_file_in_which_the_replacement_does_not_help() -> None:
+    def fixed(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(7, int(x.shape[1]), dtype=torch.float32) * float(x.shape[0])
+
+    with pytest.raises(CaptureError, match="only size 7"):
+        capture(fixed, (torch.randn(7, 3),), dynamic_shapes=({0: "n"},))
+    assert float is builtins.float
+
+
+def test_in_the_engine(tmp_path: Path) -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        names = ("float", "int", "sqrt", "as_tensor", "as_tensor of a list", "linspace to size", "a size")
+        return tuple(MODELS[name](x) for name in names)
+
+    bundle = opbridge.export(model, (torch.randn(7, 3),), path=tmp_path / "b", dynamic_shapes=({0: "n"},))
+    assert bundle.verified

@@ -1,0 +1,131 @@
+"""Operators of real models whose results have sizes that are computed from dynamic sizes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from roundtrip import travel
+from torch import Tensor, nn
+from torch.nn import functional
+
+from opbridge.errors import InputError
+
+DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+class FourierUnit(nn.Module):
+    """A convolution of a spectrum, as in LaMa: back to the size of the image, odd or even."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convolution = nn.Conv2d(6, 6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfftn(x, dim=(-2, -1), norm="ortho")
+        parts = self.convolution(torch.cat([spectrum.real, spectrum.imag], 1)).relu()
+        changed = torch.complex(*parts.chunk(2, 1))
+        return torch.fft.irfftn(changed, s=x.shape[-2:], dim=(-2, -1), norm="ortho")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_inverse_transforms_to_dynamic_sizes(dtype: torch.dtype) -> None:
+    example = torch.randn(2, 3, 8, 6, dtype=dtype)
+    trip = travel(FourierUnit().to(dtype), (example,), dynamic_shapes=({0: DYNAMIC, 2: DYNAMIC, 3: DYNAMIC},))
+    for size in ((1, 3, 5, 7), (3, 3, 16, 2), (2, 3, 8, 6)):
+        trip.check(torch.randn(size, dtype=dtype))
+
+
+class BlockConvolution(nn.Module):
+    """A convolution by transforms of overlapping blocks, as in julius."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(2, 3, 9))
+
+    def forward(self, x: Tensor) -> Tensor:
+        taps = self.weight.shape[-1]
+        block = min(taps * 5, x.shape[-1])
+        step = block - taps + 1
+        count = -(-(x.shape[-1] - block) // step) + 1
+        blocks = functional.pad(x, (0, (count - 1) * step + block - x.shape[-1])).unfold(-1, block, step)
+        products = torch.einsum(
+            "bcft,dct->bdft", torch.fft.rfft(blocks), torch.fft.rfft(self.weight, block).conj_physical()
+        )
+        found = torch.fft.irfft(products, block)[..., : -taps + 1].flatten(-2)
+        return found[..., : x.shape[-1] - taps + 1]
+
+
+@pytest.mark.slow
+def test_a_convolution_by_transforms_of_blocks() -> None:
+    model = BlockConvolution()
+    trip = travel(model, (torch.randn(2, 3, 100),), dynamic_shapes=({0: DYNAMIC, 2: DYNAMIC},))
+    for length in (100, 137, 46, 45, 30):
+        trip.check(torch.randn(1, 3, length), atol=1e-4)
+
+
+def test_windows_of_a_dynamic_length() -> None:
+    def model(x: Tensor) -> Tensor:
+        return x.unfold(1, x.shape[1] // 2, x.shape[1] // 4)
+
+    trip = travel(model, (torch.randn(2, 8, 3),), dynamic_shapes=({1: DYNAMIC},))
+    for length in (8, 13, 4):
+        trip.check(torch.randn(2, length, 3))
+
+
+def test_a_quotient_of_sizes_is_rounded_down() -> None:
+    def model(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        difference = y.shape[0] - x.shape[0]
+        return x[: -(-x.shape[0] // 3)], x.new_ones(difference // 3 + 10), x.new_ones(difference // -4 + 10)
+
+    trip = travel(model, (torch.randn(8), torch.randn(6)), dynamic_shapes=({0: DYNAMIC}, {0: DYNAMIC}))
+    for first, second in ((8, 6), (7, 9), (3, 4), (12, 3), (3, 12)):
+        trip.check(torch.randn(first), torch.randn(second))
+
+
+def test_sizes_that_are_computed_in_floating_point() -> None:
+    """In float32 18 / 1.2 is less than 15, and 160001 * 11025 is not exact."""
+
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        n = x.shape[0]
+        samples = torch.sym_int((n + 160_000) * 11_025 / 16_000) - 110_000
+        sizes = (torch.sym_int(n / 1.2), math.ceil(n * 0.7), math.floor(2.0 - n * 0.1) + 9, round(n * 0.5), samples)
+        return tuple(x.new_ones(size) for size in sizes)
+
+    trip = travel(model, (torch.randn(12),), dynamic_shapes=({0: DYNAMIC},))
+    for length in (12, 18, 30, 36, 60, 7, 35):
+        trip.check(torch.randn(length))
+
+
+RECURRENT = {
+    "lstm": nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True),
+    "gru": nn.GRU(3, 4),
+    "tanh": nn.RNN(3, 4, batch_first=True),
+    "relu": nn.RNN(3, 4, num_layers=2, bidirectional=True, nonlinearity="relu"),
+}
+
+
+@pytest.mark.quick("tanh")
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_of_dynamic_length_twice_in_one_process(name: str) -> None:
+    model = RECURRENT[name].requires_grad_(False)
+    for _ in range(2):
+        trip = travel(model, (torch.randn(2, 5, 3),), dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},))
+        assert not {"Loop", "Scan"} & set(trip.op_types)
+        for size in ((3, 9, 3), (1, 2, 3), (2, 1, 3)):
+            trip.check(torch.randn(size))
+
+
+def test_an_lstm_with_a_projection() -> None:
+    model = nn.LSTM(3, 4, proj_size=2, batch_first=True).requires_grad_(False)
+    trip = travel(model, (torch.randn(2, 5, 3),), dynamic_shapes=({0: DYNAMIC},))
+    trip.check(torch.randn(3, 5, 3))
+    if torch.__version__ < "2.15":
+        with pytest.raises(InputError, match="proj_size"):
+            travel(model, (torch.randn(2, 5, 3),), dynamic_shapes=({1: DYNAMIC},))
+        return
+    trip = travel(model, (torch.randn(2, 5, 3),), dynamic_shapes=({1: DYNAMIC},))
+    trip.check(torch.randn(2, 8, 3))

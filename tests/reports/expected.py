@@ -1,0 +1,123 @@
+"""What opbridge does with the situations that it does not export rightly, each with the reason.
+
+The test is strict in both directions: a situation that begins to come out right is taken out of this table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from side_by_side import Verdict
+
+__all__ = ["EXPECTED", "Expected", "expected_verdict"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """An expected verdict other than "right".
+
+    Attributes:
+        verdict: As in ``side_by_side.py``.
+        reason: Why, and what a user can do.
+    """
+
+    verdict: Verdict
+    reason: str
+
+
+EXPECTED: dict[str, Expected] = {
+    "a Python loop over the rows of an input": Expected(
+        "refused",
+        "The loop runs in Python once for each row; the error names it. torch's scan or while_loop is needed.",
+    ),
+    "a Python loop over time steps": Expected(
+        "refused",
+        "The loop runs in Python once for each step; the error names it. torch's scan or while_loop is needed.",
+    ),
+    "a branch on a size": Expected(
+        "refused",
+        "The branch is decided in Python; the error names the range, and the declared Dim is to be narrowed to it.",
+    ),
+    "pack_padded_sequence around an LSTM": Expected(
+        "refused",
+        "torch.export can't capture an LSTM of a packed sequence.",
+    ),
+    "slicing with tensors as bounds": Expected(
+        "refused",
+        "The bounds are tensors of rank 1, whose values torch.export does not read as sizes.",
+    ),
+    "einsum with an ellipsis": Expected(
+        "wrong",
+        "ONNX Runtime's Einsum does not sum over an ellipsis that the result lacks; opbridge reports the failure.",
+    ),
+    "a branch on the values of a mask": Expected(
+        "refused",
+        "The branch is decided by values; the error says how to write it with torch.cond.",
+    ),
+    "TransformerDecoder with a causal mask of a dynamic size": Expected(
+        "refused",
+        "torch asks with the values of the mask whether it is causal; tgt_is_causal=True skips the question.",
+    ),
+    "nested_tensor_from_jagged": Expected(
+        "refused",
+        "torch.export can't capture the making of a nested tensor.",
+    ),
+    "a jagged tensor as the input": Expected(
+        "refused",
+        "A nested tensor is no input of an ONNX model.",
+    ),
+    "stft of one signal, with center=False": Expected(
+        "wrong",
+        "The STFT of one signal without a batch is wrong for frames that are no power of two; opbridge says so.",
+    ),
+    "Conformer: a mask as long as the longest length": Expected(
+        "refused",
+        "int(tensor.item()) makes a Python number of a value of a tensor; .item() alone is captured.",
+    ),
+    "quantize_dynamic of a GRU": Expected(
+        "refused",
+        "torch.export can't capture packed quantized weights.",
+    ),
+    "quantized convolution and linear layer": Expected(
+        "false alarm",
+        "A defect: the captured graph computes in floating point, and the module's integer kernels round to the next "
+        "step in some elements; the comparison of the two does not allow for a step.",
+    ),
+    "weights in MKL-DNN's layout": Expected(
+        "refused",
+        "to_mkldnn makes TorchScript modules, which have no Python code to capture.",
+    ),
+    "a sparse weight": Expected(
+        "refused",
+        "torch.sparse.mm makes the columns of the other factor a constant in the capture.",
+    ),
+    "a sparse matrix made from indices": Expected(
+        "refused",
+        "There is no sparse tensor in ONNX's operators, and opbridge makes only weights dense.",
+    ),
+    "preprocessing of uint8 images": Expected(
+        "false alarm",
+        "A resized pixel near a half is rounded the other way, and the following convolution spreads it.",
+    ),
+    "shapes for some of the arguments only": Expected(
+        "refused",
+        "torch.export wants an entry for each input; the error gives the complete form.",
+    ),
+    "TorchScript inside the model": Expected(
+        "refused",
+        "TorchScript has no Python code to capture; the error says to use the module that it was made from.",
+    ),
+    "samples from a Beta distribution": Expected(
+        "refused",
+        "aten::_sample_dirichlet has no shape function in torch.",
+    ),
+    "samples from a Dirichlet distribution": Expected(
+        "refused",
+        "aten::_sample_dirichlet has no shape function in torch.",
+    ),
+}
+
+
+def expected_verdict(name: str) -> Verdict:
+    """The verdict that is expected of opbridge for a situation."""
+    return EXPECTED[name].verdict if name in EXPECTED else "right"
