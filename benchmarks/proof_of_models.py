@@ -158,9 +158,9 @@ def _tensors(entry: Entry) -> list[torch.Tensor]:
 
 def _names(found: opbridge.Verification, node: str) -> bool:
     """Whether bisection names the node."""
-    return bool(found.departures) and all(
-        departure.first is not None and node in (departure.first.node, *departure.between)
-        for departure in found.departures
+    return bool(found.divergences) and all(
+        divergence.first is not None and node in (divergence.first.node, *divergence.between)
+        for divergence in found.divergences
     )
 
 
