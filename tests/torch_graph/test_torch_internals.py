@@ -63,6 +63,23 @@ def test_the_line_that_fixes_or_restricts_a_size_is_noted():
     assert (environment._set_replacement, environment._log_guard) == before
 
 
+def test_values_of_the_example_are_assumed_and_noted():
+    class Branch(torch.nn.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x - 1
+
+    assumed = []
+    environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
+    before = environment.guard_or_defer_runtime_assert
+    with torch_internals.assuming_values(assumed):
+        program = torch.export.export(Branch(), (torch.ones(2),))
+    assert {(value.condition, value.value) for value in assumed} == {("Eq(u0, 1)", "True")}
+    assert "x.sum() > 0" in innermost(assumed[0].frames).text
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        program.module()(-torch.ones(2))
+    assert environment.guard_or_defer_runtime_assert is before
+
+
 def test_sizes_made_in_the_old_way_begin_at_zero_while_capturing():
     from torch._library.fake_impl import FakeImplCtx
 

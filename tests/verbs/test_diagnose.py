@@ -108,7 +108,7 @@ def test_a_fine_model() -> None:
 
 def test_a_failed_capture_is_a_finding() -> None:
     def model(x: Tensor) -> Tensor:
-        return x if x.sum() > 0 else -x
+        return x + torch.from_numpy(x.numpy())
 
     diagnosis = opbridge.diagnose(model, (torch.randn(3),))
     assert not diagnosis.ok
@@ -119,6 +119,29 @@ def test_a_failed_capture_is_a_finding() -> None:
     assert diagnosis.opset is None
     assert len(diagnosis.details.splitlines()) > 10, "the long story is for the log"
     assert json.dumps(diagnosis.to_dict())
+
+
+def test_all_that_stops_a_capture_is_found_in_one_run() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.shape[0] % 2:
+                x = x * 2
+            first = int(x[0].argmax())
+            last = int(x[1].argmin())
+            return lost(torch.hypot(x[:, first:], x[:, first:])) * last
+
+    x = torch.tensor([[1.0, 2.0, 3.0], [6.0, 5.0, 4.0]])
+    diagnosis = opbridge.diagnose(Model().eval(), (x,), dynamic_shapes={"x": {0: "n"}})
+    start = Model.forward.__code__.co_firstlineno
+    found = [(item.code, item.sources[0].rpartition(":")[2]) for item in diagnosis.findings if item.severity == "error"]
+    assert found == [
+        ("restricted-dimension", str(start + 1)),
+        ("data-dependent-value", str(start + 3)),
+        ("data-dependent-value", str(start + 4)),
+        ("unmapped-operator", str(start + 5)),
+    ]
+    assert not diagnosis.ok
+    assert {item.target for item in diagnosis.operators if item.rung == "decompose"} == {"aten::hypot"}
 
 
 def dry(model: Any, args: Any, engine: Any) -> Diagnosis:

@@ -98,9 +98,11 @@ class Bundle:
 
     @property
     def verified(self) -> bool | None:
-        """Whether the last verification passed; None if there was none."""
+        """Whether the last verification passed without assumptions; None if there was none."""
         verification = self.verification
-        return None if verification is None else verification.get("verdict") == "passed"
+        if verification is None:
+            return None
+        return verification.get("verdict") == "passed" and not self.manifest.get("assumptions")
 
     @property
     def sources(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from opbridge.bundle.bundle import Bundle
 from opbridge.bundle.reference import find_entry
+from opbridge.capture.assumption import Assume, Assumption
+from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD
 from opbridge.capture.capture import Captured, StateBuffer, capture, load_program
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.capture.stateful import capture_with_state
@@ -36,6 +38,7 @@ def capture_entry(
         input_names=input_names,
         output_names=output_names,
         rewrites=catalog.rewrites(),
+        assume=entry.assume,
     )
 
 
@@ -44,12 +47,18 @@ def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
     inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
     if reference is None and REFERENCE in bundle.manifest["files"]:
         captured = capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
-        return dataclasses.replace(captured, state=_state(bundle))
+        return dataclasses.replace(captured, state=_state(bundle), assumptions=_assumptions(bundle))
     if reference is None:
         reference = find_entry(bundle)
     entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
-    entry = dataclasses.replace(entry, state=bool(_state(bundle)))
+    assume: Assume = "check" if ASSUMPTIONS_HOLD in outputs else bool(_assumptions(bundle))
+    entry = dataclasses.replace(entry, state=bool(_state(bundle)), assume=assume)
     return capture_entry(entry, Catalog.load(ops), inputs, outputs)
+
+
+def _assumptions(bundle: Bundle) -> tuple[Assumption, ...]:
+    """What the bundle's model assumes."""
+    return tuple(Assumption.from_dict(item) for item in bundle.manifest.get("assumptions", ()))
 
 
 def _state(bundle: Bundle) -> tuple[StateBuffer, ...]:

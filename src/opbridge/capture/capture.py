@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.assuming import Assumptions
+from opbridge.capture.assumption import Assume, Assumption
+from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
 from opbridge.capture.constant_buffers import ConstantBuffers
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
@@ -25,6 +28,7 @@ from opbridge.capture.quantized import dequantized_modules
 from opbridge.capture.rewriting import rewriting
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, first_line
+from opbridge.findings import Finding
 from opbridge.records import StoredRecord
 from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
 from opbridge.torch_graph.dense import dense_weights
@@ -73,6 +77,8 @@ class Captured:
             the program too, which then does not show what was captured.
         state: The buffers that are inputs and outputs; ``module`` is then a ``capture.stateful.Stateful``.
         unchecked: The checks of libraries that are left out of the program: their line, and the statement.
+        assumptions: What the program assumes, because it holds for the example inputs.
+        obstacles: Why these assumptions are necessary.
     """
 
     program: torch.export.ExportedProgram
@@ -89,6 +95,8 @@ class Captured:
     dynamic_axes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     state: tuple[StateBuffer, ...] = ()
     unchecked: tuple[tuple[str, str], ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    obstacles: tuple[Finding, ...] = ()
 
 
 def capture(
@@ -101,6 +109,7 @@ def capture(
     output_names: Sequence[str] | None = None,
     rewrites: Sequence[OpSpec] = (),
     check_sizes: bool = True,
+    assume: Assume = False,
 ) -> Captured:
     """Capture a model as a graph.
 
@@ -115,6 +124,9 @@ def capture(
         output_names: The ONNX names of the outputs; by default the keys of a dict output, otherwise "output".
         rewrites: The replacements of Python functions to use during the capture.
         check_sizes: Whether a declared size that the model accepts and the program does not is an error.
+        assume: Whether a model that can't be captured otherwise is captured for the example inputs, with the branches
+            that they take and the sizes that they have. ``Captured.assumptions`` lists them. With "check", the program
+            has a further output, :data:`~opbridge.capture.assumption_output.ASSUMPTIONS_HOLD`.
 
     Raises:
         CaptureError: torch.export can't capture the model; the message names the line in the user's source.
@@ -129,23 +141,43 @@ def capture(
     dynamic_shapes = by_input(dynamic_shapes, module)
     example = positional, keywords
     buffers = ConstantBuffers(module)
+    assumptions = Assumptions(module, example, dynamic_shapes)
 
     def attempt(files: Collection[str], checks: Collection[SourceLine], known: bool) -> Captured:
-        with dynamic_conversions(files), without_checks(checks), buffers.answering() if known else nullcontext():
-            captured = _captured(module, example, dynamic_shapes, input_names, output_names, rewrites, check_sizes)
+        answering = buffers.answering() if known else nullcontext()
+        with dynamic_conversions(files), without_checks(checks), answering, assumptions.made() as shapes:
+            captured = _captured(module, example, shapes, input_names, output_names, rewrites, check_sizes)
         return captured if not known or buffers.are_constant_in(captured.program) else attempt(files, checks, False)
 
+    output_names = without_check(output_names)
     with changed_attributes_as_buffers(module, *example):
-        return _with_changes(attempt, bool(buffers))
+        captured = _with_changes(attempt, bool(buffers), assumptions if assume else None)
+    captured = dataclasses.replace(captured, assumptions=assumptions.listed(), obstacles=assumptions.obstacles())
+    if assume != "check" or all(item.kind == "size" for item in captured.assumptions):
+        return captured
+    checked = capture(
+        WithCheck(module),
+        *example,
+        dynamic_shapes=dynamic_shapes,
+        input_names=input_names,
+        rewrites=rewrites,
+        check_sizes=check_sizes,
+        assume=True,
+    )
+    compute_check(checked.program)
+    return dataclasses.replace(checked, output_names=(*captured.output_names, ASSUMPTIONS_HOLD))
 
 
 def _with_changes(
-    attempt: Callable[[Collection[str], Collection[SourceLine], bool], Captured], has_buffers: bool
+    attempt: Callable[[Collection[str], Collection[SourceLine], bool], Captured],
+    has_buffers: bool,
+    assumptions: Assumptions | None,
 ) -> Captured:
     """Capture; if a line stops it that has an equivalent, again with that.
 
     Where ``float()`` or ``int()`` fixes a size, other functions take their place in the file. A check of a library is
-    left out. Python may read the buffers, which are constants of the model.
+    left out. Python may read the buffers, which are constants of the model. What remains is assumed to be as for the
+    example inputs, if the user allows assumptions.
     """
     known = False
     files: list[str] = []
@@ -162,7 +194,7 @@ def _with_changes(
                 checks.add(check)
             elif has_buffers and not known and not failure.lines:
                 known = True
-            else:
+            elif assumptions is None or not assumptions.extend(failure):
                 raise
             continue
         statements = {str(line): statement_that_only_raises(line) for line in checks}

@@ -135,4 +135,5 @@ def _failure(
     finding = restricted_dimension.finding(dimension, size, guard, guard.text(names))
     line = innermost(guard.frames, libraries=True)
     details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
-    return CaptureFailure(finding, details=details, lines=() if line is None else (line,))
+    axes = [place.source for place, _ in dimension.places]
+    return CaptureFailure(finding, details=details, lines=() if line is None else (line,), axes=axes)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
+from opbridge.capture.assumption import Assume
 from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.torch_graph.sources import source_of_error
 
@@ -46,6 +47,8 @@ class Entry:
         output_names: Names for the outputs of the ONNX model, or None.
         file: The file that the entry is defined in; None for an entry in a module.
         state: Whether the buffers that ``forward`` changes become inputs and outputs of the ONNX model.
+        assume: Whether what can't be captured otherwise is captured for the example inputs; see
+            :func:`~opbridge.capture.capture.capture`.
     """
 
     text: str
@@ -57,6 +60,7 @@ class Entry:
     output_names: Sequence[str] | None = None
     file: Path | None = None
     state: bool = False
+    assume: Assume = False
 
 
 def load_entry(text: str) -> Entry:

@@ -8,6 +8,7 @@ from typing import Any
 
 from opbridge import findings
 from opbridge.errors import CaptureError, OpbridgeError
+from opbridge.findings import dynamic_dimension
 from opbridge.findings.base import Failure, Finding
 from opbridge.torch_graph.sources import FixedSize, SourceLine, innermost
 
@@ -20,12 +21,16 @@ class CaptureFailure(CaptureError):
     Attributes:
         finding: The finding, with its code, cause, fix and sources.
         lines: The lines outside torch that fixed or restricted a dynamic size.
+        axes: The axes that can't be dynamic as declared, in torch's notation: ``L['x'].size()[0]``.
     """
 
-    def __init__(self, finding: Finding, *, details: str, lines: Sequence[SourceLine] = ()) -> None:
+    def __init__(
+        self, finding: Finding, *, details: str, lines: Sequence[SourceLine] = (), axes: Sequence[str] = ()
+    ) -> None:
         super().__init__(finding.message, fix=finding.fix, details=details)
         self.finding = finding
         self.lines = tuple(lines)
+        self.axes = tuple(axes)
 
     def to_dict(self) -> dict[str, object]:
         """The error as JSON data, with the finding's ``code`` and ``sources``."""
@@ -80,7 +85,8 @@ def explain_capture_failure(
     kind = getattr(findings.by_code(finding.code), "ERROR", CaptureError)
     if kind is CaptureError:
         lines = [line for size in fixed_sizes if (line := innermost(size.frames, libraries=True)) is not None]
-        return CaptureFailure(finding, details=details, lines=lines)
+        axes = dynamic_dimension.axes_in(str(error)) if finding.code == dynamic_dimension.CODE else ()
+        return CaptureFailure(finding, details=details, lines=lines, axes=axes)
     raised: OpbridgeError = kind(finding.message, fix=finding.fix, details=details)
     return raised
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.assumption import Assume
 from opbridge.capture.capture import Captured, StateBuffer, as_module, capture
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
@@ -63,6 +64,7 @@ def capture_with_state(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     rewrites: Sequence[OpSpec] = (),
+    assume: Assume = False,
 ) -> Captured:
     """Capture a model with the buffers that its ``forward`` changes as inputs and outputs.
 
@@ -86,7 +88,9 @@ def capture_with_state(
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     keywords = dict(kwargs or {})
     with changed_attributes_as_buffers(module, positional, keywords):
-        return _capture_with_state(module, positional, keywords, dynamic_shapes, input_names, output_names, rewrites)
+        return _capture_with_state(
+            module, positional, keywords, dynamic_shapes, input_names, output_names, rewrites, assume
+        )
 
 
 def _capture_with_state(
@@ -97,15 +101,17 @@ def _capture_with_state(
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
     rewrites: Sequence[OpSpec],
+    assume: Assume,
 ) -> Captured:
     # A batch that varies does not fit a buffer of the example's batch size, so that this capture has no dynamic sizes.
-    plain = capture(module, positional, keywords, rewrites=rewrites)
+    plain = capture(module, positional, keywords, rewrites=rewrites, assume=assume)
     state = _changed_buffers(plain)
     inputs, outputs = [item.input for item in state], [item.output for item in state]
     names: dict[str, Any] = {
         "input_names": _completed(input_names, plain.input_names, inputs),
         "output_names": _completed(output_names, plain.output_names, outputs),
         "rewrites": rewrites,
+        "assume": assume,
     }
     if not state:
         return capture(module, positional, keywords, dynamic_shapes=dynamic_shapes, **names)

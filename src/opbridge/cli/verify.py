@@ -39,6 +39,9 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--timings", action="store_true", help="also measure the time per node in the engine and in PyTorch"
     )
+    parser.add_argument(
+        "--assume", action="store_true", help="accept the assumptions of a bundle that was exported with --assume"
+    )
     add_engine(parser, default=None)
     add_limits(parser)
     add_ops(parser)
@@ -67,4 +70,5 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         progress=progress,
         ops=tuple(arguments.ops),
     )
-    return Outcome(verification.to_dict(), verification_view, exit_code=0 if verification.passed else 1)
+    passed = verification.passed or (arguments.assume and verification.verdict == "passed")
+    return Outcome(verification.to_dict(), verification_view, exit_code=0 if passed else 1)

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import re
 
-from opbridge.findings.base import Failure, Finding, shortened
-from opbridge.torch_graph.sources import Condition, condition_at, module_path
+from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
+from opbridge.torch_graph.sources import Condition, SourceLine, condition_at, module_path
 
 CODE = "data-dependent-value"
 
@@ -34,15 +34,32 @@ def explain(failure: Failure) -> Finding | None:
     value = error is not None and _VALUE in str(error)
     if not value and _FORMAT not in failure.text:
         return None
-    condition = condition_at(failure.place) if value else None
-    text = f"`{shortened(condition or (failure.place.text if failure.place else 'forward'))}`"
-    message = f"{text}{failure.at} needs a tensor's value in Python, which is known only at run time."
-    target = condition.text if condition else (failure.place.text if failure.place else "forward")
-    return failure.finding(CODE, target, message, _fix(failure, condition, value))
+    return _finding(failure.place, failure.source, value)
 
 
-def _fix(failure: Failure, condition: Condition | None, value: bool) -> str:
-    place = failure.place
+def finding(place: SourceLine | None, source: SourceLine | None) -> Finding:
+    """Make the finding.
+
+    Args:
+        place: The line that reads the value, in the user's code or in a library.
+        source: The user's line.
+    """
+    return _finding(place, source, True)
+
+
+def _finding(place: SourceLine | None, source: SourceLine | None, value: bool) -> Finding:
+    condition = condition_at(place) if value else None
+    text = f"`{shortened(condition or (place.text if place else 'forward'))}`{described_place(place, source)}"
+    return Finding(
+        CODE,
+        condition.text if condition else (place.text if place else "forward"),
+        f"{text} needs a tensor's value in Python, which is known only at run time.",
+        _fix(place, condition, value),
+        sources=source_names(source),
+    )
+
+
+def _fix(place: SourceLine | None, condition: Condition | None, value: bool) -> str:
     if place is not None and place.is_installed and module_path(place):
         target = module_path(place)
         return (

@@ -137,6 +137,11 @@ def _guarded(failure: Failure) -> Finding | None:
     )
 
 
+def axes_in(text: str) -> list[str]:
+    """The axes in a message of torch, in the notation ``L['x'].size()[0]``."""
+    return [f"L{match['path']}.size()[{match['dimension']}]" for match in re.finditer(_SIZE, text)]
+
+
 def _describe(failure: Failure, marked: str) -> str:
     match = re.fullmatch(_SIZE, marked.strip())
     if match:

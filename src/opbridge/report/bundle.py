@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from opbridge.capture.assumption import Assumption
 from opbridge.report.tables import paragraph, place, plural, table, unbroken
 from opbridge.report.verification import verification_view
 
@@ -26,6 +27,8 @@ def bundle_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     if data["verification"]:
         yield from verification_view(data["verification"])
     else:
+        for item in manifest.get("assumptions", ()):
+            yield paragraph(f"assumed: {Assumption.from_dict(item)}", "yellow")
         yield paragraph("not verified", "bold yellow")
     for model in manifest["models"]:
         size = sum(file["bytes"] for name, file in manifest["files"].items() if name.startswith(model["file"]))

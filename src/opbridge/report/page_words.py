@@ -77,6 +77,11 @@ def summarise(data: Mapping[str, Any]) -> Summary:
         judged = (f"The tolerance was given by the user ({given}); opbridge did not compute one.",)
     if verdict == "passed":
         sentences = (exported, *_passed(verification, engines, reference), *judged)
+        assumed = verification.get("assumptions", ())
+        if assumed:
+            sentences = (*sentences, *(f"Assumed: {assumption}." for assumption in assumed))
+            title = f"{matches} {reference} under {plural(len(assumed), 'assumption')}"
+            return Summary("open", title, sentences, engines)
         return Summary("good", f"{matches} {reference}", sentences, engines)
     if verdict == "failed":
         found = _mismatches(verification, engines, reference)

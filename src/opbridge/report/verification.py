@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.trace import Divergence
-from opbridge.proof.verify.verification import tolerance_text
+from opbridge.proof.verify.verification import tolerance_text, verdict_text
 from opbridge.report.tables import number, paragraph, plural, table
 from opbridge.report.words import share_of_tolerance, status_words, unit_words
 
@@ -47,10 +47,13 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
         yield paragraph(f"compared with the given tolerance ({given}) instead of the computed one", "dim")
     if data.get("resumed"):
         yield paragraph(f"{plural(data['resumed'], 'case')} had passed before the verification was interrupted", "dim")
+    for assumption in data.get("assumptions", ()):
+        yield paragraph(f"assumed: {assumption}", "yellow")
+    verdict = verdict_text(data["verdict"], data.get("assumptions", ()))
     yield paragraph(
-        f"{data['engine']}: {data['verdict']} ({plural(len(data['cases']), 'case')}, seed {data['seed']}, "
+        f"{data['engine']}: {verdict} ({plural(len(data['cases']), 'case')}, seed {data['seed']}, "
         f"{sum(float(value) for value in data['seconds'].values()):.1f} s)",
-        "bold green" if data["verdict"] == "passed" else "bold red",
+        "bold red" if data["verdict"] != "passed" else "bold yellow" if data.get("assumptions") else "bold green",
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["DeclaredDimensions", "DynamicDimension", "Place", "declared_dimensions", "declared_places"]
+__all__ = ["DeclaredDimensions", "DynamicDimension", "Place", "declared_dimensions", "declared_places", "fixed_at"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +119,33 @@ def _walk(path: str, value: Any, declared: Any) -> Iterator[Place]:
     elif isinstance(value, (tuple, list)) and isinstance(declared, (tuple, list)):
         for index, (part, entry) in enumerate(zip(value, declared, strict=False)):
             yield from _walk(f"{path}[{index}]", part, entry)
+
+
+def fixed_at(arguments: Mapping[str, Any], dynamic_shapes: Any, sources: Collection[str]) -> dict[str, Any]:
+    """``dynamic_shapes`` by the names of the parameters, with some axes of a constant size.
+
+    Args:
+        arguments: The example inputs by the names of the parameters of ``forward``.
+        dynamic_shapes: In the form of ``torch.export.export``.
+        sources: The :attr:`Place.source` of each axis that has a constant size.
+    """
+    if isinstance(dynamic_shapes, (tuple, list)):
+        dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=False))
+    return {name: _fixed(name, value, dynamic_shapes.get(name), sources) for name, value in arguments.items()}
+
+
+def _fixed(path: str, value: Any, declared: Any, sources: Collection[str]) -> Any:
+    if isinstance(value, torch.Tensor):
+        if not isinstance(declared, (Mapping, tuple, list)):
+            return declared
+        pairs = declared.items() if isinstance(declared, Mapping) else enumerate(declared)
+        return {axis: None if Place(path, value, axis, one).source in sources else one for axis, one in pairs}
+    if isinstance(value, Mapping) and isinstance(declared, Mapping):
+        return {key: _fixed(f"{path}[{key!r}]", value[key], declared.get(key), sources) for key in value}
+    if isinstance(value, (tuple, list)) and isinstance(declared, (tuple, list)):
+        pairs = enumerate(zip(value, declared, strict=False))
+        return type(declared)(_fixed(f"{path}[{index}]", part, entry, sources) for index, (part, entry) in pairs)
+    return declared
 
 
 def declared_dimensions(arguments: Mapping[str, Any], dynamic_shapes: Any) -> DeclaredDimensions:

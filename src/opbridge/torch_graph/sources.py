@@ -21,6 +21,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 __all__ = [
+    "AssumedValue",
     "Condition",
     "FixedSize",
     "SourceLine",
@@ -90,6 +91,21 @@ class FixedSize:
 
     dimensions: tuple[str, ...]
     size: int
+    frames: tuple[SourceLine, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class AssumedValue:
+    """A value of a tensor that Python reads during a capture and that is taken from the example inputs.
+
+    Attributes:
+        condition: What is assumed, on torch's symbols: ``Eq(u0, 1)``.
+        value: The value: ``"True"``, ``"3"``.
+        frames: The stack of executing lines, outermost first.
+    """
+
+    condition: str
+    value: str
     frames: tuple[SourceLine, ...]
 
 

@@ -14,6 +14,7 @@ from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:
+    from opbridge.capture.assumption import Assume
     from opbridge.catalog.declare.catalog import Ops
     from opbridge.engines.versions import Versions
     from opbridge.verbs.onnx_entry import OnnxEntry
@@ -43,6 +44,7 @@ def opened(
     engines: Sequence[Engine],
     requested: Versions,
     state: bool = False,
+    assume: bool | str = False,
 ) -> Entry | OnnxEntry:
     """The model with its inputs as one value, checked against the engines and the requested versions.
 
@@ -56,16 +58,26 @@ def opened(
     if not is_onnx(model):
         check_versions(engines, requested)
         entry = _resolved_entry(model, args, kwargs, dynamic_shapes, input_names, output_names, text=text)
-        return dataclasses.replace(entry, state=True) if state else entry
+        return dataclasses.replace(entry, state=state or entry.state, assume=_assume(assume))
     from opbridge.verbs.onnx_entry import load_onnx
 
     _refuse_torch_options(
-        dynamic_shapes=dynamic_shapes, input_names=input_names, output_names=output_names, state=state or None
+        dynamic_shapes=dynamic_shapes,
+        input_names=input_names,
+        output_names=output_names,
+        state=state or None,
+        assume=assume or None,
     )
     loaded = load_onnx(model, args, kwargs)
     _refuse_torch_engines(engines)
     check_versions(engines, requested, own_opset=loaded.opset)
     return loaded
+
+
+def _assume(value: bool | str) -> Assume:
+    if value in (True, False, "check"):
+        return value  # type: ignore[return-value]
+    raise InputError(f"assume={value!r} is not valid: it can be True or 'check'.", fix="pass assume=True.")
 
 
 def _refuse_torch_engines(engines: Sequence[Engine]) -> None:

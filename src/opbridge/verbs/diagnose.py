@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from opbridge.engines.versions import Versions
     from opbridge.ladder.climbed import Break, ClimbedAll
     from opbridge.verbs.onnx_entry import OnnxEntry
+    from opbridge.verbs.sources import Source
 
 __all__ = ["diagnose", "diagnose_entry"]
 
@@ -36,7 +38,8 @@ def diagnose(
 ) -> Diagnosis:
     """List every operator of a model with its three links, and the fix of each broken one.
 
-    The diagnosis does not stop at the first problem. A failed capture is reported as a finding.
+    The diagnosis does not stop at the first problem. If the model can't be captured, each line that stops the capture
+    is a finding, and the operators are those that the example inputs reach.
 
     Args:
         model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, the text of an entry; or an ONNX model:
@@ -82,24 +85,49 @@ def diagnose_entry(
     """
     from opbridge.ladder.climb import climb_all
     from opbridge.ladder.findings import list_findings
-    from opbridge.verbs.sources import open_source
 
     started = time.perf_counter()
     versions = {engine.name: engine.version for engine in engines}
+    source, found, details = _opened(entry, catalog, report)
+    if source is None:
+        return Diagnosis((), found, versions, None, "", _seconds_since(started), details)
     try:
-        source = open_source(entry, catalog, report)
         climbed = climb_all(source.model, source.catalog, engines, requested, dry=True, report=report)
     except (CaptureError, TranslationError) as error:
-        finding = _finding_of_error(error)
-        return Diagnosis((), (finding,), versions, None, "", _seconds_since(started), error.details or "")
+        found = (*found, _finding_of_error(error))
+        return Diagnosis((), found, versions, None, "", _seconds_since(started), error.details or "")
     return Diagnosis(
         operators=tuple(_links(climbed)),
-        findings=list_findings(climbed, versions, source.captured),
+        findings=(*found, *list_findings(climbed, versions, source.captured)),
         engines=versions,
         opset=climbed.onnx.opset if climbed.onnx is not None else None,
         opset_reason=str(climbed.onnx.opset_reason) if climbed.onnx is not None else "",
         seconds=_seconds_since(started),
     )
+
+
+def _opened(
+    entry: Entry | OnnxEntry, catalog: Catalog, report: Callable[[str], None]
+) -> tuple[Source | None, tuple[Finding, ...], str]:
+    """The source, what stops its capture, and details for a log.
+
+    A model that can't be captured is captured with the branches, the values and the sizes of the example inputs, so
+    that what follows the first obstacle is found too.
+    """
+    from opbridge.capture.entry import Entry
+    from opbridge.verbs.sources import open_source
+
+    errors: list[CaptureError] = []
+    for assume in (False, True):
+        try:
+            tried = dataclasses.replace(entry, assume=assume) if isinstance(entry, Entry) else entry
+            source = open_source(tried, catalog, report)
+        except CaptureError as error:
+            errors.append(error)
+        else:
+            return source, source.captured.obstacles if source.captured is not None else (), ""
+    found = {error.message: _finding_of_error(error) for error in errors}
+    return None, tuple(found.values()), errors[0].details or ""
 
 
 def _seconds_since(started: float) -> float:

@@ -44,6 +44,7 @@ def export(
     external_data: bool | None = None,
     ir_version: int | None = None,
     state: bool = False,
+    assume: bool | str = False,
     inputs: Inputs | None = None,
     seed: int | None = None,
     edge_sizes: bool = False,
@@ -84,6 +85,11 @@ def export(
         state: Whether each buffer or tensor attribute that ``forward`` changes (a recurrent state) becomes an input
             ``state_NAME`` and an output ``next_state_NAME`` of the ONNX model. Their values at the export are in the
             bundle's ``initial_state.npz``. Without it, every run of the model starts from these values.
+        assume: Whether a model that can't be captured otherwise is captured for the example inputs: with the branches
+            that they take, the tensor values that Python reads, and the sizes that can't be dynamic. Each assumption
+            is listed with its line in the result and in the manifest, and ``bundle.verified`` is False. With "check",
+            the model has a further output, the bool ``assumptions_hold``, which is False for inputs that take other
+            branches or give other values.
         inputs: The inputs to verify on instead of fresh ones; see :func:`verify`.
         seed: The seed of the fresh inputs.
         edge_sizes: Whether to verify at the sizes 0 and 1 too.
@@ -133,6 +139,7 @@ def export(
         engines=chosen,
         requested=options.requested,
         state=state,
+        assume=assume,
     )
     with limited(time_limit=time_limit, memory_limit=memory_limit):
         return _export(open_source(given, catalog_of(given, ops), progress), chosen, options, progress)

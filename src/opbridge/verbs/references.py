@@ -136,6 +136,7 @@ class CapturedModel:
                 found = with_steps(found, reference, self._captured, session, options)
             if self._captured.was_training:
                 found = _in_evaluation_mode(found)
+            found = dataclasses.replace(found, assumptions=tuple(map(str, self._captured.assumptions)))
             return reconsidered(found, self._captured, run.engine.name, run.libraries)
 
     def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:

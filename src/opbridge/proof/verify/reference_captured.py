@@ -63,6 +63,7 @@ class CapturedReference:
         self._dimension_names = dict(captured.dimension_names)
         self._symbols = {name: symbol for symbol, name in captured.dimension_names.items()}
         self._seed = DEFAULT_SEED
+        self._assumed = bool(captured.assumptions)
 
     def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
         """Run the captured graph; see the protocol."""
@@ -175,6 +176,8 @@ class CapturedReference:
                 raise
             except _ProgramRefuses as error:
                 failure = f"PyTorch accepts these inputs, but the captured program does not: {error}"
+                if self._assumed:
+                    failure = f"The inputs violate an assumption of the model: {error}"
                 yield CaseResult(name, self._named(sizes), "failed", False, failure)
             except Exception as error:
                 raise InputError(
@@ -261,15 +264,16 @@ class CapturedReference:
         for scale in range(WIDE_RANGE, EXAMPLE_VALUES + 1):
             try:
                 return self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale)), scale
+            except _ProgramRefuses as error:
+                message = f"fresh ones violate an assumption of the model: {error}"
             except Exception as error:
-                message = described_error(error)
+                message = f"PyTorch refuses fresh ones: {described_error(error)}"
         try:
             case = self._case("example sizes", sizes, list(self.specs.flat))
         except Exception as error:
             text = f"PyTorch itself refuses the example inputs: {described_error(error)}"
             return CaseResult("example sizes", self._named(sizes), "failed", error=text), EXAMPLE_VALUES
-        note = f"the example's own values were used, because PyTorch refuses fresh ones: {message}"
-        case.notes = [*case.notes, note]
+        case.notes = [*case.notes, f"the example's own values were used, because {message}"]
         return case, EXAMPLE_VALUES
 
     def _at_sizes(
@@ -283,6 +287,9 @@ class CapturedReference:
             try:
                 case = self._case(name, sizes, self.specs.fresh(sizes, self._seed + len(refused), values))
             except _ProgramRefuses as error:
+                if self._assumed:
+                    reasons.append(f"at {text}, the inputs violate an assumption of the model: {error}")
+                    continue
                 failure = f"PyTorch accepts {text}, but the captured program does not: {error}"
                 return CaseResult(name, self._named(sizes), "failed", False, failure)
             except Exception as error:

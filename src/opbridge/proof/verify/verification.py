@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from opbridge.engines.process.crash import Crash
@@ -23,6 +23,7 @@ __all__ = [
     "Verdict",
     "Verification",
     "tolerance_text",
+    "verdict_text",
 ]
 
 DEFAULT_SEED = 20_260_101
@@ -167,6 +168,8 @@ class Verification(StoredRecord):
         engines: The result of each engine, if several were verified.
         tolerance: ``{"rtol": ..., "atol": ...}`` if a tolerance was given, which replaced the error budget.
         resumed: The number of cases that passed before the verification was interrupted, and were not run again.
+        assumptions: What the model assumes, because it holds for the example inputs: ``"batch is 2 (model.py:12)"``.
+            Inputs that violate an assumption are not among the cases.
     """
 
     engine: str
@@ -186,16 +189,18 @@ class Verification(StoredRecord):
     engines: tuple[EngineVerdict, ...] = ()
     tolerance: Mapping[str, float] | None = None
     resumed: int = 0
+    assumptions: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether every case passed."""
-        return self.verdict == "passed"
+        """Whether every case passed, and nothing is assumed."""
+        return self.verdict == "passed" and not self.assumptions
 
     def summary(self) -> str:
         """The result as text: the verdict, then one line per output with its error."""
         cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
-        lines = [f"{self.engine}: {self.verdict} on {cases} (seed {self.seed})"]
+        lines = [f"{self.engine}: {verdict_text(self.verdict, self.assumptions)} on {cases} (seed {self.seed})"]
+        lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         if self.tolerance is not None:
             lines.append(f"  the given tolerance, {tolerance_text(self.tolerance)}, replaces the error budget")
         if self.resumed:
@@ -215,6 +220,13 @@ class Verification(StoredRecord):
                 lines.append(f"    also fails on the small input in {case.failing_input}")
         lines += [f"  {line}" for special in self.special_values for line in f"special values, {special}".splitlines()]
         return "\n".join(lines)
+
+
+def verdict_text(verdict: str, assumptions: Sequence[str]) -> str:
+    """The verdict for a reader: ``"passed under 2 assumptions"``."""
+    if verdict != "passed" or not assumptions:
+        return verdict
+    return f"passed under {len(assumptions)} assumption{'' if len(assumptions) == 1 else 's'}"
 
 
 def tolerance_text(tolerance: Mapping[str, float]) -> str:

@@ -1,0 +1,111 @@
+"""Captures for the example inputs what can't be captured otherwise: the branches that they take, and their sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+import torch
+
+from opbridge.capture.assumption import Assumption
+from opbridge.capture.export import Example, declared_by
+from opbridge.capture.failures import CaptureFailure
+from opbridge.findings import Finding, data_dependent_value
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.declared import fixed_at
+from opbridge.torch_graph.dimensions import arguments_by_name
+from opbridge.torch_graph.sources import AssumedValue, SourceLine, condition_at, innermost
+from opbridge.torch_graph.state import keeping_state
+
+__all__ = ["Assumptions"]
+
+
+class Assumptions:
+    """The assumptions of one capture, which is repeated with one more after each failure.
+
+    Args:
+        module: The module.
+        example: The arguments and the keyword arguments.
+        dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``.
+    """
+
+    def __init__(self, module: torch.nn.Module, example: Example, dynamic_shapes: Any) -> None:
+        self._module = module
+        self._example = example
+        self._dynamic_shapes = dynamic_shapes
+        self._sizes: dict[str, Assumption] = {}
+        self._reads_values = False
+        self._values: list[AssumedValue] = []
+        self._failures: list[CaptureFailure] = []
+
+    def extend(self, failure: CaptureFailure) -> bool:
+        """Assume what this failure needs: constant sizes, or the values of tensors. False if there is nothing more."""
+        possible = self._fix(failure) if failure.axes else not self._reads_values
+        self._reads_values = self._reads_values or not failure.axes
+        self._failures += [failure] if possible else []
+        return possible
+
+    def _fix(self, failure: CaptureFailure) -> bool:
+        found = False
+        line = failure.lines[-1] if failure.lines else None
+        for dimension in declared_by(self._module, self._example, self._dynamic_shapes).dimensions:
+            sources = [place.source for place, _ in dimension.places]
+            if not set(sources) & set(failure.axes) or set(sources) <= set(self._sizes):
+                continue
+            assumption = Assumption("size", dimension.name, str(dimension.size), _place(line))
+            self._sizes.update(dict.fromkeys(sources, assumption))
+            found = True
+        return found
+
+    @contextlib.contextmanager
+    def made(self) -> Iterator[Any]:
+        """Capture under the assumptions inside the block; gives the dimensions that are dynamic."""
+        self._values.clear()
+        shapes = self._dynamic_shapes
+        if self._sizes:
+            shapes = fixed_at(arguments_by_name(self._module, *self._example), shapes, self._sizes)
+        with contextlib.ExitStack() as stack:
+            if self._reads_values:
+                stack.enter_context(keeping_state(self._module))
+                stack.enter_context(torch_internals.assuming_values(self._values))
+            yield shapes
+
+    def obstacles(self) -> tuple[Finding, ...]:
+        """What stops a capture without assumptions: one finding for each size and for each line."""
+        places = dict.fromkeys(
+            (innermost(value.frames, libraries=True), innermost(value.frames)) for value in self._values
+        )
+        lines = [data_dependent_value.finding(*place) for place in places]
+        known = {line.message for line in lines}
+        return (*(failure.finding for failure in self._failures if failure.finding.message not in known), *lines)
+
+    def listed(self) -> tuple[Assumption, ...]:
+        """The assumptions of the last capture, those about sizes first."""
+        return tuple(dict.fromkeys([*self._sizes.values(), *_of_lines(self._values)]))
+
+
+def _of_lines(values: list[AssumedValue]) -> Iterator[Assumption]:
+    """One assumption for each line that reads values."""
+    lines = {value: innermost(value.frames) for value in values}
+    for line in dict.fromkeys(lines.values()):
+        found = list(dict.fromkeys(_shown(value.value) for value in values if lines[value] == line))
+        condition = condition_at(line)
+        is_decision = condition is not None and condition.keyword != "for"
+        what = str(condition) if is_decision else line.text if line is not None else values[0].condition
+        yield Assumption("value", what, found[0] if len(found) == 1 else "", _place(line))
+
+
+def _shown(value: str) -> str:
+    """A number of torch without trailing zeros: ``"12"`` for ``"12.0000000000000"``."""
+    try:
+        return f"{float(value):.10g}"
+    except ValueError:
+        return value
+
+
+def _place(line: SourceLine | None) -> str:
+    """The line without the folder of a file outside the current folder, for the manifest has no absolute paths."""
+    place = str(line or "")
+    return PurePath(place).name if PurePath(place).is_absolute() else place
