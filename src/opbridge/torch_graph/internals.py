@@ -358,7 +358,7 @@ def assuming_values(assumed: list[AssumedValue]) -> Iterator[None]:
             assumed.append(AssumedValue(str(condition), value, frames_of_stack()))
         return own(env, condition, message, *args, **kwargs)
 
-    ShapeEnv.guard_or_defer_runtime_assert = noting  # type: ignore[method-assign]
+    ShapeEnv.guard_or_defer_runtime_assert = noting  # type: ignore[method-assign, assignment]
     try:
         with config.patch(fake_tensor_propagate_real_tensors=True):  # type: ignore[attr-defined]
             yield
