@@ -14,6 +14,7 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.example_values import assuming_values
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
 from opbridge.torch_graph.reuse import quantized_operators, reusing_operator_list, reusing_registry
 from opbridge.torch_graph.sources import innermost
@@ -71,7 +72,7 @@ def test_values_of_the_example_are_assumed_and_noted():
     assumed = []
     environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
     before = environment.guard_or_defer_runtime_assert
-    with torch_internals.assuming_values(assumed):
+    with assuming_values(assumed):
         program = torch.export.export(Branch(), (torch.ones(2),))
     assert {(value.condition, value.value) for value in assumed} == {("Eq(u0, 1)", "True")}
     assert "x.sum() > 0" in innermost(assumed[0].frames).text

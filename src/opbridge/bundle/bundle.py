@@ -99,10 +99,8 @@ class Bundle:
     @property
     def verified(self) -> bool | None:
         """Whether the last verification passed without assumptions; None if there was none."""
-        verification = self.verification
-        if verification is None:
-            return None
-        return verification.get("verdict") == "passed" and not self.manifest.get("assumptions")
+        verdict = (self.verification or {}).get("verdict")
+        return None if verdict is None else verdict == "passed" and not self.manifest.get("assumptions")
 
     @property
     def sources(self) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from opbridge.capture.assumption import Assumption
 from opbridge.capture.export import Example, declared_by
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import Finding, data_dependent_value
-from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.declared import fixed_at
 from opbridge.torch_graph.dimensions import arguments_by_name
+from opbridge.torch_graph.example_values import assuming_values
 from opbridge.torch_graph.sources import AssumedValue, SourceLine, condition_at, innermost
 from opbridge.torch_graph.state import keeping_state
 
@@ -69,7 +69,7 @@ class Assumptions:
         with contextlib.ExitStack() as stack:
             if self._reads_values:
                 stack.enter_context(keeping_state(self._module))
-                stack.enter_context(torch_internals.assuming_values(self._values))
+                stack.enter_context(assuming_values(self._values))
             yield shapes
 
     def obstacles(self) -> tuple[Finding, ...]:

@@ -1,6 +1,7 @@
-"""The internals of torch that opbridge uses, with reasons and guards; ``reuse.py`` and ``recurrent.py`` have more.
+"""The internals of torch that opbridge uses, with reasons and guards.
 
-``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
+``reuse.py``, ``recurrent.py`` and ``example_values.py`` have more. ``tests/torch_graph/test_torch_internals.py`` names
+each of them, so that it fails first if a torch release moves one.
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: list the torch operators that
   torch.onnx maps, with their lowest opsets. There is no public list.
@@ -18,9 +19,6 @@
   casting it to its final type, so a float64 graph would lose half of its digits.
 * ``ShapeEnv._set_replacement``, ``_log_guard`` and ``var_to_sources``: show which line of a model specializes a dynamic
   size or restricts it. torch's error names only the size, and most restrictions are no error.
-* ``torch._functorch.config.fake_tensor_propagate_real_tensors`` and ``ShapeEnv.guard_or_defer_runtime_assert``: capture
-  a model for the values of its example inputs, and show where it depends on them. ``torch.export.draft_export`` does
-  the first with the same setting, but it also writes log files and changes the declared sizes.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
   of a ``SymInt``: serve to run the ``forward`` of an autograd.Function as its shape function.
 * ``torch.onnx._internal.exporter._flags``: makes ``torch.onnx.is_in_onnx_export()`` true, as while torch.onnx captures.
@@ -53,11 +51,10 @@ import torch
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import reusing_operator_list
 from opbridge.torch_graph.size_guards import SizeGuard
-from opbridge.torch_graph.sources import AssumedValue, FixedSize, frames_of_stack
+from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
 
 __all__ = [
-    "assuming_values",
     "capturing",
     "decomposing",
     "decomposition_table",
@@ -335,35 +332,6 @@ def noting_sizes(fixed: list[FixedSize], guards: list[SizeGuard]) -> Iterator[No
     finally:
         ShapeEnv._set_replacement = replace  # type: ignore[method-assign]
         ShapeEnv._log_guard = log  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def assuming_values(assumed: list[AssumedValue]) -> Iterator[None]:
-    """Let Python use the values that tensors have for the example inputs during a capture.
-
-    torch writes a check of each of them into the captured program.
-
-    Args:
-        assumed: A list to which each use of such a value is appended.
-    """
-    from torch._functorch import config
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    own = ShapeEnv.guard_or_defer_runtime_assert
-    prefix = "propagate_real_tensors: "
-
-    def noting(env: Any, condition: Any, message: str, *args: Any, **kwargs: Any) -> Any:
-        if message.startswith(prefix):
-            value = message.rpartition(" == ")[2]
-            assumed.append(AssumedValue(str(condition), value, frames_of_stack()))
-        return own(env, condition, message, *args, **kwargs)
-
-    ShapeEnv.guard_or_defer_runtime_assert = noting  # type: ignore[method-assign, assignment]
-    try:
-        with config.patch(fake_tensor_propagate_real_tensors=True):  # type: ignore[attr-defined]
-            yield
-    finally:
-        ShapeEnv.guard_or_defer_runtime_assert = own  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
