@@ -227,7 +227,8 @@ def test_export(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     assert kwargs == {
         "path": "b", "engines": ("onnxruntime",), "dynamic_shapes": None, "opset": 19, "input_names": None,
         "output_names": None, "verify": True, "ops": (), "overwrite": False, "with_reference": True,
-        "external_data": True, "ir_version": None, "state": False, "assume": False, "seed": 7, "entry": "net.py:model", "inputs": None,
+        "external_data": True, "ir_version": None, "state": False, "assume": False, "seed": 7,
+        "entry": "net.py:model", "inputs": None,
         "edge_sizes": False, "special_values": False, "shrink": None, "bisect": True, "trace": False,
     }  # fmt: skip
 

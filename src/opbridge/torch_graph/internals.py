@@ -27,11 +27,9 @@ each of them, so that it fails first if a torch release moves one.
   ``flex_attention`` index a tensor by a position under ``torch.vmap``.
 * ``torch.onnx._internal.torchscript_exporter``: contains the former contents of ``torch.onnx.symbolic_helper`` and
   similar modules.
-* ``OpOverload.py_kernels``, ``_dispatch_cache`` and ``torch._decomp.decompositions.lstm_impl`` (in ``recurrent.py``):
-  serve to compute the shapes of recurrent layers without their steps.
 * ``torch._dynamo``: records the identities of Python's builtins when it is imported, so this must happen before a
   capture replaces some of them. Its ``config`` keeps the numbers that a loop uses constant in a later export.
-* ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: is the opset of a model for which no opset was requested.
+* ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: is the opset of a model without a requested one.
 """
 
 from __future__ import annotations
