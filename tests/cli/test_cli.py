@@ -131,7 +131,8 @@ def test_every_file_is_a_subcommand_and_a_new_one_edits_nothing(
 ) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "hello.py").write_text(
-        "from opbridge.cli._options import add_command\nfrom opbridge.cli._outcome import Outcome\n"
+        "from opbridge.cli._options import ONNX, add_command\nfrom opbridge.cli._outcome import Outcome\n"
+        "GROUP = ONNX\n"
         "def register(commands):\n    add_command(commands, 'hello', run, help='say hello')\n"
         "def run(arguments, progress):\n    return Outcome({'hello': 'world'}, str)\n"
     )
@@ -143,14 +144,14 @@ def test_help_names_every_subcommand() -> None:
     done = subprocess_run("--help")
     assert done.returncode == 0
     for module in pkgutil.iter_modules(opbridge.cli.__path__):
-        assert module.name.startswith("_") or re.search(rf"\n    {module.name.replace('_', '-')}\s", done.stdout)
+        assert module.name.startswith("_") or re.search(rf"\n  {module.name.replace('_', '-')}\s", done.stdout)
     assert "Exit codes: 0 fine" in done.stdout
+    assert subprocess_run().stdout == done.stdout
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "the following arguments are required: COMMAND"),
         (("exprot",), "invalid choice: 'exprot'"),
         (("export", "net.py:model"), "the following arguments are required: -o/--output"),
         (("diagnose", "net.py:model", "--opset", "new"), "argument --opset: invalid int value: 'new'"),
@@ -172,10 +173,14 @@ def test_wrong_usage_is_2(run: Callable[..., Ran], argv: tuple[str, ...], messag
 
 def test_diagnose(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     calls = replace("diagnose", lambda *_, **__: result(DIAGNOSIS, ok=True, details=""))
-    ran = run("diagnose", "net.py:model", "--engine", "onnxruntime,other", "--opset", "20", "--ops", "mine")
+    given = ("diagnose", "net.py:model", "--engine", "onnxruntime,other", "--opset", "20", "--ops", "mine")
+    ran = run(*given, "-v")
     assert (ran.code, ran.err) == (0, "")
     for text in ("aten::cummax", "net.py:12 (+1)", "fix: the catalog's is used.", "fixed by a translation", "opset 19"):
         assert text in ran.out
+    short = run(*given).out
+    assert "aten::cummax" in short
+    assert "fix:" not in short, "what opbridge fixed by itself needs no action"
     (args, kwargs), *_ = calls
     assert type(args[0]).__name__ == "ReLU"
     assert callable(kwargs.pop("progress"))
@@ -215,7 +220,17 @@ def bundle(verification: dict[str, Any] | None = VERIFICATION, model: bytes = b"
 def test_export(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     calls = replace("export", lambda *_, **__: bundle())
     ran = run(
-        "export", "net.py:model", "-o", "b", "--opset", "19", "--with-reference", "--external-data", "--seed", "7"
+        "export",
+        "net.py:model",
+        "-o",
+        "b",
+        "--opset",
+        "19",
+        "--with-reference",
+        "--external-data",
+        "--seed",
+        "7",
+        "-v",
     )
     assert (ran.code, ran.err) == (0, "")
     for text in ("aten::relu", "native", "net.py:4", "opset 19 (DeformConv needs it)", "bundle: b"):
@@ -484,7 +499,7 @@ def test_from_a_model_to_its_results(run: Callable[..., Ran], tmp_path: Path, mo
     assert (ran.code, [operator["target"] for operator in ran.data["operators"]]) == (0, ["aten::relu"])
     ran = run("export", "net.py:model", "-o", "out/net")
     assert ran.code == 0, ran.err
-    for text in ("aten::relu", "native", "torch", "passed", "bundle: out/net"):
+    for text in ("1 operator, all mapped by torch.onnx", "passed", "bundle: out/net"):
         assert text in ran.out
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

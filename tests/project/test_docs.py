@@ -210,11 +210,12 @@ def test_the_commands_run_in_order(
 
 
 def test_the_output_that_is_shown_has_the_headings_that_are_printed() -> None:
-    from opbridge.report import bundle, diagnosis, verification
+    from opbridge.report import rungs, verification
 
-    shown = [block.splitlines()[0].split("  ") for block in blocks("README.md", "") if block.startswith("operator")]
+    lines = [line for block in blocks("README.md", "") for line in block.splitlines()]
+    shown = [line.split("  ") for line in lines if line.startswith(("operator ", "output "))]
     assert len(shown) == 2
-    sources = "".join(Path(module.__file__).read_text() for module in (bundle, diagnosis, verification))
+    sources = "".join(Path(module.__file__).read_text() for module in (rungs, verification))
     for heading in (part.strip() for line in shown for part in line if part.strip()):
         assert f'"{heading}"' in sources
 

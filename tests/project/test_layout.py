@@ -79,8 +79,10 @@ ENGINE = OfTheTestEngine
 ''',
     "cli/of_the_test.py": '''"""A subcommand of the test."""
 
-from opbridge.cli._options import add_command
+from opbridge.cli._options import ONNX, add_command
 from opbridge.cli._outcome import Outcome
+
+GROUP = ONNX
 
 
 def register(commands):

@@ -1,7 +1,7 @@
 """The command line: every module of this package whose name has no leading underscore is a subcommand.
 
 A subcommand's module defines ``register(commands)``, which adds its parser and sets ``run``, a function from the parsed
-arguments and a progress callback to an :class:`~opbridge.cli._outcome.Outcome`.
+arguments and a progress callback to an :class:`~opbridge.cli._outcome.Outcome`; and ``GROUP``, where the help lists it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ import json
 import pkgutil
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from opbridge.cli._options import GROUPS, Commands
 from opbridge.cli._outcome import run_command
 from opbridge.version import __version__
 
 __all__ = ["build_parser", "main"]
+
+
+_EXIT_CODES = "Exit codes: 0 fine, 1 a problem in the model or the input, 2 wrong usage."
 
 
 class _UsageError(Exception):
@@ -34,21 +38,46 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = _Parser(
         prog="opbridge",
+        usage="opbridge COMMAND ... (opbridge COMMAND --help shows its options)",
         description="Run PyTorch models on inference engines that lack their operators, proved equal to PyTorch.",
-        epilog="Exit codes: 0 fine, 1 a problem in the model or the input, 2 wrong usage.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"opbridge {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"{__name__}.{module.name}").register(commands)
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+    for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
+        if not info.name.startswith("_"):
+            module = importlib.import_module(f"{__name__}.{info.name}")
+            module.register(_Listed(subparsers, groups[module.GROUP]))
+    parser.epilog = "\n\n".join([*map(_group, groups.items()), _EXIT_CODES])
     return parser
+
+
+class _Listed:
+    """The subparsers, and a list of the added ones with their help."""
+
+    def __init__(self, subparsers: Commands, added: list[tuple[str, str]]) -> None:
+        self._subparsers = subparsers
+        self._added = added
+
+    def add_parser(self, name: str, *, help: str, **options: Any) -> Any:
+        self._added.append((name, help))
+        return self._subparsers.add_parser(name, help=help, **options)
+
+
+def _group(item: tuple[str, list[tuple[str, str]]]) -> str:
+    """One group in the help."""
+    title, commands = item
+    return "\n".join([f"{title}:", *(f"  {name:<15} {help}" for name, help in commands)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Returns 0 for success, 1 for a problem in the user's model or input, 2 for wrong usage."""
     argv = sys.argv[1:] if argv is None else argv
+    if not argv:
+        build_parser().print_help()
+        return 0
     try:
         arguments = build_parser().parse_args(argv)
     except _UsageError as error:

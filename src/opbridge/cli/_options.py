@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENTRY_HELP",
+    "ENVIRONMENT",
+    "GROUPS",
+    "MODELS",
+    "OLD_CODE",
+    "ONNX",
+    "OPERATORS",
+    "PROOF",
     "Commands",
     "add_bisection",
     "add_command",
@@ -21,9 +28,19 @@ __all__ = [
     "add_limits",
     "add_model_options",
     "add_ops",
+    "add_verbose",
 ]
 
 Commands = Any  # The type that add_subparsers returns has no public name in argparse.
+
+MODELS = "Bring a model to an engine"
+PROOF = "Compare it with PyTorch, and show the result"
+ONNX = "Edit an ONNX model"
+OLD_CODE = "Export code for older versions of PyTorch"
+OPERATORS = "Operators"
+ENVIRONMENT = "This environment"
+GROUPS = (MODELS, PROOF, ONNX, OLD_CODE, OPERATORS, ENVIRONMENT)
+"""The groups in which the help lists the subcommands. The module of a subcommand names its own as ``GROUP``."""
 
 ENTRY_HELP = "the model: file.py:function or package.module:function, a model.pt2 or a model.onnx file"
 
@@ -37,6 +54,11 @@ def add_command(
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
     parser.add_argument("-q", "--quiet", action="store_true", help="do not show progress")
     return parser
+
+
+def add_verbose(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add ``--verbose``."""
+    parser.add_argument("-v", "--verbose", action="store_true", help=help)
 
 
 def add_engine(

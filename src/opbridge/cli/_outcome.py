@@ -141,11 +141,16 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
+    on_terminal = sys.stdout.isatty()
     # A pipe or a file has no width, and Rich's default of 80 columns would wrap most lines of a table.
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+    width = None if on_terminal or "COLUMNS" in os.environ else 160
     console = Console(markup=False, highlight=False, emoji=False, width=width)
-    for renderable in outcome.view(outcome.data):
-        console.print(renderable, soft_wrap=isinstance(renderable, Text) and bool(renderable.no_wrap))
+    with contextlib.nullcontext() if on_terminal else console.capture() as captured:
+        for renderable in outcome.view(outcome.data):
+            console.print(renderable, soft_wrap=isinstance(renderable, Text) and bool(renderable.no_wrap))
+    if captured is not None:
+        # Rich pads the cells of a table, also in the last column.
+        sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _print_json(data: Mapping[str, Any]) -> None:

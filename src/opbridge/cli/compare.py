@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_command, add_engine, add_limits, add_ops
+from opbridge.cli._options import PROOF, Commands, add_command, add_engine, add_limits, add_ops
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.compare import compare
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = PROOF
 
 
 def register(commands: Commands) -> None:

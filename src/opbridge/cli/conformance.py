@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_command, add_engine
+from opbridge.cli._options import OPERATORS, Commands, add_command, add_engine
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = OPERATORS
 
 
 def register(commands: Commands) -> None:

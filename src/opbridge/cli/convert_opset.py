@@ -6,10 +6,12 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from opbridge.cli._options import Commands, add_command
+from opbridge.cli._options import ONNX, Commands, add_command
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = ONNX
 
 
 def register(commands: Commands) -> None:

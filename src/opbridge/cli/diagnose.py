@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 
 from opbridge.capture.entry import Entry, load_entry
-from opbridge.cli._options import Commands, add_command, add_model_options
+from opbridge.cli._options import MODELS, Commands, add_command, add_model_options, add_verbose
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.arguments import is_onnx
 from opbridge.verbs.diagnose import diagnose
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = MODELS
 
 
 def register(commands: Commands) -> None:
@@ -20,6 +23,7 @@ def register(commands: Commands) -> None:
         commands, "diagnose", _run, help="list the operators of a model and a fix for each unsupported one"
     )
     add_model_options(parser)
+    add_verbose(parser, "list the native operators, and the findings that need no action, too")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -38,4 +42,5 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         ops=tuple(arguments.ops),
         progress=progress,
     )
-    return Outcome(diagnosis.to_dict(), diagnosis_view, 0 if diagnosis.ok else 1, diagnosis.details)
+    view = functools.partial(diagnosis_view, verbose=arguments.verbose)
+    return Outcome(diagnosis.to_dict(), view, 0 if diagnosis.ok else 1, diagnosis.details)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_command
+from opbridge.cli._options import ENVIRONMENT, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.report.environment import environment_view
 from opbridge.verbs.doctor import examine
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = ENVIRONMENT
 
 
 def register(commands: Commands) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_command
+from opbridge.cli._options import ENVIRONMENT, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.engines.listing import list_engines
 from opbridge.report.engines import engines_markdown, engines_view
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = ENVIRONMENT
 
 
 def register(commands: Commands) -> None:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 
 from opbridge.bundle.bundle import check_destination
 from opbridge.capture.entry import Entry, load_entry
-from opbridge.cli._options import Commands, add_bisection, add_command, add_inputs, add_limits, add_model_options
+from opbridge.cli._options import (
+    MODELS,
+    Commands,
+    add_bisection,
+    add_command,
+    add_inputs,
+    add_limits,
+    add_model_options,
+    add_verbose,
+)
 from opbridge.cli._outcome import Outcome
 from opbridge.proof.verify.verification import NOT_RUN
 from opbridge.verbs.arguments import is_onnx
 from opbridge.verbs.export import export
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = MODELS
 
 
 def register(commands: Commands) -> None:
@@ -55,6 +67,7 @@ def register(commands: Commands) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")
     add_bisection(parser)
     add_limits(parser)
+    add_verbose(parser, "list every operator with its rung, and show all statistics of the outputs")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -96,4 +109,5 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     # An engine that can't run here is not verified, but this is not a failure; the verdict reports it.
     verdict = (bundle.verification or {}).get("verdict")
     failed = arguments.verify and verdict not in ("passed", *NOT_RUN)
-    return Outcome(bundle.to_dict(), bundle_view, exit_code=1 if failed else 0)
+    view = functools.partial(bundle_view, verbose=arguments.verbose)
+    return Outcome(bundle.to_dict(), view, exit_code=1 if failed else 0)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_ops
+from opbridge.cli._options import ONNX, Commands, add_ops
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, names, written
 from opbridge.errors import InputError
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = ONNX
 
 
 def register(commands: Commands) -> None:

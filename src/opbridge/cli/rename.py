@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands
+from opbridge.cli._options import ONNX, Commands
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, pairs, written
 from opbridge.errors import InputError
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = ONNX
 
 _KINDS = {
     "value": "an input, output, weight or what a node gives",

@@ -6,13 +6,15 @@ import argparse
 from collections.abc import Callable
 
 from opbridge.bundle.bundle import read_bundle
-from opbridge.cli._options import Commands, add_command
+from opbridge.cli._options import PROOF, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
 from opbridge.report.tables import unbroken
 from opbridge.report.written import write_report
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = PROOF
 
 
 def register(commands: Commands) -> None:

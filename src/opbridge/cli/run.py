@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable
 
 from opbridge.bundle.load import load
-from opbridge.cli._options import Commands, add_command, add_engine, add_limits
+from opbridge.cli._options import MODELS, Commands, add_command, add_engine, add_limits
 from opbridge.cli._outcome import Outcome
 from opbridge.report.arrays import arrays_view
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = MODELS
 
 
 def register(commands: Commands) -> None:

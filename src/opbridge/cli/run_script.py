@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from opbridge.bundle.bundle import to_json
-from opbridge.cli._options import Commands, add_command
+from opbridge.cli._options import OLD_CODE, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = OLD_CODE
 
 
 def register(commands: Commands) -> None:

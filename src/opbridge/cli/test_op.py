@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import Commands, add_command, add_engine
+from opbridge.cli._options import OPERATORS, Commands, add_command, add_engine
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.operator_check import check_operators
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = OPERATORS
 
 
 def register(commands: Commands) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 
 from opbridge.cli._options import (
     ENTRY_HELP,
+    PROOF,
     Commands,
     add_bisection,
     add_command,
@@ -14,11 +16,14 @@ from opbridge.cli._options import (
     add_inputs,
     add_limits,
     add_ops,
+    add_verbose,
 )
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.verify import verify
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = PROOF
 
 
 def register(commands: Commands) -> None:
@@ -45,6 +50,7 @@ def register(commands: Commands) -> None:
     add_engine(parser, default=None)
     add_limits(parser)
     add_ops(parser)
+    add_verbose(parser, "show all statistics of the outputs")
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -71,4 +77,5 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         ops=tuple(arguments.ops),
     )
     passed = verification.passed or (arguments.assume and verification.verdict == "passed")
-    return Outcome(verification.to_dict(), verification_view, exit_code=0 if passed else 1)
+    view = functools.partial(verification_view, verbose=arguments.verbose)
+    return Outcome(verification.to_dict(), view, exit_code=0 if passed else 1)

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opbridge.bundle.bundle import read_bundle
-from opbridge.cli._options import Commands, add_command
+from opbridge.cli._options import PROOF, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
 from opbridge.report.server import INSTALL, ReportServer, netron_folder
 from opbridge.report.written import render
 
-__all__ = ["register"]
+__all__ = ["GROUP", "register"]
+
+GROUP = PROOF
 
 
 def register(commands: Commands) -> None:

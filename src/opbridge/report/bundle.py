@@ -8,63 +8,60 @@ from typing import Any
 from rich.console import RenderableType
 
 from opbridge.capture.assumption import Assumption
-from opbridge.report.tables import paragraph, place, plural, table, unbroken
+from opbridge.report.rungs import operators_view, rungs
+from opbridge.report.tables import paragraph, unbroken
 from opbridge.report.verification import verification_view
 
 __all__ = ["bundle_view"]
 
 
-def bundle_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``Bundle.to_dict()``."""
+def bundle_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[RenderableType]:
+    """Render ``Bundle.to_dict()``.
+
+    Args:
+        data: The data.
+        verbose: Whether to list every operator with its rung, the problems that opbridge fixed, and all statistics.
+    """
     manifest = data["manifest"]
-    yield _operators(data)
-    yield ""
-    yield from _findings([finding for finding in data["sources"].get("findings", []) if finding["severity"] != "info"])
+    findings = [finding for finding in data["sources"].get("findings", []) if finding["severity"] != "info"]
+    if verbose:
+        yield operators_view(_with_sources(data))
+        yield ""
+    elif manifest.get("operators"):
+        yield paragraph(rungs(manifest["operators"]), "dim")
+    yield from _findings(findings, verbose)
     if manifest.get("was_training"):
         yield paragraph("exported in evaluation mode; the model was passed in training mode")
     for item in manifest.get("state_buffers", ()):
         yield paragraph(f"state: {item['buffer']} is the input {item['input']} and the output {item['output']}")
     if data["verification"]:
-        yield from verification_view(data["verification"])
+        yield from verification_view(data["verification"], verbose=verbose)
     else:
         for item in manifest.get("assumptions", ()):
             yield paragraph(f"assumed: {Assumption.from_dict(item)}", "yellow")
         yield paragraph("not verified", "bold yellow")
     for model in manifest["models"]:
         size = sum(file["bytes"] for name, file in manifest["files"].items() if name.startswith(model["file"]))
-        reason = f" ({manifest['opset_reason']})" if manifest.get("opset_reason") else ""
+        reason = f" ({manifest['opset_reason']})" if verbose and manifest.get("opset_reason") else ""
         engines = ", ".join(model["engines"])
-        yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}")
+        yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}", "dim")
     yield unbroken(f"bundle: {data['path']}", "bold")
 
 
-def _findings(findings: Sequence[Mapping[str, Any]]) -> Iterable[RenderableType]:
-    """Each finding that needs the user's attention; the others in one line."""
+def _findings(findings: Sequence[Mapping[str, Any]], verbose: bool) -> Iterable[RenderableType]:
+    """The findings that need the user's attention; on demand, those that opbridge fixed too."""
     for finding in findings:
         if not finding["mended"]:
             yield paragraph(f"{finding['severity']} {finding['code']}: {finding['message']}", "bold yellow")
             yield paragraph(f"  fix: {finding['fix']}")
-    mended: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding["mended"]:
-            mended.setdefault(finding["code"], []).append(finding["target"])
-    if mended:
-        count = sum(map(len, mended.values()))
-        targets = "; ".join(f"{code}: {', '.join(of_code)}" for code, of_code in mended.items())
-        yield paragraph(f"{plural(count, 'problem')} fixed by opbridge, described in report.html ({targets})", "dim")
+        elif verbose:
+            yield paragraph(f"fixed by opbridge: {finding['message']}", "dim")
 
 
-def _operators(data: Mapping[str, Any]) -> RenderableType:
-    operators = data["manifest"].get("operators", [])
+def _with_sources(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     sources = data["sources"].get("operators", {})
-    result = table("operator", "rung", "provided by", "count", "where", right=("count",))
-    for operator in operators:
-        where = place(sources.get(operator["target"]))
-        result.add_row(
-            operator["target"], operator["rung"], operator.get("provider", ""), str(operator["count"]), where
-        )
-    result.caption = None if operators else plural(0, "operator")
-    return result
+    operators = data["manifest"].get("operators", [])
+    return [{"provider": "", **operator, "sources": sources.get(operator["target"])} for operator in operators]
 
 
 def _size(size: float) -> str:

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from opbridge.report.tables import paragraph, place, plural, table
+from opbridge.report.rungs import operators_view
+from opbridge.report.tables import paragraph, place, plural
 from opbridge.report.words import fixed_by
 
 __all__ = ["diagnosis_view"]
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
-_LINK = {True: "yes", False: "NO", None: "?"}
 
 
-def diagnosis_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``Diagnosis.to_dict()``."""
+def diagnosis_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[RenderableType]:
+    """Render ``Diagnosis.to_dict()``.
+
+    Args:
+        data: The data.
+        verbose: Whether to list the native operators, and the findings that need no action, too.
+    """
+    listed = [one for one in data["operators"] if verbose or one["rung"] != "native" or not all(one["links"].values())]
+    if listed:
+        yield operators_view(listed)
+    for operator in listed if verbose else ():
+        if operator.get("detail"):
+            yield paragraph(f"{operator['target']}: {operator['detail']}", "dim")
+    hidden = len(data["operators"]) - len(listed)
+    if hidden:
+        yield paragraph(f"{plural(hidden, 'native operator')} (-v lists them)", "dim")
     if data["operators"]:
-        yield _operators(data["operators"])
-        for operator in data["operators"]:
-            if operator.get("detail"):
-                yield paragraph(f"{operator['target']}: {operator['detail']}", "dim")
         yield ""
     for finding in data["findings"]:
-        yield _finding(finding)
-        yield ""
+        if verbose or not (finding["mended"] or finding["severity"] == "info"):
+            yield _finding(finding)
+            yield ""
     engines = ", ".join(name if "==" in name else f"{name} {version}" for name, version in data["engines"].items())
-    reason = f" ({data['opset_reason']})" if data.get("opset_reason") else ""
+    reason = f" ({data['opset_reason']})" if verbose and data.get("opset_reason") else ""
     opset = f"opset {data['opset']}{reason}, " if data["opset"] else ""
     broken = sum(not finding["mended"] and finding["severity"] == "error" for finding in data["findings"])
     verdict = "all operators are supported" if data["ok"] else f"{plural(broken, 'problem')} that opbridge can't fix"
     count = f"{plural(len(data['operators']), 'distinct operator')}, " if data["operators"] else "not captured, "
     yield paragraph(f"{count}{opset}{engines}: {data['seconds']:.1f} s")
     yield paragraph(verdict[0].upper() + verdict[1:] + ".", "bold green" if data["ok"] else "bold red")
-
-
-def _operators(operators: Sequence[Mapping[str, Any]]) -> RenderableType:
-    headings = ("operator", "rung", "provided by", "count", "torch", "mapping", "kernel", "where")
-    result = table(*headings, right=("count",))
-    for operator in operators:
-        links = [_LINK[operator["links"].get(link)] for link in ("torch", "mapping", "kernel")]
-        where = place(operator["sources"])
-        result.add_row(
-            operator["target"], operator["rung"], operator["provider"], str(operator["count"]), *links, where
-        )
-    return result
 
 
 def _finding(finding: Mapping[str, Any]) -> RenderableType:

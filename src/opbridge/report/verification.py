@@ -11,7 +11,7 @@ from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.trace import Divergence
 from opbridge.proof.verify.verification import tolerance_text, verdict_text
 from opbridge.report.tables import number, paragraph, plural, table
-from opbridge.report.words import share_of_tolerance, status_words, unit_words
+from opbridge.report.words import error_words, share_of_tolerance, status_words, unit_words
 
 __all__ = ["verification_view"]
 
@@ -19,14 +19,22 @@ _PASSING = ("equal", "random", "decision", "within budget")
 """The passing statuses, from the best to the worst."""
 
 
-def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``Verification.to_dict()``."""
+def verification_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[RenderableType]:
+    """Render ``Verification.to_dict()``.
+
+    Args:
+        data: The data.
+        verbose: Whether to show the errors and the tolerance themselves, and notes on the cases.
+    """
     reference = data.get("reference", "PyTorch")
     outputs = list(dict.fromkeys(comparison["output"] for comparison in data["comparisons"]))
     if outputs:
-        yield _outputs(data["comparisons"], outputs, "PyTorch" if reference == "PyTorch" else "the original")
-        if any(comparison["budget"] for comparison in data["comparisons"]):
-            yield paragraph(unit_words(data), "dim")
+        if verbose:
+            yield _statistics(data["comparisons"], outputs, "PyTorch" if reference == "PyTorch" else "the original")
+            if any(comparison["budget"] for comparison in data["comparisons"]):
+                yield paragraph(unit_words(data), "dim")
+        else:
+            yield _outputs(data["comparisons"], outputs)
         yield ""
     for comparison in data["comparisons"]:
         if comparison["status"] not in _PASSING:
@@ -57,7 +65,18 @@ def verification_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     )
 
 
-def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str], reference: str) -> RenderableType:
+def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> RenderableType:
+    result = table("output", "cases", "error", "result", right=("cases",))
+    for output in outputs:
+        rows = [comparison for comparison in comparisons if comparison["output"] == output]
+        worst = max(rows, key=_badness)
+        error = error_words(worst["ratio"]) if worst["budget"] else ""
+        style = "" if worst["status"] in _PASSING else "bold red"
+        result.add_row(output, str(len(rows)), error, status_words(worst["status"]), style=style)
+    return result
+
+
+def _statistics(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str], reference: str) -> RenderableType:
     headings = ("output", "cases", "max error", f"{reference}'s error", "tolerance", "used", "result")
     result = table(*headings, right=headings[1:6])
     for output in outputs:

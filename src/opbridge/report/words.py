@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["divergence_words", "fixed_by", "share_of_tolerance", "status_words", "unit_words"]
+__all__ = ["divergence_words", "error_words", "fixed_by", "share_of_tolerance", "status_words", "unit_words"]
 
 _STATUSES = {
     "equal": "identical",
@@ -53,6 +53,12 @@ def share_of_tolerance(ratio: Any) -> str:
     if share <= 1:
         return f"{100 * share:.2g}%" if share >= 1e-3 or share == 0 else "<0.1%"
     return f"{share:.3g}x"
+
+
+def error_words(ratio: Any) -> str:
+    """The error relative to the tolerance: ``"4.9% of the tolerance"``, ``"3.4 times the tolerance"``."""
+    share = float(ratio)
+    return f"{share:.3g} times the tolerance" if share > 1 else f"{share_of_tolerance(share)} of the tolerance"
 
 
 def unit_words(verification: Mapping[str, Any]) -> str:
