@@ -1,5 +1,7 @@
 """Modules of public packages, exported by opbridge and by torch.onnx.export, and compared with eager PyTorch.
 
+A third column says which of them ``torch.export.export`` alone captures rightly.
+
     python benchmarks/packages.py [NAME ...] --rows build/packages.jsonl
     python benchmarks/packages.py --rows build/packages.jsonl --again --page docs/packages.md
 
@@ -82,7 +84,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 def pending(file: Path, names: Sequence[str], exporters: Sequence[Exporter], again: bool) -> list[tuple[str, Exporter]]:
     """What is to be measured: modules without a row, and with ``again`` those that were not right at another commit.
 
-    A row of torch.onnx.export does not depend on the commit.
+    Other rows do not depend on the commit.
     """
     here = commit()
     last = {(line["row"]["name"], line["row"]["exporter"]): line for line in read(file)}
@@ -113,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="modules, or beginnings of their names; by default all"
     )
-    parser.add_argument("--exporter", choices=EXPORTERS, help="by default both")
+    parser.add_argument("--exporter", choices=EXPORTERS, help="by default all")
     parser.add_argument("--seconds", type=float, default=300.0, help="for one export with its comparison")
     parser.add_argument("--rows", type=Path, default=Path("build/packages.jsonl"), help="the file of the rows")
     parser.add_argument("--again", action="store_true", help="measure what was not right at another commit again")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from side_by_side import EXPORTERS, TITLES, VERDICTS, Exporter, Row
+from side_by_side import EXPORTERS, TITLES, VERDICTS, Exporter, Row, share_of_captured
 
 __all__ = ["page"]
 
@@ -26,6 +26,7 @@ deploy, and the list was frozen before the first result. Weights are random and 
 comparison may take 300 s, on two cores that did other work at the same time.
 
 **Right: opbridge {right_opbridge} of {measured_opbridge}, torch.onnx.export {right_torch} of {measured_torch}.**
+{share}
 
 With {environment}; the packages are those of `benchmarks/packages.txt`; on x86-64, measured {dates}. {commits}
 """
@@ -49,12 +50,13 @@ def page(lines: Sequence[dict[str, Any]], names: Collection[str]) -> str:
         right_torch=right["torch"],
         measured_opbridge=measured["opbridge"],
         measured_torch=measured["torch"],
+        share=share_of_captured(rows.values()),
         environment=", ".join(f"{name} {importlib.metadata.version(name)}" for name in ENVIRONMENT),
         dates=" to ".join(dict.fromkeys((min(line["date"] for line in lines), max(line["date"] for line in lines)))),
         commits=_commits(lines) + _unmeasured(names, rows),
     )
     parts = [text, _totals(rows.values()), _modules(names, rows)]
-    for exporter in EXPORTERS:
+    for exporter in ("opbridge", "torch"):
         missed = [row for name in names if (row := rows.get((name, exporter))) and row.verdict != "right"]
         parts.append(_reasons(exporter, missed, {row.name: commits[row.name, exporter] for row in missed}))
     return "\n".join(parts)
@@ -75,8 +77,8 @@ def _commits(lines: Sequence[dict[str, Any]]) -> str:
 def _unmeasured(names: Collection[str], rows: Collection[tuple[str, Exporter]]) -> str:
     """How many modules have no row yet."""
     missing = {exporter: sum((name, exporter) not in rows for name in names) for exporter in EXPORTERS}
-    texts = [f"{count} modules with {TITLES[exporter]}" for exporter, count in missing.items() if count]
-    return f" Not measured yet: {' and '.join(texts)}." if texts else ""
+    texts = [f"{count} with {TITLES[exporter]}" for exporter, count in missing.items() if count]
+    return f" Modules not measured yet: {', '.join(texts)}." if texts else ""
 
 
 def _totals(rows: Collection[Row]) -> str:

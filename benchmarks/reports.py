@@ -28,7 +28,8 @@ exported; what opbridge is expected to do with each is a test (`tests/reports/ex
 
 The judge is `tests/support/side_by_side.py`, not opbridge's verifier: it compares eager PyTorch with ONNX Runtime, at
 the example's sizes with fresh values, then with each dynamic dimension at a larger and a smaller size, alone and all
-together. Eager PyTorch decides which sizes are legal. "Equal" is defined once, in
+together. Eager PyTorch decides which sizes are legal. In the column torch.export it is the program of
+`torch.export.export` that is compared, in PyTorch. "Equal" is defined once, in
 `tests/support/side_by_side_equal.py`: the number of outputs, dtypes, shapes, and the error against float64 beside eager
 PyTorch's own. The verdicts are defined in `tests/support/side_by_side.py`.
 
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description="Situations of public reports, beside eager PyTorch.")
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="by default all situations")
-    parser.add_argument("--exporter", choices=EXPORTERS, action="append", help="by default both")
+    parser.add_argument("--exporter", choices=EXPORTERS, action="append", help="by default all")
     parser.add_argument("--seconds", type=float, default=300.0, help="the time limit of one row")
     parser.add_argument("--json", type=Path, help="write the rows to this file, one per line")
     parser.add_argument("--markdown", type=Path, help="write the page to this file")

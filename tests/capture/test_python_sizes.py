@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -38,6 +39,9 @@ MODELS: dict[str, Model] = {
     "int of a text": lambda x: x[int("1") :] * float(x.shape[0]),
     "sqrt": lambda x: x / math.sqrt(x.shape[0]),
     "sqrt of a number": lambda x: x * math.sqrt(2),
+    "sqrt of NumPy": lambda x: x / np.sqrt(x.shape[0]) * np.sqrt(2),
+    "ceil of NumPy": lambda x: x[: int(np.ceil(x.shape[0] / 3))],
+    "padding of a pool": lambda x: torch.nn.functional.avg_pool2d(x[None], 2, padding=(x.shape[0] % 2, 1)),
     "as_tensor": resampled,
     "as_tensor of a list": lambda x: x.sum() * torch.as_tensor([[x.shape[0] / 3, 2], [1.5, x.shape[0]]]),
     "as_tensor of ints": lambda x: x.sum().long() * torch.as_tensor((x.shape[0], 2)),
@@ -57,6 +61,28 @@ def test_a_size_stays_dynamic(name: str) -> None:
     for size in (7, 2, 12, 33):
         x = torch.randn(size, 3)
         torch.testing.assert_close(program(x), model(x))
+
+
+def padding_of(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    longest = int(lengths.max())
+    return x.masked_fill((torch.arange(longest) >= lengths[:, None])[..., None], 0.0)
+
+
+def between(x: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
+    return x[:, bounds[0] : bounds[1]]
+
+
+@pytest.mark.parametrize("model", [padding_of, between])
+def test_a_number_that_a_tensor_holds_becomes_a_size(model: Callable[..., torch.Tensor]) -> None:
+    rows = torch.export.Dim("rows"), torch.export.Dim("length")
+    captured = capture(
+        model,
+        (torch.randn(2, 5, 3), torch.tensor([2, 5])),
+        dynamic_shapes=({0: rows[0], 1: rows[1]}, {0: rows[0]}),
+        rewrites=Catalog.load().rewrites(),
+    )
+    x, numbers = torch.randn(3, 7, 3), torch.tensor([1, 7, 4])
+    torch.testing.assert_close(captured.program.module()(x, numbers), model(x, numbers))
 
 
 def test_conversions_are_replaced_only_in_the_file_and_only_during_the_capture() -> None:

@@ -28,11 +28,27 @@ class Classifier(nn.Module):
         return self.dequantize(self.linear(x.flatten(1)))
 
 
-def static() -> nn.Module:
+class Averages(nn.Module):
+    """Functions of quantized tensors whose results are rounded: to the same scale, or to one of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quantize, self.dequantize = quantization.QuantStub(), quantization.DeQuantStub()
+        self.convolution, self.linear = nn.Conv2d(3, 4, 3), nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.convolution(self.quantize(x))
+        pooled = nn.functional.adaptive_avg_pool2d(torch.relu(x), 3)
+        gate = torch.sigmoid(pooled.mean((2, 3)))
+        return self.dequantize(pooled), self.dequantize(gate).sigmoid(), self.dequantize(self.linear(gate))
+
+
+def static(kind: type[nn.Module] = Classifier) -> nn.Module:
     torch.manual_seed(0)
-    model = Classifier().eval()
+    model = kind().eval()
     model.qconfig = quantization.get_default_qconfig("x86")
-    quantization.fuse_modules(model, [["convolution", "relu"]], inplace=True)
+    if kind is Classifier:
+        quantization.fuse_modules(model, [["convolution", "relu"]], inplace=True)
     prepared = quantization.prepare(model)
     for _ in range(4):
         prepared(torch.randn(4, 3, 8, 8))
@@ -56,6 +72,16 @@ def test_the_same_numbers_come_out(make) -> None:
     # A number halfway between two integers may be rounded to the other one.
     assert (found - expected).abs().max() <= (0.02 if make is dynamic else model.linear.scale * 1.01)
     assert torch.isclose(found, expected, atol=1e-4).float().mean() > 0.9
+
+
+def test_functions_round_where_the_quantized_ones_do() -> None:
+    model, x = static(Averages), torch.randn(64, 3, 8, 8)
+    expected = model(x)
+    with dequantized_modules(model), torch.no_grad():
+        found = model(x)
+    for one, other in zip(found, expected, strict=True):
+        # A number halfway between two integers may be rounded to the other one.
+        assert torch.isclose(one, other, rtol=0, atol=1e-6).float().mean() > 0.95
 
 
 @pytest.mark.slow

@@ -97,3 +97,17 @@ def test_the_engines_own_transform_is_used_where_it_is_exact(tmp_path: Path) -> 
         )
         model = ir.load(bundle.model_file("onnxruntime"))
         assert {node.op_type for node in model.graph} & {"Conv", "STFT", "DFT"} == {operator}
+
+
+class Hamming(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        windows = torch.hamming_window(9), torch.hamming_window(9, False), torch.hamming_window(9, True, 0.6)
+        others = torch.hamming_window(9, False, 0.6, 0.3), torch.hamming_window(9, dtype=torch.float64)
+        return tuple(x * window for window in (*windows, *others))
+
+
+def test_a_hamming_window_has_the_coefficients_of_pytorch(tmp_path: Path) -> None:
+    x = torch.ones(9)
+    found = opbridge.load(opbridge.export(Hamming(), (x,), path=tmp_path / "bundle", verify=False).path)(x.numpy())
+    for result, expected in zip(found, Hamming()(x), strict=True):
+        np.testing.assert_allclose(result, expected.numpy(), rtol=1e-6)

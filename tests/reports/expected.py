@@ -42,21 +42,9 @@ EXPECTED: dict[str, Expected] = {
         "refused",
         "torch.export can't capture an LSTM of a packed sequence.",
     ),
-    "slicing with tensors as bounds": Expected(
-        "refused",
-        "The bounds are tensors of rank 1, whose values torch.export does not read as sizes.",
-    ),
-    "einsum with an ellipsis": Expected(
-        "wrong",
-        "ONNX Runtime's Einsum does not sum over an ellipsis that the result lacks; opbridge reports the failure.",
-    ),
     "a branch on the values of a mask": Expected(
         "refused",
         "The branch is decided by values; the error says how to write it with torch.cond.",
-    ),
-    "TransformerDecoder with a causal mask of a dynamic size": Expected(
-        "refused",
-        "torch asks with the values of the mask whether it is causal; tgt_is_causal=True skips the question.",
     ),
     "nested_tensor_from_jagged": Expected(
         "refused",
@@ -66,22 +54,9 @@ EXPECTED: dict[str, Expected] = {
         "refused",
         "A nested tensor is no input of an ONNX model.",
     ),
-    "stft of one signal, with center=False": Expected(
-        "wrong",
-        "The STFT of one signal without a batch is wrong for frames that are no power of two; opbridge says so.",
-    ),
-    "Conformer: a mask as long as the longest length": Expected(
-        "refused",
-        "int(tensor.item()) makes a Python number of a value of a tensor; .item() alone is captured.",
-    ),
     "quantize_dynamic of a GRU": Expected(
         "refused",
         "torch.export can't capture packed quantized weights.",
-    ),
-    "quantized convolution and linear layer": Expected(
-        "false alarm",
-        "A defect: the captured graph computes in floating point, and the module's integer kernels round to the next "
-        "step in some elements; the comparison of the two does not allow for a step.",
     ),
     "weights in MKL-DNN's layout": Expected(
         "refused",
@@ -95,25 +70,9 @@ EXPECTED: dict[str, Expected] = {
         "refused",
         "There is no sparse tensor in ONNX's operators, and opbridge makes only weights dense.",
     ),
-    "preprocessing of uint8 images": Expected(
-        "false alarm",
-        "A resized pixel near a half is rounded the other way, and the following convolution spreads it.",
-    ),
-    "shapes for some of the arguments only": Expected(
-        "refused",
-        "torch.export wants an entry for each input; the error gives the complete form.",
-    ),
     "TorchScript inside the model": Expected(
         "refused",
         "TorchScript has no Python code to capture; the error says to use the module that it was made from.",
-    ),
-    "samples from a Beta distribution": Expected(
-        "refused",
-        "aten::_sample_dirichlet has no shape function in torch.",
-    ),
-    "samples from a Dirichlet distribution": Expected(
-        "refused",
-        "aten::_sample_dirichlet has no shape function in torch.",
     ),
 }
 

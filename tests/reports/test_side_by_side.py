@@ -70,6 +70,21 @@ def test_what_torch_writes_wrong_is_wrong(tmp_path, monkeypatch):
     assert judged("double", SQUARE, tmp_path, monkeypatch, exporter="torch", says="").verdict == "wrong"
 
 
+@pytest.mark.parametrize(
+    ("target", "verdict", "reason"),
+    [
+        ("double", "right", ""),
+        ("derived", "right", ""),
+        ("automatic", "right", ""),
+        ("branches", "refused", "GuardOnDataDependentSymNode: "),
+    ],
+)
+def test_a_capture_alone(target, verdict, reason, tmp_path):
+    row = child.main(f"side_by_side_models:{target}", "capture", tmp_path)
+    assert row.verdict == verdict, row
+    assert row.reason.startswith(reason)
+
+
 def test_refusals_and_tracebacks(tmp_path, monkeypatch):
     def refuse(factory, into):
         raise child.RefusedError("it can't be done:\nbecause", "do something else.")
@@ -170,6 +185,10 @@ def test_the_tables():
     assert "| b | refused | no | do it. |" in text
     assert "| a | wrong | x \\| y |" in text
     assert Row.from_dict(rows[2].to_dict()) == rows[2]
+    assert "torch.export" not in text.replace("torch.onnx.export", "")
+    captured = [Row(name, "capture", "right") for name in ("a", "b")]
+    assert "captures 2 of these models" in to_markdown([*rows, *captured])
+    assert "opbridge is right for 1 of them (50.0%)" in to_markdown([*rows, *captured])
 
 
 def test_the_time_limit():

@@ -1,10 +1,11 @@
 """An exported model beside eager PyTorch, compared without opbridge's verifier.
 
-A situation (a model, example inputs, the dynamic dimensions) is exported in a child process, by opbridge or by
-``torch.onnx.export``. The child loads the ONNX model in ONNX Runtime and compares the outputs with those of the eager
-module: at the example's sizes with fresh values; then with each dynamic dimension at a larger and at a smaller size,
-alone and all together. Eager PyTorch decides which sizes are legal. 0 and 1 are not tried, because shapes may mean
-something else there.
+A situation (a model, example inputs, the dynamic dimensions) is exported in a child process, by opbridge, by
+``torch.onnx.export``, or only captured by ``torch.export.export``, whose program then runs in place of ONNX Runtime: it
+shows which models can be captured as they are. The child loads the ONNX model in ONNX Runtime and compares the outputs
+with those of the eager module: at the example's sizes with fresh values; then with each dynamic dimension at a larger
+and at a smaller size, alone and all together. Eager PyTorch decides which sizes are legal. 0 and 1 are not tried,
+because shapes may mean something else there.
 
 **Equal** is defined in ``side_by_side_equal.py``: the number of outputs, their dtypes, shapes and values, where the
 error against eager PyTorch in float64 is held beside the error of eager PyTorch in its own dtype.
@@ -50,15 +51,16 @@ __all__ = [
     "Situation",
     "Verdict",
     "compare",
+    "share_of_captured",
     "to_markdown",
 ]
 
-Exporter = Literal["opbridge", "torch"]
+Exporter = Literal["opbridge", "torch", "capture"]
 Verdict = Literal[
     "right", "refused", "verified but wrong", "wrong", "false alarm", "crash", "time limit", "not comparable"
 ]
 
-EXPORTERS: tuple[Exporter, ...] = ("opbridge", "torch")
+EXPORTERS: tuple[Exporter, ...] = ("opbridge", "torch", "capture")
 VERDICTS: tuple[Verdict, ...] = (
     "right",
     "refused",
@@ -69,7 +71,7 @@ VERDICTS: tuple[Verdict, ...] = (
     "time limit",
     "not comparable",
 )
-TITLES: Mapping[Exporter, str] = {"opbridge": "opbridge", "torch": "torch.onnx.export"}
+TITLES: Mapping[Exporter, str] = {"opbridge": "opbridge", "torch": "torch.onnx.export", "capture": "torch.export"}
 
 SECONDS = 300.0
 MEMORY = 10 << 30
@@ -134,7 +136,7 @@ class Row:
 
     Attributes:
         name: The name of the situation.
-        exporter: "opbridge" or "torch".
+        exporter: "opbridge", "torch" or "capture".
         verdict: See the table of this module.
         reason: One line: the message of an error, or the first difference.
         fix: The fix that opbridge's message ends with.
@@ -180,7 +182,7 @@ def compare(
     Args:
         target: "MODULE:FUNCTION" or "MODULE:FUNCTION#ARGUMENT", which names a function that returns a
             :class:`Situation`; it is imported in the child and called without arguments, or with the text ARGUMENT.
-        exporter: "opbridge" or "torch".
+        exporter: "opbridge", "torch" or "capture".
         name: The name of the row; by default the target.
         seconds: The time limit; after it the child and the processes it started are ended.
         memory: The bytes that the child may write to (Linux); None for no limit.
@@ -317,12 +319,17 @@ def to_markdown(rows: Iterable[Row], links: Mapping[str, str] | None = None) -> 
         if any(counts[one][verdict] for one in exporters):
             lines.append(_cells(verdict, *(str(counts[one][verdict]) for one in exporters)))
     lines += [_cells("all", *(str(counts[one].total()) for one in exporters)), ""]
+    share = share_of_captured(row for found in by_name.values() for row in found.values())
+    lines += [share, ""] if share else []
     lines += [_cells("situation", *heads, "sizes tried"), _rule(2 + len(heads))]
     for name, found in by_name.items():
         title = f"[{name}]({links[name]})" if links and name in links else name
         verdicts = [found[one].verdict if one in found else "" for one in exporters]
         lines.append(_cells(title, *verdicts, _tried(next(iter(found.values())))))
-    for one, head in zip(exporters, heads, strict=True):
+    for one in exporters:
+        if one == "capture":
+            continue
+        head = TITLES[one]
         missed = [found[one] for found in by_name.values() if one in found and found[one].verdict != "right"]
         if missed:
             fixes = ["fix"] if one == "opbridge" else []
@@ -330,6 +337,21 @@ def to_markdown(rows: Iterable[Row], links: Mapping[str, str] | None = None) -> 
             lines.append(_rule(3 + len(fixes)))
             lines += [_cells(row.name, row.verdict, row.reason, *([row.fix] if fixes else [])) for row in missed]
     return "\n".join(lines) + "\n"
+
+
+def share_of_captured(rows: Iterable[Row]) -> str:
+    """How many of the models that torch.export captures rightly are right with opbridge; empty if none was captured."""
+    verdicts = {(row.name, row.exporter): row.verdict for row in rows}
+    names = {name for name, exporter in verdicts if exporter == "opbridge"}
+    captured = [name for name in names if verdicts.get((name, "capture")) == "right"]
+    if not captured:
+        return ""
+    right = sum(verdicts[name, "opbridge"] == "right" for name in captured)
+    return (
+        f"`torch.export.export` alone captures {len(captured)} of these models with every declared size dynamic: the "
+        f"program gives eager PyTorch's results at all sizes that are tried. opbridge is right for {right} of them "
+        f"({100 * right / len(captured):.1f}%)."
+    )
 
 
 def _tried(row: Row) -> str:

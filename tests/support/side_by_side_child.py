@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from side_by_side import Comparison, Exporter, Row, Situation, Verdict
 from side_by_side_equal import difference, shape_difference
-from side_by_side_runs import SEED, Eager, Engine, Exported
+from side_by_side_runs import SEED, Eager, Engine, Exported, Program
 from side_by_side_sizes import Dimension, declared, larger, smaller
 
 
@@ -54,9 +54,9 @@ def main(target: str, exporter: Exporter, folder: Path) -> Row:
         return Row(target, exporter, "refused", _line(text), error.fix, details=text[:6000])
     except Exception as error:
         return Row(target, exporter, "crash", f"traceback: {_line(error)}", details=traceback.format_exc()[-6000:])
-    stage("loading the model in ONNX Runtime")
+    stage("loading the model")
     try:
-        engine: Engine | Exception = Engine(exported, eager)
+        engine: Engine | Program | Exception = exported.opened(eager)
     except Exception as error:
         engine = error
     comparisons = tuple(_comparisons(eager, engine, dimensions, stage))
@@ -155,6 +155,25 @@ def _export_with_torch(factory: Callable[[], Situation], path: Path) -> Exported
     return Exported(path / "model.onnx")
 
 
+def _capture(factory: Callable[[], Situation], path: Path) -> Exported:
+    situation = factory()
+    try:
+        shapes = _without_names(situation.dynamic_shapes)
+        program = torch.export.export(situation.model, situation.args, dict(situation.kwargs), dynamic_shapes=shapes)
+    except Exception as error:
+        raise RefusedError(_line(error)) from error
+    return Exported(program=program)
+
+
+def _without_names(shapes: Any) -> Any:
+    """``dynamic_shapes`` as ``torch.export`` takes it: a name of a dimension, as ``torch.onnx.export`` takes it."""
+    if isinstance(shapes, str):
+        return torch.export.Dim.DYNAMIC
+    if isinstance(shapes, Mapping):
+        return {key: _without_names(item) for key, item in shapes.items()}
+    return type(shapes)(map(_without_names, shapes)) if isinstance(shapes, list | tuple) else shapes
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     while error.__cause__ is not None:
         error = error.__cause__
@@ -164,6 +183,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 EXPORT: Mapping[str, Callable[[Callable[[], Situation], Path], Exported]] = {
     "opbridge": _export_with_opbridge,
     "torch": _export_with_torch,
+    "capture": _capture,
 }
 
 
@@ -171,7 +191,7 @@ EXPORT: Mapping[str, Callable[[Callable[[], Situation], Path], Exported]] = {
 
 
 def _comparisons(
-    eager: Eager, engine: Engine | Exception, dimensions: Sequence[Dimension], stage: Callable[[str], None]
+    eager: Eager, engine: Engine | Program | Exception, dimensions: Sequence[Dimension], stage: Callable[[str], None]
 ) -> Iterator[Comparison]:
     """The example's sizes, each dimension alone, all together."""
     sizes = {dimension.name: dimension.size for dimension in dimensions}
@@ -225,7 +245,7 @@ def _first_legal(
 
 def _compared(
     eager: Eager,
-    engine: Engine | Exception,
+    engine: Engine | Program | Exception,
     dimensions: Sequence[Dimension],
     what: str,
     sizes: Mapping[str, int],
@@ -244,11 +264,11 @@ def _compared(
         return None
     if isinstance(engine, Exception):
         return Comparison(what, sizes, False, f"ONNX Runtime does not load the model: {_line(engine)}")
-    stage(f"running ONNX Runtime at {sizes}")
+    stage(f"running {engine.label} at {sizes}")
     try:
         found = engine.run(calls)
     except Exception as error:
-        return Comparison(what, sizes, False, f"ONNX Runtime fails: {_line(error)}")
+        return Comparison(what, sizes, False, f"{engine.label} fails: {_line(error)}")
     stage(f"running eager PyTorch at {sizes}, in float64 or with another seed")
     if eager.situation.random:
         again = eager.run(calls, seed=SEED + 1)

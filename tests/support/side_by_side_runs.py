@@ -1,4 +1,4 @@
-"""What ``side_by_side_child.py`` runs beside each other: the eager module, and the exported model in ONNX Runtime."""
+"""What ``side_by_side_child.py`` runs beside each other: the eager module, and the exported model or program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from side_by_side import Situation
 from side_by_side_sizes import Dimension, Inputs, fresh_inputs, named_tensors
 from torch.utils import _pytree as pytree
 
-__all__ = ["SEED", "Eager", "Engine", "Exported"]
+__all__ = ["SEED", "Eager", "Engine", "Exported", "Program"]
 
 SEED = 20_260_101
 HALF_PRECISION = {torch.bfloat16: 16, torch.float8_e4m3fn: 17, torch.float8_e5m2: 19}
@@ -24,7 +24,7 @@ HALF_PRECISION = {torch.bfloat16: 16, torch.float8_e4m3fn: 17, torch.float8_e5m2
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """A written model.
+    """A written model, or a captured program.
 
     Attributes:
         path: The ONNX file.
@@ -32,13 +32,19 @@ class Exported:
         says: opbridge's verdict.
         why: opbridge's reason for a verdict other than "passed".
         findings: The codes of opbridge's findings.
+        program: The captured program, which is run in place of a file.
     """
 
-    path: Path
+    path: Path = Path()
     libraries: tuple[Path, ...] = ()
     says: str = ""
     why: str = ""
     findings: tuple[str, ...] = ()
+    program: torch.export.ExportedProgram | None = None
+
+    def opened(self, eager: Eager) -> Engine | Program:
+        """The model ready to run."""
+        return Engine(self, eager) if self.program is None else Program(self.program, eager)
 
 
 class Eager:
@@ -115,6 +121,8 @@ def _tensor(leaf: Any, wide: bool) -> torch.Tensor:
 class Engine:
     """The model in ONNX Runtime, with its default optimizations on the CPU."""
 
+    label = "ONNX Runtime"
+
     def __init__(self, exported: Exported, eager: Eager) -> None:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -155,6 +163,35 @@ class Engine:
         found = {name: tensors.pop(name) for name in self._inputs if name in tensors}
         others = [name for name in self._inputs if name not in found]
         return {**found, **dict(zip(others, tensors.values(), strict=False))}
+
+
+class Program:
+    """A captured program in PyTorch."""
+
+    label = "the captured program"
+
+    def __init__(self, program: torch.export.ExportedProgram, eager: Eager) -> None:
+        self._program = program
+        self._eager = eager
+
+    def fixes(self, dimension: Dimension) -> bool:
+        """Whether the program has a constant size where the dimension occurs."""
+        values = {node.name: node.meta.get("val") for node in self._program.graph.find_nodes(op="placeholder")}
+        leaves = pytree.tree_leaves(self._eager.example)
+        for name, leaf in zip(self._program.graph_signature.user_inputs, leaves, strict=True):
+            axes = dimension.uses.get(id(leaf), {})
+            if any(isinstance(values[str(name)].shape[axis], int) for axis in axes):
+                return True
+        return False
+
+    def run(self, calls: Sequence[Inputs]) -> list[torch.Tensor]:
+        """The outputs of the last call."""
+        module = self._program.module()
+        with torch.no_grad():
+            for args, kwargs in copy.deepcopy(list(calls)):
+                torch.manual_seed(SEED)
+                outputs = module(*args, **kwargs)
+        return [_tensor(leaf, False) for leaf in _leaves(outputs)]
 
 
 def _as_real(tensor: torch.Tensor, one: Any) -> torch.Tensor:

@@ -34,7 +34,12 @@ from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
 from opbridge.torch_graph.dense import dense_weights
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
-from opbridge.torch_graph.library_checks import line_to_leave_out, statement_that_only_raises, without_checks
+from opbridge.torch_graph.library_checks import (
+    line_to_leave_out,
+    lines_of_error,
+    statement_that_only_raises,
+    without_checks,
+)
 from opbridge.torch_graph.python_sizes import converts, dynamic_conversions
 from opbridge.torch_graph.sources import SourceLine
 from opbridge.torch_graph.variadic import by_input, explicit_parameters
@@ -186,7 +191,8 @@ def _with_changes(
         try:
             captured = attempt(files, checks, known)
         except CaptureFailure as failure:
-            file = next((line.file for line in failure.lines if converts(line) and line.file not in files), None)
+            lines = [*failure.lines, *lines_of_error(failure.__cause__)]
+            file = next((line.file for line in lines if converts(line) and line.file not in files), None)
             check = line_to_leave_out(failure.__cause__, failure.lines)
             if file is not None:
                 files.append(file)

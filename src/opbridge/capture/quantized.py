@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from opbridge.capture.quantized_functions import QuantizedFunctions, rounding_to
 from opbridge.catalog.formulas.quantization import quantization_parameters
 from opbridge.torch_graph.reuse import quantized_operators
 
@@ -28,51 +29,61 @@ _RANGES = {torch.quint8: (0, 255, torch.uint8), torch.qint8: (-128, 127, torch.i
 def dequantized_modules(module: nn.Module) -> Iterator[None]:
     """Replace the quantized submodules by modules that quantize and dequantize inside the block."""
     replaced: list[tuple[nn.Module, str, nn.Module]] = []
+    functions = QuantizedFunctions()
     try:
         for parent in list(module.modules()) if _LIBRARY in sys.modules else ():
             for name, child in parent._modules.items():
-                other = _replacement(child)
+                other = _replacement(child, functions)
                 if child is not None and other is not None:
                     replaced.append((parent, name, child))
                     parent._modules[name] = other.eval()
-        yield
+        with functions if replaced else contextlib.nullcontext():
+            yield
     finally:
         for parent, name, child in replaced:
             parent._modules[name] = child
 
 
-def _replacement(child: nn.Module | None) -> nn.Module | None:
+def _replacement(child: nn.Module | None, functions: QuantizedFunctions) -> nn.Module | None:
     """The module that takes the place of a quantized module; None for any other module."""
     kind = type(child)
     if child is None or not kind.__module__.startswith(("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")):
         return None
     given: Any = child
     if kind.__name__ == "DeQuantize":
-        return nn.Identity()
+        return _Dequantized()
     if kind.__name__ == "Quantize":
-        return _Rounded(float(given.scale), int(given.zero_point), given.dtype)
+        return _Rounded(functions, float(given.scale), int(given.zero_point), given.dtype)
     if kind.__name__ == "QFunctional":
-        return _Functional(given)
+        return _Functional(given, functions)
     if kind.__name__ in ("Linear", "LinearReLU") and given._packed_params.dtype == torch.qint8:
-        return _Weighted(given, functional.linear)
+        return _Weighted(given, functions, functional.linear)
     convolutions = {"Conv1d": functional.conv1d, "Conv2d": functional.conv2d, "Conv3d": functional.conv3d}
     convolve = convolutions.get(kind.__name__.replace("ReLU", ""))
     if convolve is None or given.padding_mode != "zeros":
         return None
     settings = given.stride, given.padding, given.dilation, given.groups
-    return _Weighted(given, lambda x, weight, bias: convolve(x, weight, bias, *settings))
+    return _Weighted(given, functions, lambda x, weight, bias: convolve(x, weight, bias, *settings))
 
 
 class _Rounded(nn.Module):
     """The numbers of a grid that are nearest to the input's, as QuantizeLinear and DequantizeLinear give them."""
 
-    def __init__(self, scale: float, zero_point: int, dtype: torch.dtype) -> None:
+    def __init__(self, functions: QuantizedFunctions, scale: float, zero_point: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.settings = scale, zero_point, *_RANGES[dtype]
+        self.functions = functions
+        self.rounding = rounding_to(scale, zero_point, *_RANGES[dtype])
 
     def forward(self, x: Tensor) -> Tensor:
-        operators = quantized_operators()
-        return operators.dequantize_per_tensor(operators.quantize_per_tensor(x, *self.settings), *self.settings)
+        return self.functions.rounded(x, self.rounding)
+
+
+class _Dequantized(nn.Module):
+    """Another tensor of the same numbers, which stands for no quantized tensor."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = torch.ops.aten.alias(x)
+        return found
 
 
 class _RoundedToRange(nn.Module):
@@ -90,7 +101,12 @@ class _Weighted(nn.Module):
 
     bias: Tensor | None
 
-    def __init__(self, given: Any, compute: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None:
+    def __init__(
+        self,
+        given: Any,
+        functions: QuantizedFunctions,
+        compute: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    ) -> None:
         super().__init__()
         weight = given.weight()
         self.compute = compute
@@ -106,7 +122,7 @@ class _Weighted(nn.Module):
             self.settings = weight.q_scale(), weight.q_zero_point()
         is_dynamic = ".dynamic." in type(given).__module__
         self.before = _RoundedToRange() if is_dynamic else nn.Identity()
-        self.after = nn.Identity() if is_dynamic else _Rounded(given.scale, given.zero_point, torch.quint8)
+        self.after = nn.Identity() if is_dynamic else _Rounded(functions, given.scale, given.zero_point, torch.quint8)
 
     def forward(self, x: Tensor) -> Tensor:
         limits = -128, 127, torch.int8
@@ -122,9 +138,9 @@ class _Weighted(nn.Module):
 class _Functional(nn.Module):
     """The functions of a QFunctional."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, functions: QuantizedFunctions) -> None:
         super().__init__()
-        self.after = _Rounded(float(given.scale), int(given.zero_point), torch.quint8)
+        self.after = _Rounded(functions, float(given.scale), int(given.zero_point), torch.quint8)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         return self.after(x + y)

@@ -21,7 +21,7 @@ from typing import Any
 
 from opbridge.torch_graph.sources import SourceLine, frames_of_error, innermost
 
-__all__ = ["line_to_leave_out", "statement_that_only_raises", "without_checks"]
+__all__ = ["line_to_leave_out", "lines_of_error", "statement_that_only_raises", "without_checks"]
 
 
 def line_to_leave_out(error: BaseException | None, lines: Iterable[SourceLine]) -> SourceLine | None:
@@ -31,9 +31,14 @@ def line_to_leave_out(error: BaseException | None, lines: Iterable[SourceLine]) 
         error: The exception that ended the capture.
         lines: The lines whose conditions restrict the captured program.
     """
-    last = innermost(frames_of_error(error), libraries=True) if error is not None else None
-    found = (line for line in (*lines, last) if line is not None and line.is_installed)
+    found = (line for line in (*lines, *lines_of_error(error)) if line.is_installed)
     return next((line for line in found if _statement(line, _has_no_effect)), None)
+
+
+def lines_of_error(error: BaseException | None) -> tuple[SourceLine, ...]:
+    """The line outside torch that an exception was raised at; empty if there is none."""
+    line = innermost(frames_of_error(error), libraries=True) if error is not None else None
+    return () if line is None else (line,)
 
 
 def statement_that_only_raises(line: SourceLine) -> str:

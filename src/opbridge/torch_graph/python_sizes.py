@@ -2,11 +2,12 @@
 
 ``len(x)`` must return an integer, and ``min(k, n)`` must compare its arguments. Both therefore specialize a dynamic
 dimension to the size in the example, or fail for a size that depends on data. They have equivalents that a graph can
-contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name, and so is
-``math.sqrt``.
+contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name, and so
+are ``math.sqrt`` and NumPy's ``sqrt``, ``ceil`` and ``floor``.
 
 ``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
-as element types, so they are replaced only in modules in which a capture has failed because of them.
+as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
+that a tensor holds stays dynamic too: ``int(lengths.max())``.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from opbridge.torch_graph.sources import SourceLine
@@ -30,24 +33,26 @@ __all__ = ["converts", "dynamic_builtins", "dynamic_conversions", "einsum_from_l
 
 @contextlib.contextmanager
 def dynamic_builtins() -> Iterator[None]:
-    """Make ``len``, ``min``, ``max`` and ``math.sqrt`` of dynamic sizes return dynamic numbers inside the block.
+    """Make ``len``, ``min``, ``max``, ``math.sqrt`` and ``np.sqrt`` of dynamic sizes return dynamic numbers.
 
     Calls from torch's own code, and calls without a dynamic size, are not affected.
     """
     originals = {"len": len, "min": min, "max": max}
-    square_root = math.sqrt
     replaced = {
         "len": _length(len),
         "min": _extreme(min, torch.sym_min),
         "max": _extreme(max, torch.sym_max),
     }
     vars(builtins).update(replaced)
-    vars(math)["sqrt"] = _square_root(square_root)
+    originals_of = {key: getattr(*key) for key in _FUNCTIONS}
+    for (module, name), symbolic in _FUNCTIONS.items():
+        setattr(module, name, _function(originals_of[module, name], symbolic))
     try:
         yield
     finally:
         vars(builtins).update(originals)
-        vars(math)["sqrt"] = square_root
+        for (module, name), original in originals_of.items():
+            setattr(module, name, original)
 
 
 def _called_by_torch() -> bool:
@@ -85,17 +90,31 @@ def _is_dynamic(values: tuple[Any, ...]) -> bool:
     return any(type(x) in (torch.SymInt, torch.SymFloat) for x in inner) and all(type(x) in _NUMBERS for x in inner)
 
 
-def _square_root(original: Callable[[Any], float]) -> Callable[[Any], Any]:
-    @functools.wraps(original)
-    def square_root(value: Any, /) -> Any:
-        if isinstance(value, _DYNAMIC) and not _called_by_torch():
-            return torch.sym_float(value) ** 0.5
-        return original(value)
-
-    return square_root
-
-
 _DYNAMIC = (torch.SymInt, torch.SymFloat)
+
+
+def _function(original: Callable[..., Any], symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function of a number that has an equivalent for dynamic ones."""
+
+    @functools.wraps(original)
+    def function(*values: Any, **options: Any) -> Any:
+        if len(values) == 1 and not options and isinstance(values[0], _DYNAMIC) and not _called_by_torch():
+            return symbolic(values[0])
+        return original(*values, **options)
+
+    return function
+
+
+def _square_root(value: Any) -> Any:
+    return torch.sym_float(value) ** 0.5
+
+
+_FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[[Any], Any]] = {
+    (math, "sqrt"): _square_root,
+    (np, "sqrt"): _square_root,
+    (np, "ceil"): lambda value: torch.sym_float(math.ceil(value)),
+    (np, "floor"): lambda value: torch.sym_float(math.floor(value)),
+}
 
 
 class _Conversion(type):
@@ -120,18 +139,24 @@ class _Float(float, metaclass=_Conversion):
     original = float
 
     def __new__(cls, *arguments: Any) -> Any:
-        if arguments and isinstance(arguments[0], _DYNAMIC):
-            return torch.sym_float(arguments[0])
-        return float(*arguments)
+        number = _held(arguments)
+        return float(*arguments) if number is None else torch.sym_float(number)
 
 
 class _Int(int, metaclass=_Conversion):
     original = int
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
-        if arguments and isinstance(arguments[0], _DYNAMIC):
-            return torch.sym_int(arguments[0])
-        return int(*arguments, **options)
+        number = _held(arguments)
+        return int(*arguments, **options) if number is None else torch.sym_int(number)
+
+
+def _held(arguments: tuple[Any, ...]) -> Any:
+    """The dynamic number that is converted, or that the converted tensor holds; None for anything else."""
+    value = arguments[0] if len(arguments) == 1 else None
+    if isinstance(value, torch.Tensor) and torch.compiler.is_exporting():
+        value = value.item()
+    return value if isinstance(value, _DYNAMIC) else None
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ import torch
 
 __all__ = ["by_input", "explicit_parameters"]
 
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
 
 @contextlib.contextmanager
 def explicit_parameters(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
@@ -40,7 +42,10 @@ def explicit_parameters(module: torch.nn.Module, args: Sequence[Any], kwargs: Ma
 
 
 def by_input(dynamic_shapes: Any, module: torch.nn.Module) -> Any:
-    """``dynamic_shapes`` with an entry of its own for each input, where torch.export groups those of ``*args``."""
+    """``dynamic_shapes`` with an entry for each input: torch.export groups those of ``*args``, and expects all others.
+
+    An input without an entry is not dynamic.
+    """
     parameters = inspect.signature(module.forward).parameters
     if isinstance(dynamic_shapes, tuple | list):
         *named, last = dynamic_shapes or (None,)
@@ -58,12 +63,14 @@ def by_input(dynamic_shapes: Any, module: torch.nn.Module) -> Any:
         if parameter.kind is Parameter.VAR_KEYWORD and isinstance(grouped, Mapping):
             del shapes[parameter.name]
             shapes |= grouped
+        if shapes and parameter.default is Parameter.empty and parameter.kind not in _VARIADIC:
+            shapes.setdefault(parameter.name, None)
     return shapes
 
 
 def _explicit(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.Signature | None:
     """The signature with a parameter for each input; None if no input is taken by ``*args`` or ``**kwargs``."""
-    variadic = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    variadic = {p.name for p in signature.parameters.values() if p.kind in _VARIADIC}
     try:
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError:

@@ -70,6 +70,20 @@ def test_near_tie_may_fall_either_way(function: Any, push: float) -> None:
     assert "decision" in {comparison.status for comparison in found.comparisons}
 
 
+def grey(x: torch.Tensor, push: float = 0.0) -> Any:
+    """Means of four pixels of 8 bits, which PyTorch computes exactly and often in the middle between two integers."""
+    wide = x.double() if push else x.float()
+    return ((wide.mean(-1) + push).round().clamp(0, 255).to(torch.uint8),)
+
+
+@pytest.mark.parametrize(("push", "passes"), [(1e-5, True), (-1e-5, True), (0.3, False)])
+def test_a_tie_of_rounded_pixels_may_fall_either_way(push: float, passes: bool) -> None:
+    torch.manual_seed(0)
+    item = captured(Function(grey), (torch.randint(0, 256, (8, 6, 4), dtype=torch.uint8),))
+    found = verify(CapturedReference(item), InDouble(grey, (torch.uint8,), push), engine="double")
+    assert found.passed == passes, found.summary()
+
+
 def far_steps(x: torch.Tensor, push: float = 0.0) -> Any:
     scores = tie(x, push)
     gap = scores[:, 1] - scores[:, 0] + 1e-3

@@ -117,6 +117,7 @@ class CapturedGraph:
         float64: bool = True,
         watch: Watch | None = None,
         perturb: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        perturb_integers: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> PairRun:
         """Run the graph in the model's dtype and in float64.
 
@@ -128,6 +129,8 @@ class CapturedGraph:
             watch: Receives the value of every node as it is computed: the node's name, its value in the model's dtype
                 and in float64, and whether it depends on random draws. A later node may change a value in place.
             perturb: Returns the tensor that replaces each weight and constant.
+            perturb_integers: Returns the tensor that replaces each floating-point result of an operator whose tensors
+                are all integers.
 
         Raises:
             Exception: Any exception that the graph raises for inputs that it does not accept.
@@ -135,7 +138,7 @@ class CapturedGraph:
         start = time.perf_counter()
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
-            walk = _Walk(self._mutates, observer, float64, watch, perturb)
+            walk = _Walk(self._mutates, observer, float64, watch, perturb, perturb_integers)
             copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
             results = walk.graph(self._root, [Pair(value, walk.widened(value)) for value in copied], "")
         chosen = [results[position] for position in self.positions]
@@ -164,6 +167,10 @@ class CapturedGraph:
         return frozenset(node.name for node in seen)
 
 
+def _are_integers(values: Sequence[torch.Tensor]) -> bool:
+    return any(value.dtype is not torch.bool for value in values)
+
+
 def _is_mutable(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and "detach_" not in target.name()
 
@@ -182,9 +189,11 @@ class _Walk:
         float64: bool,
         watch: Watch | None = None,
         perturb: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        perturb_integers: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         self.mutates = mutates
         self.perturb = perturb
+        self.perturb_integers = perturb_integers
         self.observer = observer
         self.float64 = float64
         self.watch = watch
@@ -278,6 +287,8 @@ class _Walk:
         float64, without_float64 = widen_call(target, (args, kwargs), (float64_args, float64_kwargs), own)
         if without_float64:
             self.without_float64.add(target.name().split(".")[0])
+        if self.perturb_integers is not None and not floating_in and _are_integers(inputs):
+            return self.perturbed(own, float64)
         discrete = any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in tensors(own))
         scalar = isinstance(own, bool | int)
         if (floating_in and (discrete or scalar)) or has_jump(target):
@@ -285,6 +296,13 @@ class _Walk:
                 Decision(self.occurrence(key), target, args, kwargs, float64_args, float64_kwargs, own, float64)
             )
         return Pair(own, float64)
+
+    def perturbed(self, own: Any, float64: Any) -> Pair:
+        """A tensor perturbed in both runs by the same amount; any other result unchanged."""
+        if self.perturb_integers is None or not isinstance(own, torch.Tensor):
+            return Pair(own, float64)
+        other = self.perturb_integers(own)
+        return Pair(other, float64 + (other.double() - own.double()))
 
     def decided(self, decision: Decision) -> Pair:
         """The result of a decision: that of the run in the model's dtype, unless the observer replaces it."""

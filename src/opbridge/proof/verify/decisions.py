@@ -97,9 +97,10 @@ class Exactness:
     level: float
     exact: torch.Tensor
 
-    def add(self, own: torch.Tensor, float64: torch.Tensor) -> None:
-        """Add a run."""
-        self.level = max(self.level, _sampled_median((own.double() - float64).abs()))
+    def add(self, own: torch.Tensor, float64: torch.Tensor, exactness_only: bool = False) -> None:
+        """Add a run; with ``exactness_only``, its errors do not count."""
+        if not exactness_only:
+            self.level = max(self.level, _sampled_median((own.double() - float64).abs()))
         exact = _exact(own, float64)
         self.exact = self.exact & exact if self.exact.shape == exact.shape else exact
 
@@ -145,6 +146,7 @@ class Deciding:
         search: Whether to find the nodes with near ties too.
         seen: The errors of every argument of every deciding node in the runs so far; updated in each run.
         forced: Nodes whose choices are taken even if they are wrong.
+        exactness_only: Whether this run only shows which numbers are exact.
 
     Attributes:
         near_ties: The nodes with near ties, with the variants that change their results.
@@ -161,6 +163,7 @@ class Deciding:
         search: bool = False,
         seen: dict[tuple[str, int], Exactness] | None = None,
         forced: Collection[str] = (),
+        exactness_only: bool = False,
     ) -> None:
         self.variants = dict(variants or {})
         self.choices: dict[str, list[Choice]] = {}
@@ -169,6 +172,7 @@ class Deciding:
         self.search = search
         self.seen = {} if seen is None else seen
         self.forced = forced
+        self.exactness_only = exactness_only
         self.near_ties: dict[str, list[int]] = {}
         self.open: dict[str, list[int]] = {}
         self.rows: dict[str, tuple[Choice, int]] = {}
@@ -180,7 +184,7 @@ class Deciding:
         own, float64 = decision.own, decision.float64
         if decision.target._schema.is_mutable:
             return own, float64
-        slacks = _slacks(decision, self.seen)
+        slacks = _slacks(decision, self.seen, self.exactness_only)
         if base_name(decision.target) in _OF_ROWS:
             self.open[decision.key] = _discrete(decision)  # exactly equal numbers are ties too
             self.rows |= _selected_rows(decision)
@@ -236,7 +240,9 @@ def _selected_rows(decision: Decision) -> dict[str, tuple[Choice, int]]:
     )
 
 
-def _slacks(decision: Decision, seen: dict[tuple[str, int], Exactness]) -> dict[int, torch.Tensor]:
+def _slacks(
+    decision: Decision, seen: dict[tuple[str, int], Exactness], exactness_only: bool
+) -> dict[int, torch.Tensor]:
     """The slack of every floating-point tensor among the arguments, by its position among all tensors."""
     own_tensors = tensors((decision.own_args, decision.own_kwargs))
     float64_tensors = tensors((decision.float64_args, decision.float64_kwargs))
@@ -244,7 +250,7 @@ def _slacks(decision: Decision, seen: dict[tuple[str, int], Exactness]) -> dict[
     for place, (own, float64) in enumerate(zip(own_tensors, float64_tensors, strict=True)):
         if own.dtype.is_floating_point:
             key = (decision.key, place)
-            seen.setdefault(key, Exactness(0.0, _exact(own, float64))).add(own, float64)
+            seen.setdefault(key, Exactness(0.0, _exact(own, float64))).add(own, float64, exactness_only)
             slacks[place] = _slack(own, float64, seen[key])
     return slacks
 

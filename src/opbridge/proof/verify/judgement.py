@@ -148,11 +148,16 @@ class Judgement:
                 return False
             outputs.append(_Output(name, theirs, self.base))
             self._measure(outputs[-1], self.base)
-        failing = {output.name: output.result for output in outputs if not output.verdict.passed}
-        search = self.reference.near_ties(self.feeds, failing) if failing else None
-        if search is not None:
-            return self._inferred(search, outputs) is not None
-        return (not failing) if outputs or not eager else None
+        failing = [output for output in outputs if not output.verdict.passed]
+        if not failing:
+            return True if outputs or not eager else None
+        search = self.reference.near_ties(self.feeds, {output.name: output.result for output in failing})
+        if search is None:
+            return False
+        if self._inferred(search, outputs) is None:
+            self._fold(search.runs(), failing)
+            return all(output.verdict.passed for output in failing)
+        return True
 
     def _form(self, name: str, own: np.ndarray, results: Feeds) -> Comparison | None:
         """The comparison of an output that is missing or has the wrong dtype or rank; None if it has not."""
@@ -223,7 +228,15 @@ class Judgement:
         inferred = None if search is None else self._inferred(search, outputs)
         if inferred is not None:
             return inferred
-        runs = self._nearby_decisions(failing) if search is None else search.runs()
+        self._fold(self._nearby_decisions(failing) if search is None else search.runs(), failing)
+        for output in failing:
+            reason = "" if search is None else search.objections.get(output.name, "")
+            if reason and not output.verdict.passed:
+                output.verdict = dataclasses.replace(output.verdict, detail=reason)
+        return list(outputs)
+
+    def _fold(self, runs: Iterator[Run], failing: Sequence[_Output]) -> None:
+        """Compare failing outputs with further runs of the reference, until all of them pass."""
         for count, run in enumerate(runs):
             for output in failing:
                 if not output.verdict.passed:
@@ -231,11 +244,6 @@ class Judgement:
                     output.by_decision = output.verdict.passed
             if count + 1 >= _MOST_REPLAYS or all(output.verdict.passed for output in failing):
                 break
-        for output in failing:
-            reason = "" if search is None else search.objections.get(output.name, "")
-            if reason and not output.verdict.passed:
-                output.verdict = dataclasses.replace(output.verdict, detail=reason)
-        return list(outputs)
 
     def _inferred(self, search: NearTies, outputs: Sequence[_Output]) -> list[_Output] | None:
         """The outputs compared with a run whose selection they show; None if no such run has all of them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +21,14 @@ from opbridge.proof.verify.row_matching import inferred_selection
 __all__ = ["CapturedNearTies"]
 
 _SURVEYS = 4
-Replay = Callable[[Feeds, Observer], Run]
+_INTEGER_SURVEYS = 2
+
+
+class Replay(Protocol):
+    """Runs the captured graph with an observer of its decisions."""
+
+    def __call__(self, feeds: Feeds, observer: Observer, integers: np.random.Generator | None = None) -> Run:
+        """Run the graph; with ``integers``, the numbers that are made of integers are perturbed."""
 
 
 @dataclasses.dataclass
@@ -32,7 +40,7 @@ class CapturedNearTies:
         names: The ONNX names of its outputs.
         feeds: The inputs.
         failing: The engine's results for the outputs that fail.
-        replay: Runs the captured graph with an observer of its decisions.
+        replay: Runs the captured graph.
         seed: The seed of perturbed inputs.
         objections: Why a decision of the engine is wrong, by the name of the output that shows it.
     """
@@ -130,11 +138,24 @@ class CapturedNearTies:
                 self.replay(feeds, Deciding(seen=self._seen))
             if not self._seen:
                 return None
+        self._survey_integers()
         search = Deciding(choices=list(self._shown.values()), search=True, seen=self._seen)
         self._search = search, self.replay(self.feeds, search)
         refused = {name: search.refused.get(choice.key) for name, choice in self._shown.items()}
         self.objections.update({name: reason for name, reason in refused.items() if reason})
         return self._search
+
+    def _survey_integers(self) -> None:
+        """Find the numbers that are exact only because they are computed from integers.
+
+        A resized image of integers is exact in PyTorch, and not in an engine that computes the same coefficients with a
+        rounding error. The numbers that are made of integers are moved, and those that are rounded then are not exact.
+        Their errors do not count, because integers such as a mask's 1 may be moved to where a model never gets.
+        """
+        random = np.random.default_rng(self.seed)
+        for _ in range(_INTEGER_SURVEYS):
+            with contextlib.suppress(Exception):
+                self.replay(self.feeds, Deciding(seen=self._seen, exactness_only=True), random)
 
     def _near(self, search: Deciding) -> dict[str, list[int]]:
         """The near ties before the outputs that do not fit."""

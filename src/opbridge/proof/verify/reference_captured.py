@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,24 +78,28 @@ class CapturedReference:
     def near_ties(self, feeds: Feeds, failing: Mapping[str, np.ndarray]) -> CapturedNearTies:
         """The near ties, by the float64 margins of every decision of the captured graph."""
 
-        def replay(feeds: Feeds, observer: Observer) -> Run:
-            return self._as_run(self._pair(feeds, observer=observer))
+        def replay(feeds: Feeds, observer: Observer, integers: np.random.Generator | None = None) -> Run:
+            return self._as_run(self._pair(feeds, observer=observer, integers=integers))
 
         return CapturedNearTies(self.graph, self.outputs, feeds, failing, replay, self._seed)
 
     def _pair(
-        self, feeds: Feeds, *, observer: Observer | None = None, weights: np.random.Generator | None = None
+        self,
+        feeds: Feeds,
+        *,
+        observer: Observer | None = None,
+        weights: np.random.Generator | None = None,
+        integers: np.random.Generator | None = None,
     ) -> PairRun:
         flat, _ = self.specs.given(feeds)
-        random = weights
-
-        def perturb(value: torch.Tensor) -> torch.Tensor:
-            assert random is not None
-            found: torch.Tensor = to_torch(perturbed(to_numpy(value), random), value)
-            return found
-
         return self._counted(
-            self.graph.run(flat, seed=self._seed, observer=observer, perturb=None if random is None else perturb)
+            self.graph.run(
+                flat,
+                seed=self._seed,
+                observer=observer,
+                perturb=_perturbing(weights),
+                perturb_integers=_perturbing(integers),
+            )
         )
 
     def _counted(self, run: PairRun) -> PairRun:
@@ -301,6 +305,18 @@ class CapturedReference:
             break
         refused.append(reasons[0])
         return None
+
+
+def _perturbing(random: np.random.Generator | None) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Perturbs a tensor; None without a generator."""
+    if random is None:
+        return None
+
+    def perturb(value: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = to_torch(perturbed(to_numpy(value), random), value)
+        return found
+
+    return perturb
 
 
 def _summary(refused: Sequence[str]) -> list[str]:

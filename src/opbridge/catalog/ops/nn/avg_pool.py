@@ -1,4 +1,4 @@
-"""Average pooling in ceil mode or with a custom divisor, as ONNX AveragePool over a padded tensor."""
+"""Average pooling in ceil mode, with a custom divisor or dynamic padding, as ONNX AveragePool over a padded tensor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.pooling import pooled_length
 from opbridge.catalog.formulas.windows import window_sums
 
@@ -114,3 +114,25 @@ def _operator(rank: int, axes: str) -> Callable[..., Tensor]:
 
 
 avg_pool2d, avg_pool3d = _operator(2, "H, W"), _operator(3, "D, H, W")
+
+
+@rewrite("torch.nn.functional.avg_pool1d")
+@rewrite("torch.nn.functional.avg_pool2d")
+@rewrite("torch.nn.functional.avg_pool3d")
+def of_padded(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    **options: Any,
+) -> Any:
+    """The same with padding before it where the padding is a dynamic size, which the operator makes constant."""
+    edges = list(padding) if isinstance(padding, (list, tuple)) else [padding]
+    if not any(isinstance(edge, torch.SymInt) for edge in edges) or ceil_mode or not count_include_pad:
+        return NotImplemented
+    edges = edges * int(original.__name__[-2]) if len(edges) == 1 else edges
+    padded = torch.nn.functional.pad(input, [edge for edge in reversed(edges) for _ in range(2)])
+    return original(padded, kernel_size, kernel_size if stride is None else stride, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition, fake_for
 
 _CANDIDATES = 8
 """At least 95% of the candidates are accepted, so that all 8 are rejected at most once in 2e10 samples."""
@@ -28,6 +28,12 @@ def sample_dirichlet(self: Tensor, generator: None = None) -> Tensor:
     """
     limits = torch.finfo(self.dtype)
     return _logarithm_of_sample(self).softmax(-1).to(self.dtype).clamp(limits.tiny, 1 - limits.eps / 2)
+
+
+@fake_for("aten::_sample_dirichlet")
+def dirichlet_shape(self: Tensor, generator: None = None) -> Tensor:
+    """The shape function, which torch does not have."""
+    return torch.empty_like(self)
 
 
 def _logarithm_of_sample(alpha: Tensor) -> Tensor:
