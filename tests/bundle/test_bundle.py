@@ -109,6 +109,7 @@ def test_a_side_file_is_replaced_and_leaves_the_manifest_alone(tmp_path: Path) -
     assert sorted(os.listdir(bundle.path)) == [
         "bundle.json",
         "kernels",
+        "marks.json",
         "model.onnx",
         "sources.json",
         "verification.json",
@@ -175,7 +176,7 @@ def test_broken_manifest(tmp_path: Path) -> None:
     [
         ({"entry": "other.py:model"}, "bundle.json was changed after it was written"),
         ({"files": {}}, "bundle.json was changed"),
-        ({"models": None}, "bundle.json has no valid 'models'"),
+        ({"models": None}, "bundle.json: models must be a list"),
         ({"sha256": "0"}, "bundle.json was changed"),
     ],
 )

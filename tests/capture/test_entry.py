@@ -12,6 +12,7 @@ import torch
 
 from opbridge.bundle.bundle import Bundle
 from opbridge.bundle.reference import find_entry
+from opbridge.bundle.trust import Trust
 from opbridge.capture.entry import entry_file, load_entry, portable_entry
 from opbridge.errors import InputError
 
@@ -223,7 +224,7 @@ def bundle(text: str | None, **sources: Any) -> Bundle:
 
     Path("b").mkdir(exist_ok=True)
     Path("b/sources.json").write_text(json.dumps(sources))
-    return Bundle(Path("b"), {"entry": text})
+    return Bundle(Path("b"), {"entry": text}, Trust.GIVEN)
 
 
 def test_the_entry_of_a_bundle_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

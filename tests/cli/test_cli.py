@@ -290,6 +290,7 @@ def test_verify(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     assert kwargs == {
         "reference": "net.py:model", "engines": None, "seed": None, "rtol": 1e-3, "atol": None, "ops": ("mine",),
         "edge_sizes": False, "special_values": False, "shrink": None, "bisect": True, "trace": False, "timings": False,
+        "trust": False,
     }  # fmt: skip
     assert run("verify", "b", "--json").data == VERIFICATION
 

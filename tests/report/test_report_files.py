@@ -35,7 +35,7 @@ def bundle(tmp_path: Path) -> Path:
     write_bundle(
         tmp_path / "b",
         described,
-        lambda folder: (folder / "model.onnx").write_bytes(b"a model") and None,
+        made.write_files,
         sources=made.sources(),
         verification=lambda _: made.failed().to_dict(),
         page=render_page,
@@ -50,7 +50,7 @@ def test_a_bundle_is_written_with_its_page(bundle: Path) -> None:
     assert "report.html" not in read_bundle(bundle).manifest["files"]
     # The page is the bundle's own: it does not keep the bundle from being replaced.
     described = {key: value for key, value in made.manifest().items() if key not in ("opbridge", "files", "sha256")}
-    write_bundle(bundle, described, lambda folder: (folder / "model.onnx").write_bytes(b"2") and None, overwrite=True)
+    write_bundle(bundle, described, lambda folder: made.write_files(folder, b"2"), overwrite=True)
     assert not (bundle / "report.html").exists()
 
 
@@ -61,6 +61,7 @@ def test_the_page_is_made_again_of_the_files_alone(bundle: Path, capsys: Any) ->
         "report": str(bundle / "report.html"),
         "format": "html",
         "verified": False,
+        "claim": False,
     }
     assert (bundle / "report.html").read_text() == render_page(read_bundle(bundle).to_dict())
 

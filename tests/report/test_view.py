@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from report_bundles import HOSTILE, OPERATORS, failed, manifest, sources
+from report_bundles import HOSTILE, OPERATORS, failed, manifest, sources, write_files
 
 from opbridge.bundle.bundle import read_bundle, write_bundle, write_side_file
 from opbridge.cli import main
@@ -51,7 +51,7 @@ def bundle(tmp_path: Path) -> Path:
     write_bundle(
         tmp_path / "b",
         described,
-        lambda folder: onnx.save(chain(60), folder / "model.onnx"),
+        lambda folder: write_files(folder, chain(60).SerializeToString()),
         sources=sources(),
         verification=lambda _: failed().to_dict(),
     )

@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from opbridge.proof.verify.joined import joined
 from opbridge.proof.verify.trace import Divergence, Timing, Trace, TracedValue
 from opbridge.proof.verify.verification import CaseResult, Comparison, EngineVerdict, Verification
+
+
+def write_files(folder: Path, model: bytes = b"a model") -> None:
+    """Write the files that :func:`manifest` lists."""
+    (folder / "model.onnx").write_bytes(model)
+    (folder / "kernels").mkdir()
+    (folder / "kernels" / "libmodel.so").write_bytes(b"kernels")
+
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&\u2028"
 

@@ -8,33 +8,49 @@
     sources.json         the source locations of the entry and the nodes (side file with absolute paths)
     failing_input.npz    a small input on which a verification failed, if one was searched for (side file)
     report.html          a readable report made from the files above (side file)
+    marks.json           the marks of the user who wrote these files (side file; see trust.py)
 
-A bundle is written atomically, by renaming a temporary folder next to it. This module imports neither torch nor an
-engine.
+A bundle without this user's mark is a stranger's: its code does not run unless the user trusts it. A bundle is written
+atomically, by renaming a temporary folder next to it. This module imports neither torch nor an engine.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from opbridge.atomic import (
     delete_stale,
-    is_temporary,
     replace_file,
     replace_folder,
     reported,
     sync_tree,
     temporary_sibling,
 )
-from opbridge.engines.base import TensorSpec
+from opbridge.bundle.checks import (
+    FORMAT,
+    MANIFEST,
+    REPORT,
+    SIDE_FILES,
+    SOURCES,
+    VERIFICATION,
+    check_files,
+    check_nothing_else,
+    file_hash,
+    manifest_hash,
+    parsed,
+    read_manifest,
+    to_json,
+)
+from opbridge.bundle.destination import check_destination
+from opbridge.bundle.trust import MARKS, Trust, has_mark, marks_with
+from opbridge.engines.base import Engine, TensorSpec
 from opbridge.errors import InputError
-from opbridge.records import to_json as finite
+from opbridge.user_key import read_regular
 from opbridge.version import __version__
 
 __all__ = [
@@ -51,18 +67,6 @@ __all__ = [
     "write_side_file",
 ]
 
-FORMAT = 1
-"""The version of the bundle format that this version writes, and the only one that it reads."""
-
-MANIFEST = "bundle.json"
-VERIFICATION = "verification.json"
-SOURCES = "sources.json"
-REPORT = "report.html"
-SIDE_FILES = (VERIFICATION, SOURCES, REPORT, "failing_input.npz")
-
-_CHUNK = 4 << 20
-_REQUIRED = {"format": int, "opbridge": str, "models": list, "inputs": list, "outputs": list, "files": dict}
-
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
@@ -71,10 +75,12 @@ class Bundle:
     Attributes:
         path: The folder of the bundle.
         manifest: The content of ``bundle.json``.
+        trust: Why code of the bundle may run, if it may.
     """
 
     path: Path
     manifest: Mapping[str, Any]
+    trust: Trust = Trust.NONE
 
     @property
     def entry(self) -> str | None:
@@ -98,9 +104,17 @@ class Bundle:
 
     @property
     def verified(self) -> bool | None:
-        """Whether the last verification passed without assumptions; None if there was none."""
+        """Whether the last verification passed without assumptions.
+
+        None if there was none, or if it is a stranger's :attr:`claim`.
+        """
         verdict = (self.verification or {}).get("verdict")
-        return None if verdict is None else verdict == "passed" and not self.manifest.get("assumptions")
+        return None if verdict is None or self.claim else verdict == "passed" and not self.manifest.get("assumptions")
+
+    @property
+    def claim(self) -> bool:
+        """Whether ``verification.json`` has a result, but not one that this user's opbridge wrote."""
+        return self.verification is not None and not self._is_own(VERIFICATION)
 
     @property
     def sources(self) -> dict[str, Any]:
@@ -119,16 +133,85 @@ class Bundle:
             fix=f"export it again with --engine {','.join([*known, engine])}, or use {known[0]}.",
         )
 
+    def engines(self) -> list[str]:
+        """The engines that the bundle was made for.
+
+        Raises:
+            InputError: A stranger's bundle names a version of an engine, which would have to be installed.
+        """
+        names = list(dict.fromkeys(name for model in self.manifest["models"] for name in model["engines"]))
+        versions = [name for name in names if "==" in name]
+        if versions and self.trust is Trust.NONE:
+            raise self.refusal(
+                f"{self.path} is for {versions[0]}, which opbridge would install",
+                f"name an engine, for example --engine {versions[0].partition('==')[0]}",
+            )
+        return names
+
+    def loadable(self, engine: Engine) -> Path:
+        """The model file for an engine that is about to load it.
+
+        Raises:
+            InputError: There is no model for the engine, or the engine would load machine code of a stranger.
+        """
+        file = self.model_file(engine.name)
+        self.check_machine_code(engine, file)
+        return file
+
+    def check_machine_code(self, engine: Engine, file: Path) -> None:
+        """Raise InputError if loading ``file`` runs machine code of a stranger, or code added to the bundle later."""
+        for native in engine.machine_code(file):
+            if self.trust is Trust.NONE:
+                raise self.refusal(f"{native.name} is machine code for {engine.name}", "export the model here")
+            if native.relative_to(self.path).as_posix() not in self.manifest["files"]:
+                raise InputError(
+                    f"{native} is machine code for {engine.name} that {MANIFEST} does not list.",
+                    fix="delete it, or export the bundle again.",
+                )
+
+    def refusal(self, what: str, instead: str) -> InputError:
+        """The error for something that is done only for a trusted bundle.
+
+        Args:
+            what: What would run.
+            instead: What the user can do without trusting the bundle, as an instruction.
+        """
+        return InputError(
+            f"{what}, and {self.path} was not made by you on this machine: nothing in it that can run code is used.",
+            fix=f"{instead}; or, if you trust whoever made the bundle, pass --trust (in Python: trust=True).",
+        )
+
+    @property
+    def recorded_path(self) -> str | None:
+        """The path of the entry's file when the bundle was made; None if it is unknown, or may be a stranger's."""
+        if self.trust is Trust.NONE or (self.trust is Trust.OWN and not self._is_own(SOURCES)):
+            return None
+        path = self.sources.get("entry_path")
+        return path if isinstance(path, str) else None
+
+    def _is_own(self, name: str) -> bool:
+        return has_mark(self.path, self.manifest.get("sha256", ""), name)
+
     def kernels(self, engine: str) -> Mapping[str, Any] | None:
         """The manifest's entry about the engine's library of kernels; None if there is no library."""
         own = self._own_name(engine)
         return next((library for library in self.manifest.get("kernels", ()) if library["engine"] == own), None)
 
     def runs(self, engine: str) -> list[tuple[str, tuple[Path, ...]]]:
-        """The labels and libraries of the runs on ``engine``: with kernels, and without if all nodes have bodies."""
+        """The labels and libraries of the runs on ``engine``: with kernels, and without if all nodes have bodies.
+
+        The kernels of a stranger's bundle do not run. Raises InputError if it has no bodies either.
+        """
         kernels = self.kernels(engine)
         if kernels is None:
             return [(engine, ())]
+        if self.trust is Trust.NONE:
+            if not kernels["optional"]:
+                raise self.refusal(
+                    f"The model for {engine} needs the bundle's kernels, {kernels['file']}, which are machine code",
+                    "export the model here",
+                )
+            return [(f"{engine} with function bodies", ())]
         found: list[tuple[str, tuple[Path, ...]]] = [(f"{engine} with kernels", (self.path / kernels["file"],))]
         return [*found, (f"{engine} with function bodies", ())] if kernels["optional"] else found
 
@@ -141,50 +224,39 @@ class Bundle:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The bundle as JSON data: ``path``, ``verified``, the manifest, and the two side files."""
+        """The bundle as JSON data: ``path``, ``verified``, ``claim``, the manifest, and the two side files."""
         return {
             "path": str(self.path),
             "verified": self.verified,
+            "claim": self.claim,
             "manifest": dict(self.manifest),
             "verification": self.verification,
             "sources": self.sources,
         }
 
 
-def read_bundle(path: str | os.PathLike[str]) -> Bundle:
+def read_bundle(path: str | os.PathLike[str], *, trust: bool = False) -> Bundle:
     """Read a bundle and check every file against its sha256.
+
+    Args:
+        path: The folder of the bundle.
+        trust: Whether the user trusts whoever made the bundle; without it, code of a stranger's bundle does not run.
 
     Raises:
         InputError: There is no bundle at ``path``, or one of its files, which the message names, is missing, truncated
-            or changed.
+            or changed; or a stranger's bundle holds anything but regular files that its manifest lists.
     """
     folder = Path(path)
     if not folder.exists():
         delete_stale(folder)  # This also restores a bundle whose replacement was interrupted.
-    manifest = _read_manifest(folder)
-    for name, recorded in manifest["files"].items():
-        _check_file(folder, name, recorded)
-    return Bundle(folder, manifest)
-
-
-def check_destination(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Check, before any work is done, that a bundle can be written to ``path``.
-
-    Raises:
-        InputError: ``path`` exists and must not be replaced, or the parent folder is not writable.
-    """
-    target = Path(os.path.realpath(path))
-    delete_stale(target)
-    if target.exists():
-        _check_replaceable(Path(path), target, overwrite)
-    parent = next(folder for folder in target.parents if folder.exists())
-    if not parent.is_dir():
-        raise InputError(f"Can't write {path}: {parent} is a file.", fix="choose an output path below a folder.")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(
-            f"Can't write {path}: no permission to create files in {parent}.",
-            fix="choose another output folder, or give yourself write permission there.",
-        )
+    manifest = read_manifest(folder)
+    digest = manifest["sha256"]
+    given = Trust.GIVEN if trust else Trust.NONE
+    why = Trust.OWN if has_mark(folder, digest, MANIFEST, digest.encode()) else given
+    if why is Trust.NONE:
+        check_nothing_else(folder, {MANIFEST, *SIDE_FILES, *manifest["files"]})
+    check_files(folder, manifest["files"])
+    return Bundle(folder, manifest, why)
 
 
 def write_bundle(
@@ -225,21 +297,36 @@ def write_bundle(
             for name, data in ((SOURCES, sources), (VERIFICATION, proof)):
                 if data is not None:
                     (folder / name).write_bytes(_json(data))
+            written = [name for name in SIDE_FILES if (folder / name).exists()]
+            marks = marks_with(folder, complete["sha256"], written, own=(MANIFEST,))
+            (folder / MARKS).write_text(marks, encoding="utf-8")
             if page is not None:
-                data = {**Bundle(folder, complete).to_dict(), "path": str(path)}
+                data = {**Bundle(folder, complete, Trust.OWN).to_dict(), "path": str(path)}
                 (folder / REPORT).write_text(page(data), encoding="utf-8", errors="replace")
             sync_tree(folder)
             replace_folder(folder, target)
-    return Bundle(Path(path), complete)
+    return Bundle(Path(path), complete, Trust.OWN)
 
 
-def write_side_file(bundle: Bundle, name: str, data: Mapping[str, Any] | str) -> None:
-    """Write or replace a side file of a bundle atomically; ``data`` is JSON data or text."""
+def write_side_file(
+    bundle: Bundle, name: str, data: Mapping[str, Any] | str, *, evidence: Collection[str] = ()
+) -> None:
+    """Write or replace a side file of a bundle atomically, and mark it as the user's.
+
+    Args:
+        bundle: The bundle.
+        name: The file's name.
+        data: JSON data or text.
+        evidence: Other side files, already written, that belong to it and are marked too.
+    """
     if name not in SIDE_FILES:
         raise ValueError(f"{name!r} is not one of {SIDE_FILES}")
     content = data.encode(errors="replace") if isinstance(data, str) else _json(data)
     with reported(bundle.path / name, is_new=False):
         replace_file(bundle.path / name, content)
+        if name != REPORT:
+            marks = marks_with(bundle.path, bundle.manifest["sha256"], [name, *evidence])
+            replace_file(bundle.path / MARKS, marks.encode())
 
 
 def _specs(listed: list[Any]) -> tuple[TensorSpec, ...]:
@@ -248,7 +335,7 @@ def _specs(listed: list[Any]) -> tuple[TensorSpec, ...]:
 
 def _read_side_file(file: Path) -> dict[str, Any] | None:
     try:
-        data = json.loads(file.read_bytes())
+        data = parsed(read_regular(file))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -258,95 +345,6 @@ def _read_side_file(file: Path) -> dict[str, Any] | None:
     return data
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    file = folder / MANIFEST
-    try:
-        content = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise _no_bundle(folder) from error
-    except OSError as error:
-        raise InputError(f"Can't read {file}: {error.strerror}.", fix="check its permissions.") from error
-    try:
-        manifest = json.loads(content)
-    except ValueError as error:
-        raise _damaged(folder, f"{MANIFEST} is not JSON ({error})") from error
-    if not isinstance(manifest, dict) or "format" not in manifest:
-        raise InputError(
-            f"{file} is not the manifest of an opbridge bundle.", fix="pass a folder that opbridge export wrote."
-        )
-    if manifest["format"] != FORMAT:
-        raise InputError(
-            f"{folder} is a bundle of format {manifest['format']!r}, written by opbridge "
-            f"{manifest.get('opbridge', '(unknown)')}; this opbridge reads format {FORMAT}.",
-            fix="use the opbridge that wrote it, or export the model again with this one.",
-        )
-    _check_manifest(folder, manifest)
-    return manifest
-
-
-def _no_bundle(folder: Path) -> InputError:
-    fix = "pass the folder that opbridge export wrote with -o."
-    if not folder.exists():
-        return InputError(f"There is no bundle at {folder}: no such folder.", fix=fix)
-    if folder.is_file():
-        return InputError(f"{folder} is a file; a bundle is a folder with a {MANIFEST}.", fix=fix)
-    return InputError(f"{folder} is not a bundle: it has no {MANIFEST}.", fix=fix)
-
-
-def _damaged(folder: Path, what: str) -> InputError:
-    return InputError(
-        f"The bundle {folder} is damaged: {what}.",
-        fix="copy the bundle again from where it was made, or export the model again with --overwrite.",
-    )
-
-
-def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    for key, kind in _REQUIRED.items():
-        if not isinstance(manifest.get(key), kind):
-            raise _damaged(folder, f"{MANIFEST} has no valid {key!r}")
-    if manifest.get("sha256") != _manifest_hash(manifest):
-        raise _damaged(folder, f"{MANIFEST} was changed after it was written")
-    for model in manifest["models"]:
-        if model.get("file") not in manifest["files"]:
-            raise _damaged(folder, f"{MANIFEST} lists the model {model.get('file')!r} without its sha256")
-    for name in manifest["files"]:
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise _damaged(folder, f"{MANIFEST} lists the file {name!r} outside of the bundle")
-
-
-def _check_file(folder: Path, name: str, recorded: Mapping[str, Any]) -> None:
-    file = folder / name
-    try:
-        size = file.stat().st_size
-        if size != recorded["bytes"]:
-            raise _damaged(folder, f"{name} has {size} bytes instead of {recorded['bytes']}")
-        if _file_hash(file) != recorded["sha256"]:
-            raise _damaged(folder, f"the content of {name} does not match its sha256")
-    except FileNotFoundError as error:
-        raise _damaged(folder, f"{name} is missing") from error
-    except OSError as error:
-        raise InputError(f"Can't read {file}: {error.strerror}.", fix="check its permissions.") from error
-
-
-def _file_hash(file: Path) -> str:
-    digest = hashlib.sha256()
-    buffer = memoryview(bytearray(min(_CHUNK, file.stat().st_size + 1)))
-    with file.open("rb", buffering=0) as stream:
-        while count := stream.readinto(buffer):
-            digest.update(buffer[:count])
-    return digest.hexdigest()
-
-
-def _manifest_hash(manifest: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(_json(rest)).hexdigest()
-
-
-def to_json(data: Any) -> str:
-    """Deterministic, strict JSON. A non-finite float becomes a string that ``float()`` accepts."""
-    return json.dumps(finite(data), sort_keys=True, indent=2, allow_nan=False) + "\n"
-
-
 def _json(data: Mapping[str, Any]) -> bytes:
     return to_json(data).encode()
 
@@ -354,46 +352,8 @@ def _json(data: Mapping[str, Any]) -> bytes:
 def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     listed = {
-        file.relative_to(folder).as_posix(): {"sha256": _file_hash(file), "bytes": file.stat().st_size}
-        for file in files
+        file.relative_to(folder).as_posix(): {"sha256": file_hash(file), "bytes": file.stat().st_size} for file in files
     }
     # Converting to JSON and back makes the caller's data equal to that of a reader of the file.
     complete = json.loads(_json({**manifest, "format": FORMAT, "opbridge": __version__, "files": listed}))
-    return {**complete, "sha256": _manifest_hash(complete)}
-
-
-def _check_replaceable(path: Path, target: Path, overwrite: bool) -> None:
-    if not target.is_dir():
-        raise InputError(f"{path} exists and is not a folder.", fix="choose another output path with -o.")
-    if not any(target.iterdir()):
-        return
-    if not _is_bundle(target):
-        raise InputError(
-            f"{path} exists and is not a bundle (it has no {MANIFEST} of opbridge), so it is never replaced.",
-            fix="choose a new folder with -o.",
-        )
-    if not overwrite:
-        raise InputError(
-            f"There is already a bundle at {path}.",
-            fix="choose another folder with -o, or replace it with --overwrite (in Python: overwrite=True).",
-        )
-    if strangers := _strangers(target):
-        raise InputError(
-            f"{path} holds files that are not the bundle's, and replacing the bundle would delete them: "
-            f"{', '.join(strangers[:5])}{', ...' if len(strangers) > 5 else ''}.",
-            fix="move them elsewhere, or choose another folder with -o.",
-        )
-
-
-def _is_bundle(folder: Path) -> bool:
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and "format" in manifest and isinstance(manifest.get("files"), dict)
-
-
-def _strangers(folder: Path) -> list[str]:
-    own = {MANIFEST, *SIDE_FILES, *json.loads((folder / MANIFEST).read_bytes())["files"]}
-    files = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if not file.is_dir())
-    return sorted(file for file in files if file not in own and not is_temporary(file))
+    return {**complete, "sha256": manifest_hash(complete)}

@@ -9,6 +9,7 @@ from typing import Any
 
 from opbridge.bundle.bundle import Bundle
 from opbridge.bundle.reference import find_entry
+from opbridge.bundle.trust import Trust
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD
 from opbridge.capture.capture import Captured, StateBuffer, capture, load_program
@@ -43,9 +44,19 @@ def capture_entry(
 
 
 def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
-    """The captured program that a bundle is compared with; ``reference`` is that of :func:`opbridge.verify`."""
+    """The captured program that a bundle is compared with; ``reference`` is that of :func:`opbridge.verify`.
+
+    Raises:
+        InputError: There is no reference, or the bundle's own is code of a stranger.
+    """
     inputs, outputs = [spec.name for spec in bundle.inputs], [spec.name for spec in bundle.outputs]
     if reference is None and REFERENCE in bundle.manifest["files"]:
+        if bundle.trust is Trust.NONE:
+            # torch.export.load evaluates expressions and falls back to pickle.
+            raise bundle.refusal(
+                f"The bundle's own model to compare with is {REFERENCE}, a saved program, which can run code when read",
+                "name the model yourself with --reference file.py:function",
+            )
         captured = capture(load_program(bundle.path / REFERENCE), input_names=inputs, output_names=outputs)
         return dataclasses.replace(captured, state=_state(bundle), assumptions=_assumptions(bundle))
     if reference is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.trust import Trust
 from opbridge.capture.entry import is_file_entry, split_entry
 from opbridge.errors import InputError
 
@@ -17,7 +18,7 @@ def find_entry(bundle: Bundle) -> str:
     A relative path refers to the current folder; if it does not exist, ``entry_path`` of ``sources.json`` is used.
 
     Raises:
-        InputError: The bundle records no entry, or the entry does not exist.
+        InputError: The bundle records no entry, the entry does not exist, or the bundle is a stranger's.
     """
     text = bundle.entry
     if text is None:
@@ -25,12 +26,16 @@ def find_entry(bundle: Bundle) -> str:
             f"The bundle {bundle.path} records no entry, so there is no reference to compare with.",
             fix="name one with --reference file.py:function (in Python: reference=).",
         )
+    if bundle.trust is Trust.NONE:
+        raise bundle.refusal(
+            f"The bundle names {text} as the model to compare with, whose code would run",
+            "name the model yourself with --reference file.py:function",
+        )
     place, separator, function = split_entry(text)
     if not is_file_entry(place):
         return text
-    recorded = bundle.sources.get("entry_path")
-    for candidate in (place, recorded):
-        if isinstance(candidate, str) and Path(candidate).is_file():
+    for candidate in (place, bundle.recorded_path):
+        if candidate is not None and Path(candidate).is_file():
             return candidate + separator + function
     raise InputError(
         f"The bundle {bundle.path} was exported from {text}, which is not here.",

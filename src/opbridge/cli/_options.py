@@ -28,6 +28,7 @@ __all__ = [
     "add_limits",
     "add_model_options",
     "add_ops",
+    "add_trust",
     "add_verbose",
 ]
 
@@ -149,6 +150,15 @@ def add_ops(parser: argparse.ArgumentParser) -> None:
     """Add ``--ops``."""
     parser.add_argument(
         "--ops", action="append", default=[], metavar="DIR", help="a file or folder with custom operators (repeatable)"
+    )
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add ``--trust``."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run code of a bundle that was not exported here (kernels, saved programs, entries)",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import PROOF, Commands, add_command, add_engine, add_limits, add_ops
+from opbridge.cli._options import PROOF, Commands, add_command, add_engine, add_limits, add_ops, add_trust
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.compare import compare
 
@@ -39,6 +39,7 @@ def register(commands: Commands) -> None:
     )
     add_limits(parser)
     add_ops(parser)
+    add_trust(parser)
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -55,6 +56,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         rtol=arguments.rtol,
         atol=arguments.atol,
         ops=tuple(arguments.ops),
+        trust=arguments.trust,
         progress=progress,
     )
     return Outcome(found.to_dict(), comparison_view, 0 if found.equal else 1)

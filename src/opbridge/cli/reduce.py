@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from opbridge.cli._options import PROOF, Commands, add_command, add_engine, add_ops
+from opbridge.cli._options import PROOF, Commands, add_command, add_engine, add_ops, add_trust
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.reduce import reduce
 
@@ -36,6 +36,7 @@ def register(commands: Commands) -> None:
     )
     add_engine(parser, default=None, several=False, shown="the bundle's first, else onnxruntime")
     add_ops(parser)
+    add_trust(parser)
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -51,6 +52,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         seed=arguments.seed,
         reference=arguments.reference,
         ops=tuple(arguments.ops),
+        trust=arguments.trust,
         time_limit=arguments.time_limit,
         progress=progress,
     )

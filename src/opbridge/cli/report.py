@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from opbridge.bundle.bundle import read_bundle
 from opbridge.cli._options import PROOF, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
-from opbridge.report.tables import unbroken
+from opbridge.report.page_words import CLAIM
+from opbridge.report.tables import paragraph, unbroken
 from opbridge.report.written import write_report
 
 __all__ = ["GROUP", "register"]
@@ -35,5 +37,11 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     progress(f"reading {arguments.bundle}")
     bundle = read_bundle(arguments.bundle)
     file = write_report(bundle, arguments.format, arguments.output)
-    data = {"report": str(file), "format": arguments.format, "verified": bundle.verified}
-    return Outcome(data, lambda found: [unbroken(f"report: {found['report']}", "bold")])
+    data = {"report": str(file), "format": arguments.format, "verified": bundle.verified, "claim": bundle.claim}
+    return Outcome(data, _view)
+
+
+def _view(data: Mapping[str, Any]) -> Iterable[Any]:
+    if data["claim"]:
+        yield paragraph(CLAIM, "yellow")
+    yield unbroken(f"report: {data['report']}", "bold")

@@ -7,8 +7,8 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from opbridge.bundle.load import load
-from opbridge.cli._options import MODELS, Commands, add_command, add_engine, add_limits
+from opbridge.bundle.load import loadable
+from opbridge.cli._options import MODELS, Commands, add_command, add_engine, add_limits, add_trust
 from opbridge.cli._outcome import Outcome
 from opbridge.report.arrays import arrays_view
 
@@ -32,6 +32,7 @@ def register(commands: Commands) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="OUT.npz", help="the file for the outputs")
     add_engine(parser, default="onnxruntime", several=False)
     add_limits(parser)
+    add_trust(parser)
 
 
 def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outcome:
@@ -40,7 +41,8 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     check_output(arguments.output)
     feeds = read_arrays(arguments.inputs)
     progress(f"loading {arguments.bundle}")
-    with contextlib.closing(load(arguments.bundle, engine=arguments.engine, isolated=True)) as session:
+    found = loadable(arguments.bundle, arguments.engine, trust=arguments.trust)
+    with contextlib.closing(found.load(isolated=True)) as session:
         feeds = fit(feeds, session.inputs)
         progress(f"running {arguments.bundle} on {arguments.engine}")
         started = time.perf_counter()
@@ -53,5 +55,6 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         "output": arguments.output,
         "outputs": [describe(name, array) for name, array in outputs.items()],
         "seconds": seconds,
+        "note": found.note,
     }
     return Outcome(data, arrays_view)

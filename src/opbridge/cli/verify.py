@@ -16,6 +16,7 @@ from opbridge.cli._options import (
     add_inputs,
     add_limits,
     add_ops,
+    add_trust,
     add_verbose,
 )
 from opbridge.cli._outcome import Outcome
@@ -50,6 +51,7 @@ def register(commands: Commands) -> None:
     add_engine(parser, default=None)
     add_limits(parser)
     add_ops(parser)
+    add_trust(parser)
     add_verbose(parser, "show all statistics of the outputs")
 
 
@@ -75,6 +77,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         atol=arguments.atol,
         progress=progress,
         ops=tuple(arguments.ops),
+        trust=arguments.trust,
     )
     passed = verification.passed or (arguments.assume and verification.verdict == "passed")
     view = functools.partial(verification_view, verbose=arguments.verbose)

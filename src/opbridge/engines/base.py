@@ -245,6 +245,14 @@ class Engine(abc.ABC):
             EngineError: The engine refuses the model; the message is the engine's.
         """
 
+    def machine_code(self, path: Path) -> tuple[Path, ...]:
+        """The files of machine code that :meth:`load` would run for a model file: itself, or files beside it.
+
+        Those of a bundle from somebody else are loaded only if the user trusts it. Libraries of kernels, which are
+        passed to :meth:`load`, are not among them.
+        """
+        return ()
+
     def load_lean(self, path: Path) -> Session:
         """Load a model file to run it a few times, with little more memory than its weights if the engine can.
 

@@ -20,4 +20,6 @@ def arrays_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
         shape = "x".join(str(size) for size in output["shape"]) or "scalar"
         result.add_row(output["name"], output["dtype"], shape, *(number(output.get(key, "")) for key in statistics))
     yield result
+    if data["note"]:
+        yield paragraph(data["note"], "yellow")
     yield paragraph(f"{data['engine']}: {data['seconds'] * 1e3:.1f} ms, written to {data['output']}")

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from opbridge.capture.assumption import Assumption
+from opbridge.report.page_words import CLAIM
 from opbridge.report.rungs import operators_view, rungs
 from opbridge.report.tables import paragraph, unbroken
 from opbridge.report.verification import verification_view
@@ -36,6 +37,8 @@ def bundle_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[R
         yield paragraph(f"state: {item['buffer']} is the input {item['input']} and the output {item['output']}")
     if data["verification"]:
         yield from verification_view(data["verification"], verbose=verbose)
+        if data["claim"]:
+            yield paragraph(CLAIM, "bold yellow")
     else:
         for item in manifest.get("assumptions", ()):
             yield paragraph(f"assumed: {Assumption.from_dict(item)}", "yellow")

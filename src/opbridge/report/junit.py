@@ -26,7 +26,8 @@ def render_junit(data: Mapping[str, Any]) -> str:
     """The verification of ``Bundle.to_dict()``; an unverified bundle becomes one skipped test."""
     verification = data.get("verification")
     name = str(data["manifest"].get("entry") or data["path"])
-    root = ET.Element("testsuites", {"name": _text(f"opbridge: {name}")})
+    claimed = " (claimed, not checked here)" if data.get("claim") else ""
+    root = ET.Element("testsuites", {"name": _text(f"opbridge: {name}{claimed}")})
     if verification is None:
         never = EngineResult("opbridge", NOT_VERIFIED, "The bundle has not been verified yet.", 0, 0, None)
         _suite(root, never, {"cases": [], "comparisons": []}, several=False, name=name)

@@ -11,7 +11,7 @@ from opbridge.proof.verify.verification import NOT_RUN, NOT_VERIFIED, PASSING, P
 from opbridge.report.tables import plural
 from opbridge.report.words import status_words
 
-__all__ = ["EngineResult", "Summary", "badness", "engine_results", "passes", "sizes", "summarise", "times"]
+__all__ = ["CLAIM", "EngineResult", "Summary", "badness", "engine_results", "passes", "sizes", "summarise", "times"]
 
 Tone = Literal["good", "bad", "open"]
 
@@ -59,8 +59,22 @@ class Summary:
     engines: tuple[EngineResult, ...]
 
 
+CLAIM = (
+    "This result is what the bundle says of itself: it was not verified by you on this machine. "
+    "Run opbridge verify to check it."
+)
+
+
 def summarise(data: Mapping[str, Any]) -> Summary:
     """The summary of ``Bundle.to_dict()``."""
+    found = _summary(data)
+    if not data.get("claim"):
+        return found
+    title = f"Claimed, not checked here: {found.title[:1].lower()}{found.title[1:]}"
+    return dataclasses.replace(found, tone="open", title=title, sentences=(*found.sentences, CLAIM))
+
+
+def _summary(data: Mapping[str, Any]) -> Summary:
     verification = data.get("verification")
     exported = _exported(data["manifest"])
     if verification is None:

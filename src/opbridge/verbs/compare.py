@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opbridge.bundle.bundle import MANIFEST
+from opbridge.bundle.checks import MANIFEST
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.catalog.declare.operator import without_kernels
@@ -45,6 +45,7 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
     ops: Ops = (),
+    trust: bool = False,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> ModelComparison:
     """Compare the results of two models on fresh inputs, within the error budget of a verification.
@@ -62,6 +63,8 @@ def compare(
         rtol: A relative tolerance instead of the computed error budget.
         atol: An absolute tolerance instead of the computed error budget.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        trust: Whether you trust whoever made the bundles. Without it, the kernels run only of bundles that you exported
+            on this machine; of others the function bodies run.
         progress: A callback that receives the name of each stage as it begins.
 
     Returns:
@@ -76,7 +79,7 @@ def compare(
     options = VerifyOptions(DEFAULT_SEED if seed is None else seed, inputs, rtol, atol)
     texts = (first, first if second is None else second)
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
-        loader = _Sides(ops, Path(folder), progress)
+        loader = _Sides(ops, trust, Path(folder), progress)
         one, other = (
             loader.side(model, where) for model, where in zip(texts, _places(texts, engines, second), strict=True)
         )
@@ -117,8 +120,9 @@ def _is_entry(model: Any) -> bool:
 class _Sides:
     """Creates the sides of a comparison; an entry that is named twice is loaded only once."""
 
-    def __init__(self, ops: Ops, folder: Path, progress: Callable[[str], None]) -> None:
+    def __init__(self, ops: Ops, trust: bool, folder: Path, progress: Callable[[str], None]) -> None:
         self._ops = ops
+        self._trust = trust
         self._folder = folder
         self._progress = progress
         self._captured: dict[Any, Captured] = {}
@@ -133,7 +137,7 @@ class _Sides:
         self._progress(f"reading {model}")
         if not isinstance(model, str | Path):
             raise InputError(f"A {type(model).__name__} can't be compared.", fix="save it, and pass its path.")
-        return model_side(model, where)
+        return model_side(model, where, trust=self._trust)
 
     def _entry(self, model: Any) -> Any:
         key = model if isinstance(model, str | Path) else id(model)

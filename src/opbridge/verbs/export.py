@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.bundle.bundle import Bundle, check_destination, write_bundle
+from opbridge.bundle.checks import read_manifest
+from opbridge.bundle.trust import Trust
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
@@ -174,7 +176,8 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
         def prove(folder: Path) -> Mapping[str, Any] | None:
             if options.verify is None:
                 return None
-            return _verified(source, climbed, Bundle(folder, manifest), engines, options.verify, report)
+            draft = Bundle(folder, read_manifest(folder), Trust.OWN)
+            return _verified(source, climbed, draft, engines, options.verify, report)
 
         return write_bundle(
             options.path,

@@ -34,6 +34,7 @@ def reduce(
     seed: int | None = None,
     reference: Any = None,
     ops: Ops = (),
+    trust: bool = False,
     time_limit: float = DEFAULT_SECONDS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Reduction:
@@ -50,6 +51,7 @@ def reduce(
         seed: The seed of the fresh inputs.
         reference: The model that a bundle is compared with; see :func:`verify`.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        trust: Whether you trust whoever made the bundle; see :func:`verify`.
         time_limit: The time in seconds after which the smallest model found so far is written.
         progress: A callback that receives the name of each stage and of each trial.
 
@@ -65,7 +67,7 @@ def reduce(
     started = time.monotonic()
     clock = Clock(time_limit, progress)
     if is_onnx(model) or Path(model).is_dir():
-        side = model_side(model, engine)
+        side = model_side(model, engine, trust=trust)
         return _reduce_side(side, Path(path), clock, started, inputs, seed, reference, ops, progress)
     with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
         from opbridge.proof.reduce.exports import exported_or_reduced

@@ -12,6 +12,7 @@ import numpy as np
 
 from opbridge.bundle.bundle import Bundle
 from opbridge.bundle.captured import captured_of_bundle
+from opbridge.bundle.trust import Trust
 from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.catalog.declare.operator import without_kernels
@@ -25,6 +26,7 @@ from opbridge.proof.bisect.intermediate_checks import ObservableModel
 from opbridge.proof.bisect.intermediates_engine import loader
 from opbridge.proof.verify.comparability import reconsidered
 from opbridge.proof.verify.inputs import InputSpecs
+from opbridge.proof.verify.joined import with_note
 from opbridge.proof.verify.modes import named_cases
 from opbridge.proof.verify.onnx_inputs import OnnxInputs
 from opbridge.proof.verify.options import VerifyOptions
@@ -52,6 +54,8 @@ __all__ = [
     "find_reference",
     "verify_run",
 ]
+
+_EVALUATION_MODE = "the module was in training mode; it is exported and compared in evaluation mode"
 
 ONNX_REFERENCE = "reference.onnx"
 """The file of the original ONNX model in a bundle that was exported with its reference."""
@@ -135,7 +139,7 @@ class CapturedModel:
             if self._captured.state:
                 found = with_steps(found, reference, self._captured, session, options)
             if self._captured.was_training:
-                found = _in_evaluation_mode(found)
+                found = with_note(found, _EVALUATION_MODE)
             found = dataclasses.replace(found, assumptions=tuple(map(str, self._captured.assumptions)))
             return reconsidered(found, self._captured, run.engine.name, run.libraries)
 
@@ -146,13 +150,6 @@ class CapturedModel:
         with without_kernels():
             calls = timed_calls(self._captured.program, flat)
         return specs.feeds(flat), calls
-
-
-def _in_evaluation_mode(found: Verification) -> Verification:
-    """Note on the first case that the module is not compared in the mode in which it was passed."""
-    note = "the module was in training mode; it is exported and compared in evaluation mode"
-    cases = [dataclasses.replace(case, notes=(*case.notes, note)) for case in found.cases[:1]]
-    return dataclasses.replace(found, cases=(*cases, *found.cases[1:]))
 
 
 class OriginalModel:
@@ -211,8 +208,13 @@ def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:
 
 def _find(bundle: Bundle) -> Path:
     """The file of the original model, at the path in the manifest or at its path when the bundle was made."""
-    for place in (bundle.entry, bundle.sources.get("entry_path")):
-        if isinstance(place, str) and Path(place).is_file():
+    if bundle.trust is Trust.NONE:
+        raise bundle.refusal(
+            f"The bundle names {bundle.entry or 'a file'} as the model to compare with",
+            "name the model yourself with --reference model.onnx",
+        )
+    for place in (bundle.entry, bundle.recorded_path):
+        if place is not None and Path(place).is_file():
             return Path(place)
     raise InputError(
         f"The ONNX model that {bundle.path} was made from ({bundle.entry or 'one in memory'}) is not here.",

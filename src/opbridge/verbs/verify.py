@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.bundle.bundle import VERIFICATION, Bundle, read_bundle, write_side_file
+from opbridge.bundle.trust import Trust
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["verify", "verify_bundle"]
 
+_NO_KERNELS = "the bundle was not made by you on this machine: its kernels were not run; --trust (trust=True) runs them"
+
 
 def verify(
     path: str | Path,
@@ -42,6 +45,7 @@ def verify(
     trace: bool = False,
     timings: bool = False,
     ops: Ops = (),
+    trust: bool = False,
     time_limit: float | None = None,
     memory_limit: int | None = None,
     progress: Callable[[str], None] = quiet,
@@ -66,12 +70,15 @@ def verify(
         trace: Whether to compare the values inside the model too, for the plot of the error against the depth.
         timings: Whether to measure the time of each node too, in PyTorch and in the engines that can profile.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
+        trust: Whether you trust whoever made the bundle. Without it, nothing that can run code is used of a bundle that
+            you did not export on this machine: not its kernels, its saved program, or the entry that it names.
         time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
         memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
         progress: A callback that receives the name of each stage as it begins.
 
     Raises:
-        InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle.
+        InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle; or the
+            verification would run code of a bundle from somebody else.
     """
     from opbridge.proof.verify.modes import Modes
     from opbridge.proof.verify.options import VerifyOptions
@@ -80,9 +87,8 @@ def verify(
     from opbridge.verbs.references import find_reference
 
     modes = Modes.of(edge_sizes, special_values, shrink)
-    bundle = read_bundle(path)
-    recorded_names = [name for model in bundle.manifest["models"] for name in model["engines"]]
-    chosen = engines_named(list(engines) if engines else recorded_names, progress)
+    bundle = read_bundle(path, trust=trust)
+    chosen = engines_named(list(engines) if engines else bundle.engines(), progress)
     options = VerifyOptions(
         seed=DEFAULT_SEED if seed is None else seed,
         inputs=inputs,
@@ -122,19 +128,21 @@ def verify_bundle(
         origins: The origins in the captured graph of the ONNX model's values, by name.
         report: A callback that receives the name of each stage as it begins.
     """
-    from opbridge.proof.verify.joined import joined, not_run
+    from opbridge.proof.verify.joined import joined, not_run, with_note
     from opbridge.proof.verify.timing import timed
     from opbridge.verbs.references import BundleRun, verify_run
 
     report("verifying")
     results = []
     for engine in engines:
-        file = bundle.model_file(engine.name)
+        file = bundle.loadable(engine)
         for label, libraries in bundle.runs(engine.name):
             if engine.not_run is not None:
                 results.append(not_run(label, engine.not_run, options.seed))
             else:
-                results.append(verify_run(reference, BundleRun(engine, label, file, libraries, origins), options))
+                result = verify_run(reference, BundleRun(engine, label, file, libraries, origins), options)
+                unused = bundle.trust is Trust.NONE and bundle.kernels(engine.name) is not None
+                results.append(with_note(result, _NO_KERNELS) if unused else result)
     if options.timings:
         report("timing")
         feeds, calls = reference.timing_inputs(options)
@@ -145,7 +153,8 @@ def verify_bundle(
 def _record(bundle: Bundle, verified: Verification) -> None:
     """Write the result and the report into the bundle; if that fails, the error includes the result."""
     try:
-        write_side_file(bundle, VERIFICATION, verified.to_dict())
+        inputs = {case.failing_input for case in verified.cases if case.failing_input}
+        write_side_file(bundle, VERIFICATION, verified.to_dict(), evidence=inputs)
         write_report(bundle)
     except InputError as error:
         cases = f"{len(verified.cases)} case{'' if len(verified.cases) == 1 else 's'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -93,6 +94,13 @@ class TensorRTRTXEngine(CompilesAhead):
         from opbridge.engines.tensorrt_rtx.plugins import write_plugins
 
         return write_plugins(self.product, self.name, model)
+
+    def machine_code(self, path: Path) -> tuple[Path, ...]:
+        """The engine file, if there is one."""
+        from opbridge.engines.tensorrt_rtx.building import sibling_path
+
+        file = sibling_path(path, self.name, ".engine")
+        return (file,) if os.path.lexists(file) else ()
 
     def load(
         self,

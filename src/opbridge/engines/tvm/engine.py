@@ -86,6 +86,11 @@ class TvmEngine(CompilesAhead):
         description.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
         return description, code
 
+    def machine_code(self, path: Path) -> tuple[Path, ...]:
+        """The compiled model, if there is one."""
+        code, _ = _compiled_paths(path)
+        return (code,) if os.path.lexists(code) else ()
+
     def load(
         self,
         path: Path,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge import engines
 from opbridge.bundle.bundle import Bundle, read_bundle
+from opbridge.bundle.load import check_model
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
@@ -31,6 +32,7 @@ class ModelSide:
         sources: The user's source line by node name, if the bundle records it.
         values: The value of the captured graph by ONNX value name, if the bundle records it.
         bundle: The bundle that contains the model; None for a file outside a bundle.
+        run: What runs its custom operators: "kernels" or "function bodies"; empty if there is no choice.
     """
 
     text: str
@@ -40,11 +42,13 @@ class ModelSide:
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     values: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     bundle: Bundle | None = None
+    run: str = ""
 
     @property
     def label(self) -> str:
         """A description for messages."""
-        return f"{self.text} on {self.engine.name} {self.engine.version}"
+        bodies = f" with {self.run}" if self.run and not self.libraries else ""
+        return f"{self.text} on {self.engine.name} {self.engine.version}{bodies}"
 
     @property
     def has_graph(self) -> bool:
@@ -67,38 +71,37 @@ class ModelSide:
         return read_model(self.file)
 
 
-def model_side(model: str | Path | Bundle, engine_name: str | None, *, text: str | None = None) -> ModelSide:
+def model_side(
+    model: str | Path | Bundle, engine_name: str | None, *, text: str | None = None, trust: bool = False
+) -> ModelSide:
     """The side for a file or bundle.
 
     Args:
         model: The path of a file or bundle, or a bundle.
         engine_name: The engine; None for the bundle's first engine, or ONNX Runtime for a file.
         text: The name to show instead of the path.
+        trust: Whether the user trusts whoever made the bundle.
 
     Raises:
         InputError: The path does not exist, or the bundle has no model for the engine.
         EngineError: The engine is not installed, or can't run models on this machine.
     """
     if isinstance(model, str | Path) and not Path(model).is_dir():
-        return _file_side(Path(model), engine_name or "onnxruntime", text)
+        return _file_side(Path(model), engine_name or "onnxruntime", text, trust)
     if not isinstance(model, Bundle):
-        model = read_bundle(model)
-    recorded = [name for item in model.manifest["models"] for name in item["engines"]]
-    engine = _running(engine_name or recorded[0])
-    file = model.model_file(engine.name)
-    _, libraries = model.runs(engine.name)[0]
+        model = read_bundle(model, trust=trust)
+    engine = _running(engine_name or model.engines()[0])
+    file = model.loadable(engine)
+    run, libraries = model.runs(engine.name)[0]
     sources = model.sources
     nodes, values = sources.get("nodes") or {}, sources.get("values") or {}
-    return ModelSide(text or str(model.path), engine, file, libraries, dict(nodes), dict(values), model)
+    shown = text or str(model.path)
+    return ModelSide(shown, engine, file, libraries, dict(nodes), dict(values), model, run.partition(" with ")[2])
 
 
-def _file_side(file: Path, engine_name: str, text: str | None) -> ModelSide:
+def _file_side(file: Path, engine_name: str, text: str | None, trust: bool) -> ModelSide:
     engine = _running(engine_name)
-    if engine.accepts != "onnx":
-        raise InputError(
-            f"{engine.name} does not load ONNX files like {file.name!r}.",
-            fix=f"export a bundle for it, and compare that: opbridge export ENTRY -o FOLDER --engine {engine.name}",
-        )
+    check_model(engine, file, trust=trust)
     if not file.is_file():
         raise InputError(f"There is no bundle or model at {str(file)!r}.", fix="check the path.")
     return ModelSide(text or str(file), engine, file)

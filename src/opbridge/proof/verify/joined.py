@@ -9,7 +9,7 @@ from typing import Any
 from opbridge.engines.base import NotRun
 from opbridge.proof.verify.verification import DEFAULT_SEED, NOT_RUN, EngineVerdict, Verification
 
-__all__ = ["joined", "not_run"]
+__all__ = ["joined", "not_run", "with_note"]
 
 
 def joined(results: Sequence[Verification]) -> Verification:
@@ -37,6 +37,12 @@ def joined(results: Sequence[Verification]) -> Verification:
         reference="; ".join(dict.fromkeys(result.reference for result in results)),
         resumed=sum(result.resumed for result in results),
     )
+
+
+def with_note(result: Verification, note: str) -> Verification:
+    """A verification with a note for the reader, which is added to its first case."""
+    cases = [dataclasses.replace(case, notes=(*case.notes, note)) for case in result.cases[:1]]
+    return dataclasses.replace(result, cases=(*cases, *result.cases[1:]))
 
 
 def _of_all(results: Sequence[Verification], field: str) -> tuple[Any, ...]:
