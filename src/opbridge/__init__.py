@@ -115,9 +115,11 @@ _HOMES = {
 }
 """The module of each public name that is not an error."""
 
+_MODULES = ("legacy", "surgery", "testing")
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("legacy", "surgery"):
+    if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -125,4 +127,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "legacy", "surgery"])
+    return sorted([*__all__, *_MODULES])

@@ -58,6 +58,12 @@ class Diagnosis(Record):
     seconds: float
     details: str = ""
 
+    def __repr__(self) -> str:
+        """``"Diagnosis(17 operators, missing-fake mylib::op; no-kernel aten::exp)"``."""
+        problems = [f"{one.code} {one.target}" for one in self.findings if one.severity == "error" and not one.mended]
+        count = f"{len(self.operators)} operator{'' if len(self.operators) == 1 else 's'}"
+        return f"{type(self).__name__}({count}, {'; '.join(problems) or 'ok'})"
+
     @property
     def ok(self) -> bool:
         """Whether every broken link is fixed by another rung."""

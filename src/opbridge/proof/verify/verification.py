@@ -196,10 +196,21 @@ class Verification(StoredRecord):
         """Whether every case passed, and nothing is assumed."""
         return self.verdict == "passed" and not self.assumptions
 
+    def __repr__(self) -> str:
+        """``"Verification(onnxruntime: passed on 3 cases)"``."""
+        return f"{type(self).__name__}({self._headline()})"
+
+    def __str__(self) -> str:
+        """The :meth:`summary`."""
+        return self.summary()
+
+    def _headline(self) -> str:
+        cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
+        return f"{self.engine}: {verdict_text(self.verdict, self.assumptions)} on {cases}"
+
     def summary(self) -> str:
         """The result as text: the verdict, then one line per output with its error."""
-        cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
-        lines = [f"{self.engine}: {verdict_text(self.verdict, self.assumptions)} on {cases} (seed {self.seed})"]
+        lines = [f"{self._headline()} (seed {self.seed})"]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         if self.tolerance is not None:
             lines.append(f"  the given tolerance, {tolerance_text(self.tolerance)}, replaces the error budget")

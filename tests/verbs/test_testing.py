@@ -1,0 +1,46 @@
+"""``opbridge.testing``, and how results show themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import opbridge
+from opbridge.proof.verify.verification import CaseResult, Verification
+from opbridge.testing import assert_equal
+
+X = torch.linspace(-1, 1, 6).reshape(2, 3)
+
+
+WRONG = """
+import torch
+import opbridge
+
+@opbridge.decomposition("aten::hardswish")
+def hardswish(self: torch.Tensor) -> torch.Tensor:
+    return self * (self / 5 + 0.5).clamp(0, 1)
+"""
+
+
+def test_a_model_that_agrees_passes() -> None:
+    assert_equal(nn.Linear(3, 2).eval(), (X,), dynamic_shapes={"input": {0: "n"}})
+
+
+def test_a_model_that_does_not_fails_with_the_output_and_its_error(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(WRONG)
+    with pytest.raises(AssertionError, match=r"(?s)^onnxruntime: failed on 1 case .*output: differs \(error: engine"):
+        assert_equal(nn.Hardswish().eval(), (X,), ops=[str(tmp_path / "wrong.py")])
+
+
+def test_results_show_themselves_in_one_line() -> None:
+    result = Verification("onnxruntime", "passed", (CaseResult("example sizes"),), (), {}, 7)
+    assert repr(result) == "Verification(onnxruntime: passed on 1 case)"
+    assert str(result) == result.summary()
+
+    def model(x: Tensor) -> Tensor:
+        return x.relu()
+
+    assert repr(opbridge.diagnose(model, (X,))) == "Diagnosis(1 operator, ok)"
