@@ -1,7 +1,8 @@
 """Writes folders and files atomically: a temporary sibling is written, synced, and renamed.
 
 A process holds a lock on each of its temporary siblings. Siblings of a process that was killed are not locked, and the
-next process that writes to the same place deletes them.
+next process that writes to the same place deletes them. Their names end with a code made with the user's key, so that
+nothing else is ever taken for one.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import hashlib
+import hmac
 import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from opbridge.errors import InputError
+from opbridge.user_key import user_key
 
 __all__ = [
     "delete_stale",
@@ -32,7 +37,7 @@ __all__ = [
     "temporary_sibling",
 ]
 
-_TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{8}(?P<older>\.old)?")
+_TEMPORARY = re.compile(r"\.(?P<target>.+)\.(?P<token>[0-9a-f]{8})[0-9a-f]{16}(?P<older>\.old)?")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -105,15 +110,35 @@ def locked_file(target: Path) -> Iterator[Path]:
 
 
 def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.ExitStack) -> Path:
-    """A new temporary sibling, which ``make`` makes, locked until ``stack`` is closed."""
+    """A new temporary sibling, which ``make`` makes, locked until ``stack`` is closed.
+
+    Raises:
+        InputError: ``target`` is a pipe, a device or the like, which a rename would delete.
+    """
+    _check_target(target)
     while True:
-        sibling = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        sibling = target.with_name(_temporary_name(target.name, secrets.token_hex(4)))
         make(sibling)
         with contextlib.suppress(FileNotFoundError):
             stack.enter_context(_lock(sibling, wait=True))
         # Another process may have deleted it as stale before it was locked.
         if sibling.exists():
             return sibling
+
+
+def _check_target(target: Path) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        kind = target.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise InputError(
+                f"{target} is a pipe or a device, and writing there would replace it by a file.",
+                fix="name a regular file with -o.",
+            )
+
+
+def _temporary_name(target: str, token: str) -> str:
+    message = b"temporary\0" + token.encode() + b"\0" + os.fsencode(target)
+    return f".{target}.{token}{hmac.new(user_key(), message, hashlib.sha256).hexdigest()[:16]}"
 
 
 def replace_folder(folder: Path, target: Path) -> None:
@@ -145,8 +170,8 @@ def replace_file(file: Path, content: bytes) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file or folder of this name is one that this module makes."""
-    return _TEMPORARY.fullmatch(name) is not None
+    """Whether a file or folder of this name is one that this module made for this user."""
+    return _target_of(name) is not None
 
 
 def delete_stale(target: Path) -> None:
@@ -171,10 +196,18 @@ def _siblings(target: Path) -> list[Path]:
     found = []
     with contextlib.suppress(OSError):
         for sibling in target.parent.iterdir():
-            match = _TEMPORARY.fullmatch(sibling.name)
-            if match is not None and match["target"] == target.name:
+            if _target_of(sibling.name) == target.name:
                 found.append(sibling)
     return sorted(found, key=lambda sibling: not sibling.name.endswith(".old"))
+
+
+def _target_of(name: str) -> str | None:
+    """The name of the target of a temporary sibling; None for any other name."""
+    match = _TEMPORARY.fullmatch(name)
+    if match is None:
+        return None
+    own = _temporary_name(match["target"], match["token"]) + (match["older"] or "")
+    return match["target"] if hmac.compare_digest(os.fsencode(own), os.fsencode(name)) else None
 
 
 def _owner(sibling: Path) -> Path:

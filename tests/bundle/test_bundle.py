@@ -328,12 +328,13 @@ def test_what_a_killed_process_left_is_deleted_and_what_a_living_one_writes_is_n
 
 def test_what_a_killed_process_left_in_a_bundle_is_no_file_of_others(tmp_path: Path) -> None:
     bundle = make(tmp_path / "b")
-    (bundle.path / ".verification.json.0123abcd").write_text("{")
+    left = opbridge.atomic._temporary_name("verification.json", "0123abcd")
+    (bundle.path / left).write_text("{")
     make(bundle.path, overwrite=True)
     assert os.listdir(tmp_path) == ["b"]
-    (bundle.path / ".verification.json.0123abcd").write_text("{")
+    (bundle.path / left).write_text("{")
     write_side_file(bundle, "verification.json", {"verdict": "passed"})
-    assert (bundle.path / ".verification.json.0123abcd").exists() == (sys.platform == "win32")
+    assert (bundle.path / left).exists() == (sys.platform == "win32")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks on folders there")
@@ -341,8 +342,9 @@ def test_what_a_killed_process_left_in_a_bundle_is_no_file_of_others(tmp_path: P
 def test_a_bundle_is_put_back_whose_replacement_was_killed(tmp_path: Path, verb: Callable[[Path], Any]) -> None:
     bundle = make(tmp_path / "b")
     # Where two folders can't be exchanged in one step, this is what is left between the two.
-    bundle.path.rename(tmp_path / ".b.0123abcd.old")
-    (tmp_path / ".b.0123abcd").mkdir()
+    left = opbridge.atomic._temporary_name("b", "0123abcd")
+    bundle.path.rename(tmp_path / f"{left}.old")
+    (tmp_path / left).mkdir()
     if verb is make:
         fails("There is already a bundle at", "--overwrite", make, tmp_path / "b")
     assert read_bundle(bundle.path) == bundle

@@ -415,6 +415,7 @@ COMMANDS: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.quick("run", "verify", "report")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_runs_a_strangers_code(
     tmp_path: Path,

@@ -6,7 +6,9 @@ import contextlib
 import io
 import os
 import pdb
+import re
 import secrets
+import stat
 import sys
 import tempfile
 import time
@@ -17,6 +19,7 @@ from typing import Any, TextIO
 __all__ = ["Collector", "log_folder"]
 
 _KEPT_LOGS = 20
+_OWN_LOG = re.compile(r"[a-z-]+-\d{8}-\d{6}-\d+_[0-9a-f]{4}\.log")
 
 
 def log_folder() -> Path:
@@ -25,13 +28,24 @@ def log_folder() -> Path:
         cache = os.environ.get("LOCALAPPDATA")
     else:
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    for folder in (Path(cache) / "opbridge" / "logs" if cache else None, Path(tempfile.gettempdir()) / "opbridge-logs"):
-        if folder is not None:
-            with contextlib.suppress(OSError):
-                folder.mkdir(parents=True, exist_ok=True)
-                if os.access(folder, os.W_OK):
-                    return folder
-    return Path(tempfile.gettempdir())
+    if cache:
+        folder = Path(cache) / "opbridge" / "logs"
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return _private_folder()
+
+
+def _private_folder() -> Path:
+    """A folder of this user in the temporary directory; a new one if somebody else has taken its name."""
+    owner = os.geteuid() if hasattr(os, "geteuid") else ""
+    folder = Path(tempfile.gettempdir()) / f"opbridge-logs-{owner}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    is_own = not hasattr(os, "geteuid") or (status.st_uid == owner and not status.st_mode & 0o077)
+    return folder if stat.S_ISDIR(status.st_mode) and is_own else Path(tempfile.mkdtemp(prefix="opbridge-logs-"))
 
 
 class Collector:
@@ -192,9 +206,13 @@ def _flush(*streams: Any) -> None:
 
 
 def _open_log(name: str) -> tuple[Path, TextIO]:
-    folder = log_folder()
-    older = sorted(folder.glob("*.log"), key=lambda file: file.name.rpartition("-")[0].partition("-")[2])
-    for file in older[:-_KEPT_LOGS]:
+    try:
+        folder = log_folder()
+    except OSError:
+        path = Path(os.devnull)
+        return path, path.open("a", encoding="utf-8")
+    own = [file for file in folder.glob("*.log") if _OWN_LOG.fullmatch(file.name) and not file.is_symlink()]
+    for file in sorted(own, key=lambda file: file.name.rpartition("-")[0].partition("-")[2])[:-_KEPT_LOGS]:
         with contextlib.suppress(OSError):
             file.unlink()
     path = folder / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}_{secrets.token_hex(2)}.log"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from opbridge.atomic import locked_folder
 from opbridge.errors import BuildError, EngineError, EngineNotInstalledError, InputError
-from opbridge.kernels.cache import cache_folder, made_once
+from opbridge.kernels.cache import cache_folder, is_made, made_once
 
 __all__ = ["EngineEnvironment", "cached_environments", "engine_environment", "is_cached"]
 
@@ -66,7 +66,7 @@ def engine_environment(package: str, version: str) -> EngineEnvironment:
         raise InputError(f"{version!r} is not a version of {package}.", fix=f"write for example {package}==1.16.3.")
     record = _record(package, version)
     try:
-        if record.is_file() and not _read(record).python.exists():
+        if is_made(record) and not _read(record).python.exists():
             record.unlink(missing_ok=True)
         made_once(record, lambda unfinished: _make(package, version, unfinished))
     except (OSError, BuildError, subprocess.SubprocessError) as error:
@@ -80,12 +80,13 @@ def engine_environment(package: str, version: str) -> EngineEnvironment:
 
 def is_cached(package: str, version: str) -> bool:
     """Whether the environment is in the cache, so that :func:`engine_environment` returns at once."""
-    return _record(package, version).is_file()
+    return is_made(_record(package, version))
 
 
 def cached_environments() -> tuple[EngineEnvironment, ...]:
     """Every environment in the cache, sorted by package and version."""
-    found = {_read(record).folder: _read(record) for record in sorted(_folder().glob("*.json"))}
+    records = [record for record in sorted(_folder().glob("*.json")) if is_made(record)]
+    found = {_read(record).folder: _read(record) for record in records}
     numbers = {folder: [int(n) for n in re.findall(r"\d+", item.version)] for folder, item in found.items()}
     present = [item for item in found.values() if item.python.exists()]
     return tuple(sorted(present, key=lambda item: (item.package, numbers[item.folder])))

@@ -7,7 +7,7 @@ import struct
 import sys
 from pathlib import Path
 
-__all__ = ["binary_platform", "missing_bytes", "own_platform"]
+__all__ = ["binary_platform", "is_object", "missing_bytes", "own_platform"]
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv64", 0x03: "x86", 0x28: "arm"}
 _MACHO_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
@@ -43,6 +43,19 @@ def binary_platform(path: Path) -> str | None:
             (machine,) = struct.unpack_from("<H", head, offset + 4)
             return f"windows-{_PE_MACHINES.get(machine, hex(machine))}"
     return None
+
+
+def is_object(path: Path) -> bool:
+    """Whether a file can be what a compiler writes for this system: an object file, or LLVM's intermediate code.
+
+    Raises:
+        OSError: The file can't be read.
+    """
+    with open(path, "rb") as file:
+        head = file.read(4)
+    if sys.platform == "win32":
+        return bool(head)
+    return head in (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"BC\xc0\xde")
 
 
 def missing_bytes(path: Path) -> int:

@@ -1,8 +1,14 @@
-"""A cache of files that are expensive to make; the first process that needs a file makes it."""
+"""A cache of files that are expensive to make; the first process that needs a file makes it.
+
+Beside each file lies a code of its content, made with the user's key: a file that was truncated, changed, or written by
+anybody else is made again, and never loaded.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,8 +16,9 @@ from pathlib import Path
 
 from opbridge.atomic import locked_folder
 from opbridge.errors import BuildError
+from opbridge.user_key import read_regular, user_key
 
-__all__ = ["cache_folder", "made_once"]
+__all__ = ["cache_folder", "is_made", "made_once"]
 
 
 def cache_folder() -> Path:
@@ -30,18 +37,18 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
     """The file at ``path``, created if it does not exist.
 
     Args:
-        path: The file. Its name identifies its contents, so an existing file is up to date.
+        path: The file. Its name identifies how it is made, so an existing file is up to date.
         make: A function that writes the file to the path it gets, in the same folder. If it raises, no file is left.
 
     Raises:
         BuildError: The folder can't be written.
     """
-    if path.is_file():
+    if is_made(path):
         return path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _lock(path.with_name(f"{path.name}.lock")):
-            if not path.is_file():
+            if not is_made(path):
                 _make(path, make)
     except OSError as error:
         raise BuildError(
@@ -51,12 +58,32 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
     return path
 
 
+def is_made(path: Path) -> bool:
+    """Whether the file at ``path`` is complete, and was made here by this user."""
+    try:
+        return hmac.compare_digest(read_regular(_code_file(path)), _code(path.name, path))
+    except OSError:
+        return False
+
+
+def _code_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.code")
+
+
+def _code(name: str, file: Path) -> bytes:
+    content = hashlib.sha256(read_regular(file)).digest()
+    return hmac.new(user_key(), b"cache\0" + content + os.fsencode(name), hashlib.sha256).hexdigest().encode()
+
+
 def _make(path: Path, make: Callable[[Path], None]) -> None:
     # The lock does not work on every network file system, so the temporary name is unique to this process.
     with locked_folder(path) as folder:
         unfinished = folder / path.name
         make(unfinished)
+        code = folder / "code"
+        code.write_bytes(_code(path.name, unfinished))
         os.replace(unfinished, path)
+        os.replace(code, _code_file(path))
 
 
 @contextlib.contextmanager

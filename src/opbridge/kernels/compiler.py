@@ -20,6 +20,7 @@ from pathlib import Path
 
 from opbridge.errors import BuildError
 from opbridge.kernels.adapter_flags import NO_FLAGS, AdapterFlags
+from opbridge.kernels.binary import binary_platform, is_object
 from opbridge.kernels.cache import cache_folder, made_once
 from opbridge.kernels.compiler_errors import error_lines
 from opbridge.kernels.sources import include_folders, source_files
@@ -85,6 +86,7 @@ def build(
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             objects = list(pool.map(compiled, files))
         _run([*compiler.command, *objects, *linking, "-o", str(target)], compiler, sources)
+        _check_written(compiler, target.is_file() and binary_platform(target) is not None, "library")
 
     return made_once(folder / f"{sources[0].stem if sources else 'kernels'}-{key[:32]}{_suffix()}", link)
 
@@ -120,6 +122,9 @@ def compile_flags(*, native: bool = False, sanitize: bool = False) -> list[str]:
     # Fused multiply-add rounds once, and a portable library must give the same results on all machines.
     return [*flags, "-march=native"] if native else [*flags, "-ffp-contract=off"]
 
+
+_SECONDS = 1800
+"""The time limit for a run of the compiler."""
 
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large|file size limit", re.IGNORECASE)
 _NO_RECOVERY = ["-fno-sanitize-recover=all"]
@@ -164,8 +169,18 @@ def _object(
         paths = [f"-I{folder}" for folder in (HEADERS, *folders)]
         command = [*compiler.command, *flags, *paths, "-c", "-x", "c++", str(file.absolute()), "-o", str(target)]
         _run(command, compiler, [file])
+        _check_written(compiler, target.is_file() and is_object(target), "object file")
 
     return made_once(cache / "objects" / f"{file.stem}-{key[:32]}.o", compile_file)
+
+
+def _check_written(compiler: Compiler, is_good: bool, what: str) -> None:
+    """Raise BuildError if the compiler succeeded, but did not write what it was asked for; nothing is cached then."""
+    if not is_good:
+        raise BuildError(
+            f"The compiler {shlex.join(compiler.command)} reported no error, but wrote no {what}.",
+            fix="name a working g++ or clang++ in the environment variable CXX, without options such as -fsyntax-only.",
+        )
 
 
 def _run(command: Sequence[str], compiler: Compiler, sources: Sequence[Path]) -> None:
@@ -173,13 +188,21 @@ def _run(command: Sequence[str], compiler: Compiler, sources: Sequence[Path]) ->
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         with tempfile.TemporaryFile() as output:
-            code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
+            code = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, timeout=_SECONDS
+            ).returncode
             output.seek(0)
             text = output.read().decode(errors="replace")
     except OSError as error:
         raise BuildError(
             f"The compiler {compiler.command[0]} can't be started: {error.strerror}.",
             fix="name a working C++ compiler in the environment variable CXX.",
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(
+            f"The compiler {compiler.command[0]} did not finish within {_SECONDS} seconds.",
+            fix="compile a smaller kernel, or name another C++ compiler in the environment variable CXX.",
+            details=shlex.join(command),
         ) from error
     if code == 0:
         return

@@ -15,6 +15,9 @@ from opbridge.errors import BuildError
 
 __all__ = ["Compiler", "find_compiler", "native_instructions"]
 
+_SECONDS = 60
+"""The time limit for a question to the compiler."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Compiler:
@@ -40,7 +43,13 @@ def find_compiler() -> Compiler:
     Raises:
         BuildError: There is no compiler, or it does not start.
     """
-    given = shlex.split(os.environ.get("CXX", ""))
+    try:
+        given = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        raise BuildError(
+            f"The environment variable CXX is not a command: {os.environ['CXX']!r} ({error}).",
+            fix="correct CXX, or unset it to use g++ or clang++ from the path.",
+        ) from error
     if given:
         if shutil.which(given[0]) is None:
             raise BuildError(
@@ -70,28 +79,32 @@ def _how_to_install() -> str:
 def _described(command: tuple[str, ...]) -> Compiler:
     try:
         answers = [
-            subprocess.run([*command, option], capture_output=True, text=True, check=True).stdout
+            subprocess.run(
+                [*command, option], capture_output=True, text=True, errors="replace", check=True, timeout=_SECONDS
+            ).stdout
             for option in ("--version", "-dumpmachine")
         ]
-    except (OSError, subprocess.CalledProcessError) as error:
+        version = f"{answers[0].splitlines()[0]} {answers[1].strip()}"
+    except (OSError, IndexError, subprocess.SubprocessError) as error:
         details = getattr(error, "stderr", None) or str(error)
         raise BuildError(
             f"The compiler {shlex.join(command)} does not print its version: it is broken, or neither g++ nor clang++.",
             fix="name a working g++ or clang++ in the environment variable CXX.",
             details=details,
         ) from error
-    return Compiler(command, f"{answers[0].splitlines()[0]} {answers[1].strip()}")
+    return Compiler(command, version)
 
 
 @functools.cache
 def native_instructions(compiler: Compiler) -> str:
     """The compiler's target for ``-march=native``; a library built for it may not run on another processor."""
     command = [*compiler.command, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True, timeout=_SECONDS)
+    except subprocess.SubprocessError as error:
         raise BuildError(
             f"The compiler {shlex.join(compiler.command)} can't build for this machine's own processor.",
             fix="build without native=True.",
-            details=answer.stderr,
-        )
+            details=str(getattr(error, "stderr", None) or error),
+        ) from error
     return hashlib.sha256(answer.stdout.encode()).hexdigest()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from opbridge.atomic import replace_file
 from opbridge.bundle.bundle import REPORT, Bundle, write_side_file
 from opbridge.errors import InputError
 from opbridge.report.junit import render_junit
@@ -61,15 +60,11 @@ def write_report(bundle: Bundle, form: str = "html", path: str | Path | None = N
         write_side_file(bundle, REPORT, text)
         return bundle.path / REPORT
     target = Path(path)
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        draft.write_text(text, encoding="utf-8", errors="replace")
-        os.replace(draft, target)
+        replace_file(target, text.encode(errors="replace"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
             f"The report can't be written to {target}: {reason}.", fix="name another file with -o."
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
     return target

@@ -159,8 +159,11 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
     climbed = climb_all(source.model, source.catalog, engines, options.requested, report=report)
     source.check_kernels(climbed)
     versions = {engine.name: engine.version for engine in engines}
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as converted:
-        files = convert_programs(climbed.programs, engines, Path(converted))
+    with tempfile.TemporaryDirectory(prefix="opbridge-") as scratch:
+        # copytree copies a folder's mode, and the temporary one is private.
+        converted = Path(scratch) / "converted"
+        converted.mkdir()
+        files = convert_programs(climbed.programs, engines, converted)
         manifest = make_manifest(
             source.text, climbed, engines, files, source.packages(climbed), source.manifest_entries()
         )
