@@ -752,11 +752,11 @@ def test_old_logs_are_deleted(run: Callable[..., Ran], tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "opbridge" / "logs"
     folder.mkdir(parents=True)
     for number in range(30):
-        (folder / f"{'ab'[number % 2]}-20200101-0000{number:02}-1.log").touch()
+        (folder / f"{'ab'[number % 2]}-20200101-0000{number:02}-1_abcd.log").touch()
     run("diagnose", "net.py")
     assert len(list(folder.iterdir())) == 20
-    assert not (folder / "a-20200101-000008-1.log").exists()
-    assert (folder / "b-20200101-000029-1.log").exists()
+    assert not (folder / "a-20200101-000008-1_abcd.log").exists()
+    assert (folder / "b-20200101-000029-1_abcd.log").exists()
 
 
 @pytest.mark.parametrize("stop", ["breakpoint()", "import pdb; pdb.set_trace()"])
