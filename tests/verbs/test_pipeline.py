@@ -263,7 +263,6 @@ def test_overwrite(folder: Path) -> None:
     ("options", "message"),
     [
         ({"engines": ("onnxruntim",)}, "There is no engine 'onnxruntim'"),
-        ({"engines": ()}, "No engine was named"),
         ({"opset": 10}, "Opset 10 can't be written: 11 is the oldest"),
         ({"ops": ("nowhere.py",)}, "there is no file or folder 'nowhere.py'"),
         ({"input_names": ["a", "b"]}, "input_names has 2 names, but the model has 1 inputs"),

@@ -48,7 +48,7 @@ from opbridge.bundle.checks import (
 )
 from opbridge.bundle.destination import check_destination
 from opbridge.bundle.trust import MARKS, Trust, has_mark, marks_with
-from opbridge.engines.base import Engine, TensorSpec
+from opbridge.engines.base import NOT_RUN, Engine, TensorSpec
 from opbridge.errors import InputError
 from opbridge.user_key import read_regular
 from opbridge.version import __version__
@@ -106,10 +106,12 @@ class Bundle:
     def verified(self) -> bool | None:
         """Whether the last verification passed without assumptions.
 
-        None if there was none, or if it is a stranger's :attr:`claim`.
+        None if there was none, if no engine ran, or if it is a stranger's :attr:`claim`.
         """
         verdict = (self.verification or {}).get("verdict")
-        return None if verdict is None or self.claim else verdict == "passed" and not self.manifest.get("assumptions")
+        if verdict is None or verdict in NOT_RUN or self.claim:
+            return None
+        return verdict == "passed" and not self.manifest.get("assumptions")
 
     @property
     def claim(self) -> bool:
@@ -127,10 +129,11 @@ class Bundle:
         for model in self.manifest["models"]:
             if own in model["engines"]:
                 return self.path / str(model["file"])
-        known = sorted({name for model in self.manifest["models"] for name in model["engines"]})
+        known = sorted({name for model in self.manifest["models"] for name in model["engines"]} - {"none"})
         raise InputError(
-            f"The bundle {self.path} holds no model for the engine {engine!r}, only for {', '.join(known)}.",
-            fix=f"export it again with --engine {','.join([*known, engine])}, or use {known[0]}.",
+            f"The bundle {self.path} holds no model for the engine {engine!r}, only for {', '.join(known) or 'none'}.",
+            fix=f"export it again with --engine {','.join([*known, engine])}"
+            + (f", or use {known[0]}." if known else "."),
         )
 
     def engines(self) -> list[str]:

@@ -44,7 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"opbridge {__version__}")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    subparsers = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", prog="opbridge", help=argparse.SUPPRESS
+    )
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
     for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
         if not info.name.startswith("_"):

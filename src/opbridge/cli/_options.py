@@ -74,7 +74,8 @@ def add_engine(
             type=_names,
             default=(default,) if default else None,
             metavar="E[,E2]",
-            help=f"the engines; NAME==VERSION runs that version in a separate environment (default: {shown})",
+            help=f"the engines; NAME==VERSION is that version in a separate environment, none writes the model for an "
+            f"engine that opbridge does not know (default: {shown})",
         )
     else:
         parser.add_argument("--engine", default=default, metavar="E", help=f"the engine (default: {shown})")

@@ -19,7 +19,7 @@ from opbridge.cli._options import (
     add_verbose,
 )
 from opbridge.cli._outcome import Outcome
-from opbridge.proof.verify.verification import NOT_RUN
+from opbridge.engines.base import NOT_RUN
 from opbridge.verbs.arguments import is_onnx
 from opbridge.verbs.export import export
 

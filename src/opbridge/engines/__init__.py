@@ -51,6 +51,8 @@ def get(name: str) -> Engine:
             not an error until it is used.
         EngineError: The environment can't be made.
     """
+    if name == "none":
+        return get("_none")
     family, _, version = name.partition("==")
     known = names()
     if family.strip() not in _folders():
@@ -93,11 +95,15 @@ def needs_installing(name: str) -> bool:
 
 
 def chosen(names: Sequence[str], progress: Callable[[str], None]) -> list[Engine]:
-    """The engines of these names, each installed. An environment for another version is created if needed."""
+    """The engines of these names, each installed. An environment for another version is created if needed.
+
+    Without a name, or for "none", it is the engine that takes every node and runs none.
+    """
     if isinstance(names, str):
         names = names.split(",")
-    if not names:
-        raise InputError("No engine was named.", fix="name at least one, for example engines=('onnxruntime',).")
+    names = names or ("none",)
+    if "none" in names and len(names) > 1:
+        raise InputError("Engine 'none' was named beside others.", fix="name it alone, or leave it out.")
     for name in names:
         if needs_installing(name):
             progress(f"installing {name}")

@@ -25,7 +25,17 @@ from opbridge.records import Record, StoredRecord
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["IR_VERSION", "AdapterFlags", "Engine", "NotRun", "Refusal", "RefusalKind", "Session", "TensorSpec"]
+__all__ = [
+    "IR_VERSION",
+    "NOT_RUN",
+    "AdapterFlags",
+    "Engine",
+    "NotRun",
+    "Refusal",
+    "RefusalKind",
+    "Session",
+    "TensorSpec",
+]
 
 
 IR_VERSION = 10
@@ -86,6 +96,10 @@ class Refusal(Record):
     missing_dtypes: tuple[str, ...] = ()
     opset: int | None = None
     kind: RefusalKind = RefusalKind.OTHER
+
+
+NOT_RUN = ("built, not run", "exported, not run")
+"""The verdicts of :class:`NotRun`."""
 
 
 @dataclasses.dataclass(frozen=True)

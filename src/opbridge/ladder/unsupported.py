@@ -10,6 +10,8 @@ from opbridge.torch_graph.targets import display_name
 
 __all__ = ["unsupported_nodes", "unsupported_operators"]
 
+_STANDARD = "ai.onnx::"
+
 
 def unsupported_operators(breaks: Sequence[Break]) -> UnsupportedOperatorError:
     """The error about unsupported operators of a captured program."""
@@ -19,13 +21,16 @@ def unsupported_operators(breaks: Sequence[Break]) -> UnsupportedOperatorError:
         + (f" (at {', '.join(found.sources[:3])})" if found.sources else "")
         for found in breaks
     ]
+    custom = next((found.node for found in breaks if found.node and not found.node.startswith(_STANDARD)), "")
     first = display_name(breaks[0].target)
-    return _error(
-        breaks,
-        lines,
-        fix=f"give each a mapping of your own: @opbridge.decomposition({first!r}) in torch operators, or "
-        f"@opbridge.translation({first!r}) in ONNX operators; `opbridge diagnose` shows every link.",
+    fix = (
+        f"{_declaration(custom)}; or, for an engine that opbridge does not know, write the model as it is with "
+        "--engine none."
+        if custom
+        else f"give each a mapping of your own: @opbridge.decomposition({first!r}) in torch operators, or "
+        f"@opbridge.translation({first!r}) in ONNX operators; `opbridge diagnose` shows every link."
     )
+    return _error(breaks, lines, fix=fix)
 
 
 def unsupported_nodes(breaks: Sequence[Break]) -> UnsupportedOperatorError:
@@ -35,14 +40,21 @@ def unsupported_nodes(breaks: Sequence[Break]) -> UnsupportedOperatorError:
         + (f" and {len(found.sources) - 3} more)" if len(found.sources) > 3 else ")")
         for found in breaks
     ]
-    custom = next((found.target for found in breaks if not found.target.startswith("ai.onnx::")), "")
+    custom = next((found.target for found in breaks if not found.target.startswith(_STANDARD)), "")
     fix = (
-        f"declare what {custom} computes with @opbridge.body_for({custom!r}) in torch operators, or give it a kernel "
-        f"with opbridge.kernel_for({custom!r}, 'file.h'), in a file named with --ops."
+        f"{_declaration(custom)}."
         if custom
         else "try another --opset, another version of the engine (--engine NAME==VERSION), or replace the nodes."
     )
     return _error(breaks, lines, fix=fix)
+
+
+def _declaration(custom: str) -> str:
+    """How to declare what a custom node computes."""
+    return (
+        f"declare what {custom} computes with @opbridge.body_for({custom!r}) in torch operators, or give it a kernel "
+        f"with opbridge.kernel_for({custom!r}, 'file.h'), in a file named with --ops"
+    )
 
 
 def _error(breaks: Sequence[Break], lines: Sequence[str], *, fix: str) -> UnsupportedOperatorError:

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from opbridge.proof.verify.verification import NOT_RUN, NOT_VERIFIED, PASSING, PYTORCH, tolerance_text
+from opbridge.engines.base import NOT_RUN
+from opbridge.proof.verify.verification import NOT_VERIFIED, PASSING, PYTORCH, tolerance_text
 from opbridge.report.tables import plural
 from opbridge.report.words import status_words
 

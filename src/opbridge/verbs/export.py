@@ -68,7 +68,9 @@ def export(
         args: Example inputs; for an ONNX model, optional arrays.
         kwargs: Example inputs by keyword.
         path: The folder of the bundle, which is created atomically.
-        engines: The engines to export for; "onnxruntime==1.16.3" is that version in a separate environment.
+        engines: The engines to export for; "onnxruntime==1.16.3" is that version in a separate environment. With
+            ``()`` or "none" the ONNX model is written as the mappings give it, for an engine that opbridge does not
+            know, and is not run: ``bundle.verified`` is None.
         dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
             a string.
         opset: The version of the standard ONNX domain, 11 or newer; by default the lowest that supports every operator,

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from opbridge.engines.base import NotRun
-from opbridge.proof.verify.verification import DEFAULT_SEED, NOT_RUN, EngineVerdict, Verification
+from opbridge.engines.base import NOT_RUN, NotRun
+from opbridge.proof.verify.verification import DEFAULT_SEED, EngineVerdict, Verification
 
 __all__ = ["joined", "not_run", "with_note"]
 

@@ -13,7 +13,6 @@ from opbridge.records import StoredRecord
 
 __all__ = [
     "DEFAULT_SEED",
-    "NOT_RUN",
     "NOT_VERIFIED",
     "PASSING",
     "CaseResult",
@@ -37,9 +36,6 @@ Verdict = Literal["passed", "failed", "error", "not verified", "built, not run",
 
 NOT_VERIFIED: Literal["not verified"] = "not verified"
 """The verdict if there is nothing to compare with."""
-
-NOT_RUN = ("built, not run", "exported, not run")
-"""The verdicts if the engine accepts, or may accept, the model but can't run it on this machine: ``Engine.not_run``."""
 
 PYTORCH = "PyTorch"
 
@@ -151,7 +147,7 @@ class Verification(StoredRecord):
     Attributes:
         engine: The engine's name.
         verdict: "passed", "failed", "error" if the engine did not run on some case, "not verified" if there is no
-            reference, or one of :data:`NOT_RUN`; ``error`` then gives the reason.
+            reference, or one of :data:`~opbridge.engines.base.NOT_RUN`; ``error`` then gives the reason.
         cases: The sets of inputs that were tried.
         comparisons: One per case and output.
         seconds: ``{"runs": ..., "overhead": ...}``: the time in the reference and the engine, and all other time.
