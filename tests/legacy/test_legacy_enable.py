@@ -192,6 +192,69 @@ def test_names_that_moved_are_found_meanwhile() -> None:
     assert "torch.onnx.symbolic_registry" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from torch.onnx._internal import jit_utils, registration",
+        "from torch.onnx._internal import _beartype, onnx_proto_utils",
+        "from torch.onnx._internal.jit_utils import GraphContext",
+        "from torch.onnx._internal.registration import onnx_symbolic",
+        "from torch.onnx._globals import GLOBALS",
+        "import torch.onnx._type_utils; torch.onnx._type_utils.JitScalarType",
+        "from torch.onnx._type_utils import JitScalarType",
+        "from torch.onnx import ONNX_ARCHIVE_MODEL_PROTO_NAME, ExportTypes",
+        "from torch.onnx.symbolic_registry import _registry, register_ops_in_version, unregister_op",
+    ],
+)
+def test_imports_of_former_years_work(line: str) -> None:
+    with legacy.enable():
+        exec(line, {})
+    module = line.split()[1].rstrip(";")
+    if module.count(".") > 2 or module.endswith(("_globals", "_type_utils")):
+        assert module not in sys.modules, "the bridge leaves nothing behind"
+
+
+def test_the_former_table_of_symbolic_functions_is_read_and_changed() -> None:
+    def symbolic(g, x):
+        return g.op("Relu", x)
+
+    with legacy.enable():
+        from torch.onnx.symbolic_registry import _registry
+
+        operators = _registry["", 13]
+        assert callable(operators["relu"])
+        assert "no_such_op" not in operators
+        operators["asinh"] = symbolic
+        try:
+            assert operators["asinh"] is symbolic
+            assert "asinh" in list(operators)
+        finally:
+            del operators["asinh"]
+        assert "asinh" not in list(operators)
+
+
+def test_an_asinh_that_is_registered_by_the_decorator_is_used() -> None:
+    with legacy.enable():
+        from torch.onnx._internal import registration
+
+        @registration.onnx_symbolic("aten::asinh", opset=9)
+        def asinh(g, x):
+            return g.op("vendor::Asinh", x)
+
+        try:
+            program = torch.onnx.export(torch.asinh, (torch.ones(3),), None, opset_version=18)
+            assert [node.op_type for node in program.model.graph] == ["Asinh"]
+            assert [item.name for item in legacy.bridged()] == ["aten::asinh"]
+        finally:
+            legacy.registrations.unregister_custom_op_symbolic("aten::asinh", 9)
+
+
+def test_a_script_that_ends_with_the_bridge_on_ends_quietly() -> None:
+    code = "from opbridge import legacy; legacy.enable(); from torch.onnx._internal import jit_utils"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_missing_registration_names_what_to_do() -> None:
     with legacy.enable():
         from torch.onnx.symbolic_registry import get_registered_op

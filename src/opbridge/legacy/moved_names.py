@@ -25,6 +25,15 @@ __all__ = ["restored"]
 _SHIMS = ("utils", "symbolic_helper", *(f"symbolic_opset{n}" for n in range(7, 21)))
 """Modules of torch.onnx that have kept only some of their names; the others moved to the internals of the exporter."""
 
+_MOVED = {
+    "torch.onnx._globals": "_globals",
+    "torch.onnx._type_utils": "_type_utils",
+    "torch.onnx._internal.jit_utils": "jit_utils",
+    "torch.onnx._internal.onnx_proto_utils": "onnx_proto_utils",
+    "torch.onnx._internal.registration": "registration",
+}
+"""Modules that moved to the internals of the exporter as a whole."""
+
 
 class ExportTypes(enum.Enum):
     """The former file formats of ``torch.onnx.export``, which now writes protobuf files only."""
@@ -94,6 +103,7 @@ _HELPER = "torch.onnx.symbolic_helper"
 _NAMES: dict[str, Callable[[], Any]] = {
     "torch.onnx.CheckerError": lambda: importlib.import_module("onnx").checker.ValidationError,
     "torch.onnx.ExportTypes": _is(ExportTypes),
+    "torch.onnx.ONNX_ARCHIVE_MODEL_PROTO_NAME": _is("__MODEL_PROTO"),
     "torch.onnx.PYTORCH_ONNX_CAFFE2_BUNDLE": _is(False),
     "torch.onnx.SymbolicContext": _gone(
         "torch.onnx.SymbolicContext", "use the graph context g, which has the node, its block and the settings."
@@ -146,10 +156,21 @@ def restored() -> Iterator[None]:
             for module in _modules(name):
                 stack.enter_context(_answering(module, f"torch.onnx.{name}".rstrip("."), name))
         stack.enter_context(_importable("torch.onnx.symbolic_registry", symbolic_registry))
+        stack.enter_context(_importable("torch.onnx._internal._beartype", _beartype()))
+        for name, inner in _MOVED.items():
+            if (module := torch_internals.old_exporter(inner)) is not None:
+                stack.enter_context(_importable(name, module))
         try:
             yield
         finally:
             vars(settings).update(before)
+
+
+def _beartype() -> types.ModuleType:
+    """A replacement for the removed module whose decorator checked types at run time."""
+    module = types.ModuleType("torch.onnx._internal._beartype")
+    module.beartype = lambda function: function  # type: ignore[attr-defined]
+    return module
 
 
 def _modules(name: str) -> list[types.ModuleType]:

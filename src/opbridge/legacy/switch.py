@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -50,6 +51,7 @@ class _Switch:
             if not self.open:
                 self.bridged.clear()
                 self.undo = _installed()
+                atexit.register(self.undo.close)  # while the modules of torch are still there
             self.open.append(handle)
 
     def remove(self, handle: _Enabled | None) -> None:
@@ -61,6 +63,7 @@ class _Switch:
             self.open.remove(handle)
             if not self.open:
                 self.undo.close()
+                atexit.unregister(self.undo.close)
 
 
 def _installed() -> ExitStack:

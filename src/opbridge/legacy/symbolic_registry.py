@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from types import ModuleType
 from typing import Any
 
 from opbridge.errors import InputError
 from opbridge.legacy import torch_registry
-from opbridge.legacy.registrations import register_custom_op_symbolic
+from opbridge.legacy.registrations import register_custom_op_symbolic, unregister_custom_op_symbolic
 from opbridge.torch_graph import internals as torch_internals
 
 __all__ = [
@@ -19,7 +19,9 @@ __all__ = [
     "is_registered_op",
     "is_registered_version",
     "register_op",
+    "register_ops_in_version",
     "register_version",
+    "unregister_op",
 ]
 
 _OPSETS = range(7, 21)
@@ -64,6 +66,54 @@ def is_registered_op(opname: str, domain: str, version: int) -> bool:
 def get_op_supported_version(opname: str, domain: str, version: int) -> int | None:
     """Return the lowest opset up to ``version`` at which an operator has a symbolic function; None if it has none."""
     return next((n for n in _OPSETS if n <= version and is_registered_op(opname, domain, n)), None)
+
+
+def unregister_op(opname: str, domain: str, version: int) -> None:
+    """Remove the symbolic function that was registered for an operator from this opset on."""
+    unregister_custom_op_symbolic(_name(opname, domain), version)
+
+
+def register_ops_in_version(domain: str, version: int) -> None:
+    """Do nothing, as :func:`register_version`."""
+
+
+class _Operators(MutableMapping[str, Callable[..., Any]]):
+    """The symbolic functions of a namespace at an opset, by the names of the operators."""
+
+    def __init__(self, domain: str, version: int) -> None:
+        self._domain = domain
+        self._version = version
+
+    def __getitem__(self, opname: str) -> Callable[..., Any]:
+        found = torch_registry.symbolic_function(_name(opname, self._domain), self._version)
+        if found is None:
+            raise KeyError(opname)
+        return found
+
+    def __setitem__(self, opname: str, op: Callable[..., Any]) -> None:
+        register_op(opname, op, self._domain, self._version)
+
+    def __delitem__(self, opname: str) -> None:
+        unregister_op(opname, self._domain, self._version)
+
+    def __iter__(self) -> Iterator[str]:
+        prefix = _name("", self._domain)
+        for name, functions in torch_registry.registered().items():
+            if name.startswith(prefix) and self._version >= min(functions):
+                yield name.removeprefix(prefix)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Registry(dict[tuple[str, int], _Operators]):
+    """The former table of symbolic functions: ``_registry[domain, version][opname]``."""
+
+    def __missing__(self, key: tuple[str, int]) -> _Operators:
+        return _Operators(*key)
+
+
+_registry = _Registry()
 
 
 def register_version(domain: str, version: int) -> None:
