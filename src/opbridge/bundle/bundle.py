@@ -34,10 +34,12 @@ from opbridge.atomic import (
 from opbridge.bundle.checks import (
     FORMAT,
     MANIFEST,
+    MODEL_SIGNATURE,
     REPORT,
     SIDE_FILES,
     SOURCES,
     VERIFICATION,
+    VERIFICATION_SIGNATURE,
     check_files,
     check_nothing_else,
     file_hash,
@@ -47,7 +49,8 @@ from opbridge.bundle.checks import (
     to_json,
 )
 from opbridge.bundle.destination import check_destination
-from opbridge.bundle.trust import MARKS, Trust, has_mark, marks_with
+from opbridge.bundle.signing import check_signature
+from opbridge.bundle.trust import MARKS, Consent, Trust, has_mark, marks_with
 from opbridge.engines.base import NOT_RUN, Engine, TensorSpec
 from opbridge.errors import InputError
 from opbridge.user_key import read_regular
@@ -76,11 +79,13 @@ class Bundle:
         path: The folder of the bundle.
         manifest: The content of ``bundle.json``.
         trust: Why code of the bundle may run, if it may.
+        is_vouched: Whether ``verification.json`` is signed with a key that the user named.
     """
 
     path: Path
     manifest: Mapping[str, Any]
     trust: Trust = Trust.NONE
+    is_vouched: bool = False
 
     @property
     def entry(self) -> str | None:
@@ -115,8 +120,8 @@ class Bundle:
 
     @property
     def claim(self) -> bool:
-        """Whether ``verification.json`` has a result, but not one that this user's opbridge wrote."""
-        return self.verification is not None and not self._is_own(VERIFICATION)
+        """Whether ``verification.json`` has a result, but neither this user wrote it nor did he name who signed it."""
+        return self.verification is not None and not self.is_vouched and not self._is_own(VERIFICATION)
 
     @property
     def sources(self) -> dict[str, Any]:
@@ -187,7 +192,7 @@ class Bundle:
     @property
     def recorded_path(self) -> str | None:
         """The path of the entry's file when the bundle was made; None if it is unknown, or may be a stranger's."""
-        if self.trust is Trust.NONE or (self.trust is Trust.OWN and not self._is_own(SOURCES)):
+        if self.trust is not Trust.GIVEN and not (self.trust is Trust.OWN and self._is_own(SOURCES)):
             return None
         path = self.sources.get("entry_path")
         return path if isinstance(path, str) else None
@@ -238,28 +243,48 @@ class Bundle:
         }
 
 
-def read_bundle(path: str | os.PathLike[str], *, trust: bool = False) -> Bundle:
+def read_bundle(path: str | os.PathLike[str], *, trust: Consent = False) -> Bundle:
     """Read a bundle and check every file against its sha256.
 
     Args:
         path: The folder of the bundle.
-        trust: Whether the user trusts whoever made the bundle; without it, code of a stranger's bundle does not run.
+        trust: Whether the user trusts whoever made the bundle, or the public key that it must be signed with. Without
+            it, code of a stranger's bundle does not run.
 
     Raises:
         InputError: There is no bundle at ``path``, or one of its files, which the message names, is missing, truncated
-            or changed; or a stranger's bundle holds anything but regular files that its manifest lists.
+            or changed; or a stranger's bundle holds anything but regular files that its manifest lists; or it is not
+            signed with the key.
     """
     folder = Path(path)
     if not folder.exists():
         delete_stale(folder)  # This also restores a bundle whose replacement was interrupted.
     manifest = read_manifest(folder)
-    digest = manifest["sha256"]
-    given = Trust.GIVEN if trust else Trust.NONE
-    why = Trust.OWN if has_mark(folder, digest, MANIFEST, digest.encode()) else given
-    if why is Trust.NONE:
+    if isinstance(trust, bool):
+        why = Trust.OWN if _is_own(folder, manifest) else Trust.GIVEN if trust else Trust.NONE
+    else:
+        why = Trust.SIGNED
+    if why in (Trust.NONE, Trust.SIGNED):
         check_nothing_else(folder, {MANIFEST, *SIDE_FILES, *manifest["files"]})
     check_files(folder, manifest["files"])
-    return Bundle(folder, manifest, why)
+    if isinstance(trust, bool):
+        return Bundle(folder, manifest, why)
+    check_signature(folder, MODEL_SIGNATURE, trust)
+    return Bundle(folder, manifest, why, _is_vouched(folder, trust))
+
+
+def _is_own(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    digest = manifest["sha256"]
+    return has_mark(folder, digest, MANIFEST, digest.encode())
+
+
+def _is_vouched(folder: Path, key: str | os.PathLike[str]) -> bool:
+    """Whether the verification is signed; it is not if the bundle was verified again since then."""
+    try:
+        check_signature(folder, VERIFICATION_SIGNATURE, key)
+    except InputError:
+        return False
+    return True
 
 
 def write_bundle(

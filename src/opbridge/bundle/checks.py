@@ -23,10 +23,12 @@ from opbridge.user_key import read_regular
 __all__ = [
     "FORMAT",
     "MANIFEST",
+    "MODEL_SIGNATURE",
     "REPORT",
     "SIDE_FILES",
     "SOURCES",
     "VERIFICATION",
+    "VERIFICATION_SIGNATURE",
     "check_files",
     "check_nothing_else",
     "file_hash",
@@ -44,7 +46,12 @@ MANIFEST = "bundle.json"
 VERIFICATION = "verification.json"
 SOURCES = "sources.json"
 REPORT = "report.html"
-SIDE_FILES = (VERIFICATION, SOURCES, REPORT, "failing_input.npz", MARKS)
+MODEL_SIGNATURE = "model.sig"
+VERIFICATION_SIGNATURE = "verification.sig"
+SIDE_FILES = (
+    *(VERIFICATION, SOURCES, REPORT, "failing_input.npz", MARKS),
+    *(MODEL_SIGNATURE, VERIFICATION_SIGNATURE),
+)
 """The files that the manifest does not list: they are written later, or have absolute paths."""
 
 _CHUNK = 4 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 from opbridge import engines
 from opbridge.bundle.bundle import Bundle, read_bundle
 from opbridge.bundle.checks import MANIFEST
-from opbridge.bundle.trust import Trust
+from opbridge.bundle.trust import Consent, Trust
 from opbridge.engines.base import Engine, Session
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError
@@ -54,7 +54,7 @@ def load(
     libraries: Sequence[str | os.PathLike[str]] = (),
     kernels: bool = True,
     isolated: bool = False,
-    trust: bool = False,
+    trust: Consent = False,
 ) -> Session:
     """Load a bundle or an ``.onnx`` file in an inference engine, in this process or in a child process.
 
@@ -70,8 +70,9 @@ def load(
         kernels: Whether to use the bundle's compiled kernels; otherwise the function bodies run.
         isolated: Whether the engine runs in a child process, so that its crash is an EngineCrashError and does not end
             this process. Each run then copies its inputs and outputs.
-        trust: Whether you trust whoever made the bundle. Without it, the compiled kernels run only of a bundle that you
-            exported on this machine; of others the function bodies run, and a warning says so.
+        trust: Whether you trust whoever made the bundle, or the public key (a PEM file) that it must be signed with.
+            Without it, the compiled kernels run only of a bundle that you exported on this machine; of others the
+            function bodies run, and a warning says so.
 
     Returns:
         A session: ``.inputs``, ``.outputs``, ``.run({name: array}) -> {name: array}``, ``session(*arrays) -> tuple``,
@@ -96,7 +97,7 @@ def loadable(
     *,
     libraries: Sequence[str | os.PathLike[str]] = (),
     kernels: bool = True,
-    trust: bool = False,
+    trust: Consent = False,
 ) -> Loadable:
     """Check a bundle or a model file, and return what the engine loads; see :func:`load`."""
     chosen = engines.get(engine)
@@ -113,7 +114,7 @@ def loadable(
     return Loadable(chosen, model, files if library is None else (*files, library), note)
 
 
-def check_model(engine: Engine, file: Path, *, trust: bool = False) -> None:
+def check_model(engine: Engine, file: Path, *, trust: Consent = False) -> None:
     """Check that an engine can load a model file which is not loaded as a part of a bundle.
 
     Raises:
@@ -126,10 +127,10 @@ def check_model(engine: Engine, file: Path, *, trust: bool = False) -> None:
             fix=f"export a bundle for it: opbridge export ENTRY -o FOLDER --engine {engine.name}",
         )
     native = engine.machine_code(file)
-    if not native or trust:
+    if not native or trust is True:
         return
     if (file.parent / MANIFEST).exists():
-        read_bundle(file.parent).check_machine_code(engine, file)
+        read_bundle(file.parent, trust=trust).check_machine_code(engine, file)
         return
     raise InputError(
         f"{engine.name} would run {native[0]}, machine code beside the model, and nothing says who made it.",

@@ -11,12 +11,13 @@ import enum
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from opbridge.user_key import read_regular, user_key
 
-__all__ = ["MARKS", "Trust", "has_mark", "marks_with"]
+__all__ = ["MARKS", "Consent", "Trust", "has_mark", "marks_with"]
 
 MARKS = "marks.json"
 
@@ -30,8 +31,16 @@ class Trust(enum.StrEnum):
     OWN = "own"
     """This user wrote the bundle on this machine."""
 
+    SIGNED = "signed"
+    """It is signed with a key that the user named."""
+
     GIVEN = "given"
-    """The user passed ``trust=``."""
+    """The user passed ``trust=True``."""
+
+
+Consent = bool | str | os.PathLike[str]
+"""What a user passes as ``trust``: whether he trusts whoever made a bundle, or the public key that it must be signed
+with, a PEM file."""
 
 
 def has_mark(folder: Path, digest: str, name: str, content: bytes | None = None) -> bool:

@@ -155,12 +155,20 @@ def add_ops(parser: argparse.ArgumentParser) -> None:
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Add ``--trust``."""
-    parser.add_argument(
+    """Add ``--trust`` and ``--signed-by``."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
         "--trust",
         action="store_true",
         help="run code of a bundle that was not exported here (kernels, saved programs, entries)",
     )
+    group.add_argument(
+        "--signed-by",
+        dest="trust",
+        metavar="PUBLIC.pem",
+        help="the same, but only if the bundle is signed with this key",
+    )
+    parser.set_defaults(trust=False)
 
 
 def _seconds(text: str) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opbridge.bundle.checks import MANIFEST
+from opbridge.bundle.trust import Consent
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.catalog.declare.operator import without_kernels
@@ -45,7 +46,7 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
     ops: Ops = (),
-    trust: bool = False,
+    trust: Consent = False,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> ModelComparison:
     """Compare the results of two models on fresh inputs, within the error budget of a verification.
@@ -120,7 +121,7 @@ def _is_entry(model: Any) -> bool:
 class _Sides:
     """Creates the sides of a comparison; an entry that is named twice is loaded only once."""
 
-    def __init__(self, ops: Ops, trust: bool, folder: Path, progress: Callable[[str], None]) -> None:
+    def __init__(self, ops: Ops, trust: Consent, folder: Path, progress: Callable[[str], None]) -> None:
         self._ops = ops
         self._trust = trust
         self._folder = folder

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from opbridge.atomic import check_new_folder
+from opbridge.bundle.trust import Consent
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.errors import InputError
 from opbridge.proof.compare.sides import ModelSide, model_side
@@ -34,7 +35,7 @@ def reduce(
     seed: int | None = None,
     reference: Any = None,
     ops: Ops = (),
-    trust: bool = False,
+    trust: Consent = False,
     time_limit: float = DEFAULT_SECONDS,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Reduction:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.bundle.bundle import VERIFICATION, Bundle, read_bundle, write_side_file
-from opbridge.bundle.trust import Trust
+from opbridge.bundle.trust import Consent, Trust
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
@@ -45,7 +45,7 @@ def verify(
     trace: bool = False,
     timings: bool = False,
     ops: Ops = (),
-    trust: bool = False,
+    trust: Consent = False,
     time_limit: float | None = None,
     memory_limit: int | None = None,
     progress: Callable[[str], None] = quiet,
@@ -70,8 +70,9 @@ def verify(
         trace: Whether to compare the values inside the model too, for the plot of the error against the depth.
         timings: Whether to measure the time of each node too, in PyTorch and in the engines that can profile.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
-        trust: Whether you trust whoever made the bundle. Without it, nothing that can run code is used of a bundle that
-            you did not export on this machine: not its kernels, its saved program, or the entry that it names.
+        trust: Whether you trust whoever made the bundle, or the public key (a PEM file) that it must be signed with.
+            Without it, nothing that can run code is used of a bundle that you did not export on this machine: not its
+            kernels, its saved program, or the entry that it names.
         time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
         memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
         progress: A callback that receives the name of each stage as it begins.

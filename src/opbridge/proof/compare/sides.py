@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opbridge import engines
 from opbridge.bundle.bundle import Bundle, read_bundle
 from opbridge.bundle.load import check_model
+from opbridge.bundle.trust import Consent
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineError, InputError
@@ -72,7 +73,7 @@ class ModelSide:
 
 
 def model_side(
-    model: str | Path | Bundle, engine_name: str | None, *, text: str | None = None, trust: bool = False
+    model: str | Path | Bundle, engine_name: str | None, *, text: str | None = None, trust: Consent = False
 ) -> ModelSide:
     """The side for a file or bundle.
 
@@ -99,7 +100,7 @@ def model_side(
     return ModelSide(shown, engine, file, libraries, dict(nodes), dict(values), model, run.partition(" with ")[2])
 
 
-def _file_side(file: Path, engine_name: str, text: str | None, trust: bool) -> ModelSide:
+def _file_side(file: Path, engine_name: str, text: str | None, trust: Consent) -> ModelSide:
     engine = _running(engine_name)
     check_model(engine, file, trust=trust)
     if not file.is_file():
