@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -65,10 +66,10 @@ N = {"x": {0: "n"}}
 
 RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
     "as_tensor": (as_tensor, (X,), N, "(3*n / 2) == 12.0", "if its size is always 8"),
-    "divisible": (padded_if_odd, (X,), N, "(n % 2) == 0", "if its size is always 8"),
+    "divisible": (padded_if_odd, (X,), N, "(n % 2) == 0", "declare 2 * torch.export.Dim('_n')"),
     "limit": (branch, (X,), N, "n < 10", "declare torch.export.Dim('n', max=9)"),
     "marker": (branch, (X,), {"x": {0: Dim.DYNAMIC}}, "x.shape[0] < 10", "declare torch.export.Dim('n', max=9)"),
-    "one quotient": (three_threes, (X,), N, "(n//3) != 3", "if its size is always 8"),
+    "one quotient": (three_threes, (X,), N, "(n//3) != 3", "declare torch.export.Dim('n', max=8)"),
     "equal": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "m"}}, "n == m", "give both one name"),
     "nested": (
         nested,
@@ -101,6 +102,18 @@ def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
     assert "test_declared_sizes.py:" in caught.value.message
     assert fix in caught.value.fix
     assert caught.value.to_dict()["code"] == "restricted-dimension"
+
+
+@pytest.mark.parametrize("case", ["divisible", "limit", "one quotient", "nested"])
+def test_the_fix_works_as_it_is_printed(case: str) -> None:
+    model, args, shapes, _, _ = RESTRICTED[case]
+    with pytest.raises(CaptureError) as caught:
+        capture(model, args, dynamic_shapes=shapes)
+    printed = re.match(r"declare (.+?\))", caught.value.fix)
+    assert printed is not None
+    declared = eval(printed[1], {"torch": torch})
+    other = torch.utils._pytree.tree_map_only(str, lambda name: declared, shapes)
+    assert capture(model, args, dynamic_shapes=other).program.range_constraints
 
 
 @pytest.mark.parametrize("case", ACCEPTED)

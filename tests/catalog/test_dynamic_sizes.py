@@ -100,6 +100,19 @@ def test_sizes_that_are_computed_in_floating_point() -> None:
         trip.check(torch.randn(length))
 
 
+def test_quotients_that_are_rounded_and_windows_by_strides() -> None:
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        n = x.shape[1]
+        count = math.ceil((n - 4) / 3) + 1
+        padded = nn.functional.pad(x, (0, 3 * count + 1 - n))
+        windows = padded.as_strided((x.shape[0], count, 4), (padded.stride(0), 3, padded.stride(1)))
+        return windows, x.new_ones(math.floor((2 - n) / 3) + 20)
+
+    trip = travel(model, (torch.randn(2, 12),), dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},))
+    for size in ((2, 12), (3, 13), (2, 31), (4, 8)):
+        trip.check(torch.randn(size))
+
+
 RECURRENT = {
     "lstm": nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True),
     "gru": nn.GRU(3, 4),

@@ -132,7 +132,7 @@ def _failure(
         for place, derived in other.places
         if derived(7) == 7
     }
-    finding = restricted_dimension.finding(dimension, size, guard, guard.text(names))
+    finding = restricted_dimension.finding(dimension, size, guard, guard.text(names), dimensions)
     line = innermost(guard.frames, libraries=True)
     details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
     axes = [place.source for place, _ in dimension.places]

@@ -17,16 +17,28 @@ Fix: compute with the size instead of branching on it (``pad(x, (0, 0, 0, -x.sha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opbridge.findings.base import Finding, described_place, shortened, source_names
 from opbridge.torch_graph.declared import DynamicDimension
-from opbridge.torch_graph.size_guards import SizeGuard
+from opbridge.torch_graph.size_guards import SizeGuard, range_around, step_around
 from opbridge.torch_graph.sources import innermost
 
 CODE = "restricted-dimension"
 
 
-def finding(dimension: DynamicDimension, size: int, guard: SizeGuard, condition: str) -> Finding:
-    """Make the finding from the dimension, a size of it that PyTorch accepts, and the condition that excludes it."""
+def finding(
+    dimension: DynamicDimension, size: int, guard: SizeGuard, condition: str, others: Sequence[DynamicDimension] = ()
+) -> Finding:
+    """Make the finding from the dimension, a size of it that PyTorch accepts, and the condition that excludes it.
+
+    Args:
+        dimension: The dimension.
+        size: The size.
+        guard: The guard of the captured program.
+        condition: Its condition, as Python source.
+        others: All declared dimensions, which the condition may depend on too.
+    """
     place, source = innermost(guard.frames, libraries=True), innermost(guard.frames)
     places = ", ".join(str(place) for place, _ in dimension.places)
     where = "" if place is None else f"{described_place(place, source)}: {shortened(place.text)}"
@@ -36,18 +48,40 @@ def finding(dimension: DynamicDimension, size: int, guard: SizeGuard, condition:
         places,
         f"Declared dynamic, but captured for some sizes only: {places}{name}. PyTorch accepts the size {size}; the "
         f"captured program requires {condition}{where}",
-        _fix(dimension, guard),
+        _fix(dimension, guard, others),
         sources=source_names(source),
     )
 
 
-def _fix(dimension: DynamicDimension, guard: SizeGuard) -> str:
+def _fix(dimension: DynamicDimension, guard: SizeGuard, others: Sequence[DynamicDimension]) -> str:
     change = "replace the Python condition or conversion in this line by arithmetic on the size, or by torch.cond"
     if guard.is_equality_of_dimensions():
         return f"if the two sizes are always equal, give both one name in dynamic_shapes; otherwise {change}."
-    low, high = guard.limits(dimension.places[0][0].source)
-    if low is None and high is None:
-        return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
     name = dimension.name if dimension.name.isidentifier() else "n"
+
+    def holds(size: int) -> bool:
+        return all(not guard.fails({**sizes, **dimension.sizes_at(size)}) for sizes in _at_other_sizes(others))
+
+    step = step_around(dimension.size, holds)
+    if step is not None:
+        return (
+            f"declare {step} * torch.export.Dim('_{name}') in dynamic_shapes if your sizes are multiples of {step}; "
+            f"otherwise {change}."
+        )
+    low, high = range_around(dimension.size, holds)
+    if low == high or not holds(dimension.size):
+        return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
     text = ", ".join([*([f"min={low}"] if low is not None else []), *([f"max={high}"] if high is not None else [])])
     return f"declare torch.export.Dim({name!r}, {text}) if your sizes are within this range; otherwise {change}."
+
+
+def _at_other_sizes(dimensions: Sequence[DynamicDimension]) -> list[dict[str, int]]:
+    """The sizes of all declared axes: those of the example, the smallest ones, and larger ones."""
+    found: list[dict[str, int]] = []
+    for times in (0, 1, 2, 4):
+        sizes: dict[str, int] = {}
+        for one in dimensions:
+            size = max(one.low, times * one.size)
+            sizes |= one.sizes_at(size if one.high is None else min(size, one.high))
+        found.append(sizes)
+    return found

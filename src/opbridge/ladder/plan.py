@@ -117,8 +117,8 @@ def plan(
     remove_checks(decomposed)
     simplify(decomposed)
     shield_results(decomposed)
-    floor_negative_quotients(decomposed)
     compute_sizes_in_float64(decomposed)
+    floor_negative_quotients(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
     needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
     missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)

@@ -39,7 +39,8 @@ _FLOAT64 = torch.float64
 def compute_sizes_in_float64(program: torch.export.ExportedProgram) -> None:
     """Replace each number that is rounded to a size by a tensor of type float64, as precise as a number of Python.
 
-    A number that is computed by another function than those of ``_ARITHMETIC`` keeps its type.
+    A quotient of two integers that is rounded up or down becomes a quotient of integers. A number that is computed by
+    another function than those of ``_ARITHMETIC`` keeps its type.
 
     Args:
         program: The decomposed program, which is changed in place.
@@ -65,6 +66,9 @@ class _Conversion:
     def apply(self) -> None:
         node = self.node
         number, *digits = node.args
+        if _is_quotient(number) and node.target in (math.floor, math.ceil):
+            self._divide(number)
+            return
         if self.mode is None or any(digit is not None for digit in digits) or not self._is_known(number):
             return
         with self.graph.inserting_before(node):
@@ -76,6 +80,23 @@ class _Conversion:
         size.meta = dict(node.meta)
         node.replace_all_uses_with(size)
         self.graph.erase_node(node)
+
+    def _divide(self, quotient: Any) -> None:
+        """``a // b``, or ``-(-a // b)``, in place of the rounded quotient."""
+        up = self.node.target is math.ceil
+        numerator, divisor = quotient.args
+        with self.graph.inserting_before(self.node):
+            size = self._on_sizes(operator.neg, numerator) if up else numerator
+            size = self._on_sizes(operator.floordiv, size, divisor)
+            size = self._on_sizes(operator.neg, size) if up else size
+        size.meta = dict(self.node.meta)
+        self.node.replace_all_uses_with(size)
+        self.graph.erase_node(self.node)
+
+    def _on_sizes(self, function: Callable[..., Any], *args: Any) -> torch.fx.Node:
+        made = self.graph.call_function(function, args)
+        made.meta = {**self.node.meta, "val": function(*map(_number, args))}
+        return made
 
     def _is_known(self, number: Any) -> bool:
         """Whether a number is computed from sizes by functions of the table, and not a size itself."""
@@ -99,6 +120,19 @@ class _Conversion:
             value = torch.empty((), dtype=options.get("dtype", _FLOAT64))
         made.meta = {**self.node.meta, "val": value}
         return made
+
+
+def _is_quotient(number: Any) -> bool:
+    """Whether a number is a quotient of two integers."""
+    return (
+        isinstance(number, torch.fx.Node)
+        and number.target is operator.truediv
+        and all(isinstance(_number(value), int | torch.SymInt) for value in number.args)
+    )
+
+
+def _number(value: Any) -> Any:
+    return value.meta.get("val") if isinstance(value, torch.fx.Node) else value
 
 
 def _mode(node: torch.fx.Node) -> Any:

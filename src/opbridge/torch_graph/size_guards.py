@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -11,7 +11,7 @@ from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["SizeGuard"]
+__all__ = ["SizeGuard", "range_around", "step_around"]
 
 _OPERATORS = {"FloorDiv": "//", "CleanDiv": "//", "IntTrueDiv": "/", "FloatTrueDiv": "/", "Mod": "%", "PythonMod": "%"}
 _FUNCTIONS = {"TruncToInt": "int", "ToFloat": "float", "CeilToInt": "math.ceil", "FloorToInt": "math.floor"}
@@ -78,3 +78,34 @@ class _Python(StrPrinter):  # type: ignore[misc]
         if name in _OPERATORS and len(arguments) == 2:
             return f"({arguments[0]} {_OPERATORS[name]} {arguments[1]})"
         return f"{_FUNCTIONS.get(name, name)}({', '.join(arguments)})"
+
+
+_FARTHEST = 128
+_TIMES = (2, 3, 4, 8, 16)
+_LARGEST_STEP = 64
+
+
+def range_around(size: int, holds: Callable[[int], bool]) -> tuple[int | None, int | None]:
+    """The first and the last of the sizes around ``size`` at which a condition holds; None for no limit.
+
+    Args:
+        size: A size at which it holds.
+        holds: The condition. It is evaluated at sizes near ``size``, and at multiples of it.
+
+    Returns:
+        The limits; (``size``, ``size``) if the condition is known to hold there only, or is no range.
+    """
+    low = next((n + 1 for n in range(size - 1, max(1, size - _FARTHEST), -1) if not holds(n)), None)
+    high = next((n - 1 for n in range(size + 1, size + _FARTHEST) if not holds(n)), None)
+    ends_later = high is None and not all(holds(times * size) for times in _TIMES)
+    ends_earlier = low is None and not all(holds(n) for n in range(2, size, max(1, size // _FARTHEST)))
+    return (size, size) if ends_later or ends_earlier else (low, high)
+
+
+def step_around(size: int, holds: Callable[[int], bool]) -> int | None:
+    """The number whose multiples are the sizes at which a condition holds, near ``size``; None if there is none."""
+    step = next((step for step in range(1, _LARGEST_STEP + 1) if holds(size + step)), None)
+    if step is None or step < 2 or size % step:
+        return None
+    near = range(max(2, size - 2 * step), size + 2 * _LARGEST_STEP)
+    return step if all(holds(n) == (n % step == 0) for n in near) else None

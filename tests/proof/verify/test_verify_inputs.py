@@ -130,6 +130,21 @@ def test_dynamic_integer_input_takes_other_values() -> None:
     assert engine.fed[0][item.input_names[1]].dtype == np.int64
 
 
+def test_lengths_follow_the_size_of_a_padded_batch() -> None:
+    class Masked(torch.nn.Module):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            longest = lengths.max().item()
+            return x.masked_fill(torch.arange(longest) >= lengths[:, None], 0.0)
+
+    batch, length = Dim("batch"), Dim("length")
+    args = torch.randn(2, 6), torch.tensor([6, 3])
+    item = captured(Masked(), args, ({0: batch, 1: length}, {0: batch}))
+    engine = Recording()
+    verify(CapturedReference(item), engine, engine="none")
+    assert len({feeds["x"].shape[1] for feeds in engine.fed}) >= 3
+    assert all(feeds["lengths"].max() == feeds["x"].shape[1] for feeds in engine.fed)
+
+
 def test_a_batch_of_two_gets_two_other_sizes_in_every_dimension() -> None:
     shapes = ({0: Dim("h"), 1: Dim("n")},)
     item = captured(Function(lambda x: x + 1), (torch.randn(24, 2),), shapes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["EXAMPLE_RANGE", "EXAMPLE_VALUES", "WIDE_RANGE", "fresh_tensor"]
+__all__ = ["EXAMPLE_RANGE", "EXAMPLE_VALUES", "LENGTHS", "WIDE_RANGE", "fresh_tensor", "lengths_up_to"]
 
 WIDE_RANGE = 0
 """Constant integer examples (zeros, ones, a count) get other values too, indices any row of their table."""
@@ -17,6 +17,8 @@ EXAMPLE_RANGE = 1
 """Integers stay within the example's range."""
 EXAMPLE_VALUES = 2
 """The example's own values in random order, for models that refuse all other values."""
+LENGTHS = 3
+"""The same, but integers whose maximum is a dynamic size count up to the new size: the lengths of padded sequences."""
 
 _MOST_VALUES = 1 << 16
 _CHANNELS, _SHORTEST_SIDE = (1, 3, 4), 8
@@ -62,6 +64,12 @@ def fresh_tensor(
     return torch.from_numpy(np.ascontiguousarray(values)).to(source.dtype).to(example.device).reshape(shape)
 
 
+def lengths_up_to(values: torch.Tensor, size: int, new: int, random: np.random.Generator) -> torch.Tensor:
+    """Lengths from 1 to ``size`` as lengths from 1 to ``new``, one of which is ``new``."""
+    scaled = np.ceil(values.cpu().double().numpy() * new / size).clip(1, new)
+    return torch.from_numpy(np.array(_with_ends(scaled, (new,), random))).to(values)
+
+
 def _with_indices(
     source: torch.Tensor,
     shape: tuple[int, ...],
@@ -85,7 +93,7 @@ def _index_column(
     source: torch.Tensor, shape: tuple[int, ...], random: np.random.Generator, scale: int, count: int | None
 ) -> torch.Tensor:
     numbers = source.double().numpy()
-    if scale == EXAMPLE_VALUES or count is None:
+    if scale >= EXAMPLE_VALUES or count is None:
         values = random.choice(numbers.reshape(-1), shape) if numbers.size else np.zeros(shape)
         values = values if count is None else np.minimum(values, count - 1)
     else:
@@ -135,7 +143,7 @@ def _integers(
     if source.size == 0:
         return np.zeros(shape, source.dtype)
     low, high = int(source.min()), int(source.max())
-    if scale == EXAMPLE_VALUES:
+    if scale >= EXAMPLE_VALUES:
         return random.choice(source.reshape(-1), shape)
     if scale == WIDE_RANGE and rows is not None and low >= 0 and high < rows:
         return _indices(source, shape, random, rows)
@@ -203,7 +211,7 @@ def _floats(source: np.ndarray, shape: tuple[int, ...], random: np.random.Genera
     finite = source[np.isfinite(source)]
     if source.size == 0:
         return random.standard_normal(shape)
-    if scale == EXAMPLE_VALUES or finite.size == 0:
+    if scale >= EXAMPLE_VALUES or finite.size == 0:
         return random.choice(source.reshape(-1), shape)
     low, high = float(finite.min()), float(finite.max())
     whole = bool((finite == np.round(finite)).all()) and high - low < 1 << 24

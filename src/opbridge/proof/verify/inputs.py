@@ -15,7 +15,7 @@ from torch.export.graph_signature import InputKind, SymIntArgument, TensorArgume
 from opbridge.capture.capture import Captured
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
-from opbridge.proof.verify.fresh import fresh_tensor
+from opbridge.proof.verify.fresh import LENGTHS, fresh_tensor, lengths_up_to
 from opbridge.proof.verify.index_columns import index_columns
 from opbridge.proof.verify.index_ranges import index_ranges
 from opbridge.proof.verify.sizes import Sizes
@@ -173,8 +173,19 @@ class InputSpecs:
             else:
                 shape = tuple(self.sizes.value(size, sizes) for size in item.shape)
                 counts = {column: self._count(size, sizes) for column, size in item.columns.items()}
-                flat[item.position] = fresh_tensor(item.example, shape, random, scale, item.rows, counts)
+                values = fresh_tensor(item.example, shape, random, scale, item.rows, counts)
+                size = self._longest(item.example) if scale == LENGTHS else None
+                if size is not None:
+                    values = lengths_up_to(values, self.sizes.base[size], sizes[size], random)
+                flat[item.position] = values
         return flat
+
+    def _longest(self, example: torch.Tensor) -> str | None:
+        """The dynamic size that is the maximum of positive integers; None if there is none."""
+        if example.is_floating_point() or example.is_complex() or not example.numel():
+            return None
+        low, high = (int(value) for value in (to_numpy(example).min(), to_numpy(example).max()))
+        return next((name for name, size in self.sizes.base.items() if size == high > 1 and low > 0), None)
 
     def _count(self, size: sympy.Expr, sizes: Mapping[str, int]) -> int | None:
         """A size; None if the inputs do not determine it."""

@@ -18,7 +18,7 @@ from opbridge.proof.bisect.intermediates import CapturedValues
 from opbridge.proof.verify.captured_graph import CapturedGraph, Observer, PairRun
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.eager import Eager
-from opbridge.proof.verify.fresh import EXAMPLE_VALUES, WIDE_RANGE
+from opbridge.proof.verify.fresh import EXAMPLE_VALUES, LENGTHS, WIDE_RANGE
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
 from opbridge.proof.verify.journal import EngineJournal, Passed
 from opbridge.proof.verify.judgement import Judgement
@@ -265,7 +265,7 @@ class CapturedReference:
 
     def _at_base(self) -> tuple[Case | CaseResult, int]:
         sizes, message = self.specs.sizes.base, ""
-        for scale in range(WIDE_RANGE, EXAMPLE_VALUES + 1):
+        for scale in range(WIDE_RANGE, LENGTHS + 1):
             try:
                 return self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale)), scale
             except _ProgramRefuses as error:
@@ -287,7 +287,7 @@ class CapturedReference:
         other = {symbol: size for symbol, size in sizes.items() if size != self.specs.sizes.base[symbol]}
         text = ", ".join(f"{key}={value}" for key, value in self._named(other).items())
         reasons: list[str] = []
-        for values in dict.fromkeys((scale, EXAMPLE_VALUES)):
+        for values in dict.fromkeys((scale, EXAMPLE_VALUES, LENGTHS)):
             try:
                 case = self._case(name, sizes, self.specs.fresh(sizes, self._seed + len(refused), values))
             except _ProgramRefuses as error:
