@@ -1,8 +1,35 @@
-"""`python -m opbridge`: the command line."""
+"""The command ``opbridge``, also as ``python -m opbridge``; interrupted while it starts, it ends in one line."""
 
+import os
+import signal
 import sys
 
-from opbridge.cli import main
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command line, and return the exit code."""
+    try:
+        _open_standard_files()
+        from opbridge.cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    finally:
+        # All is done and printed; an interrupt of Python's own end would only print a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _open_standard_files() -> None:
+    """Open what the caller closed (``>&-``), or the first files that are opened would be taken for stdout or stderr."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -114,6 +114,8 @@ def _read(item: str) -> dict[str, np.ndarray]:
             )
         name, file = "", item
     try:
+        if os.path.exists(file) and not os.path.isfile(file):
+            raise ValueError("it is not a regular file")
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             if not name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import errno
 import faulthandler
 import os
 import signal
@@ -23,6 +24,10 @@ from opbridge.errors import InputError, OpbridgeError, described_error
 __all__ = ["Outcome", "run_command"]
 
 _EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
+_EXHAUSTED = {
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
+}
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
@@ -86,16 +91,17 @@ def run_command(arguments: argparse.Namespace) -> int:
         collector.write("".join(traceback.format_exception(raised)))
     failed = outcome is None or outcome.exit_code != 0
     log = collector.close(keep=failed)
-    with _unbroken_pipe() as pipe:
+    with _printing() as printing:
         if error is not None:
             _show_error(error, str(log) if log else None, as_json=arguments.json)
         elif outcome is not None:
             _show(outcome, as_json=arguments.json)
             if failed and log:
                 print(f"log: {log}", file=sys.stderr)
-        sys.stdout.flush()
-    if pipe.broken:
-        return _BROKEN_PIPE
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    if printing.failed is not None:
+        return printing.failed
     return 1 if outcome is None else outcome.exit_code
 
 
@@ -116,6 +122,13 @@ def _explained(error: Exception) -> OpbridgeError:
         return InputError(
             f"This command needs the Python package {missing}, which is not installed here.",
             fix='pip install "opbridge[export]"',
+        )
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _EXHAUSTED):
+        reason = f"{error}" if isinstance(error, OSError) else "there is not enough memory"
+        return OpbridgeError(
+            f"The system refused what the command needs: {reason}.",
+            fix="free some memory or disk space (TMPDIR names the folder of temporary files), or raise the limits of "
+            "the process (ulimit -a shows them).",
         )
     return OpbridgeError(
         f"opbridge itself failed with {described_error(error)}",
@@ -139,6 +152,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    _check_stdout()
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     on_terminal = sys.stdout.isatty()
@@ -154,24 +168,37 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _print_json(data: Mapping[str, Any]) -> None:
+    _check_stdout()
     sys.stdout.write(to_json(data))
 
 
+def _check_stdout() -> None:
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "stdout is closed")
+
+
 @dataclasses.dataclass
-class _Pipe:
-    broken: bool = False
+class _Printing:
+    """Whether the result could be printed: if not, the exit code."""
+
+    failed: int | None = None
 
 
 @contextlib.contextmanager
-def _unbroken_pipe() -> Iterator[_Pipe]:
-    """Record that stdout was closed (``opbridge ops | head``) instead of failing."""
-    pipe = _Pipe()
+def _printing() -> Iterator[_Printing]:
+    """Say that the result can't be printed (a full disk); say nothing if nobody reads it (``opbridge ops | head``)."""
+    printing = _Printing()
     try:
-        yield pipe
-    except BrokenPipeError:
-        pipe.broken = True
-        # Python flushes stdout once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        yield printing
+    except OSError as error:
+        printing.failed = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            # Python flushes stdout once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            with contextlib.suppress(OSError):
+                print(f"error: the result can't be printed: {error.strerror or error}.", file=sys.stderr)
+                print("fix: redirect stdout to a place that can be written.", file=sys.stderr)
 
 
 @contextlib.contextmanager

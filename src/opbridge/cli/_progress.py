@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, TextIO
@@ -82,8 +83,9 @@ class Progress:
                 return
             self._last_line = now
         left = self._pace.left
-        self._stream.write(f"{self._message}{f', {left}' if left else ''} ...\n")
-        self._stream.flush()
+        with contextlib.suppress(OSError):  # Nobody needs to see the progress.
+            self._stream.write(f"{self._message}{f', {left}' if left else ''} ...\n")
+            self._stream.flush()
 
 
 class _Pace:

@@ -63,7 +63,8 @@ def onnx_specs(path: Path) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ..
 def check_model_file(path: Path) -> None:
     """Raise InputError if there is no readable file at ``path``."""
     if not path.is_file():
-        kind = "is a folder, not a model file" if path.is_dir() else "does not exist"
+        other = "is a folder, not a model file" if path.is_dir() else "is a pipe or a device, not a model file"
+        kind = other if path.exists() else "does not exist"
         raise InputError(f"The model {str(path)!r} {kind}.", fix="check the path.")
     if not os.access(path, os.R_OK):
         raise InputError(f"The model {str(path)!r} can't be read.", fix="give yourself permission to read it.")

@@ -36,7 +36,7 @@ def render(bundle: Bundle, form: str = "html") -> str:
     data = bundle.to_dict()
     try:
         return renderers[form](data)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(
             f"verification.json or sources.json of {bundle.path} was not written by opbridge, or was changed "
             f"({type(error).__name__}: {error}).",

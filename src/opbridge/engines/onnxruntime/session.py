@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import difflib
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 
 from opbridge.engines.base import Session, TensorSpec
 from opbridge.engines.feeds import checked_feeds
+from opbridge.engines.onnx_specs import check_model_file, check_threads
 from opbridge.engines.onnxruntime import native
 from opbridge.errors import EngineError, InputError, OpbridgeError
 from opbridge.kernels.dtypes import is_native, numpy_dtype
@@ -65,14 +65,9 @@ def load_session(
     If ``profile`` is given, the time of each node is written to a file whose name begins with it.
     """
     onnxruntime = native.runtime()
-    if threads is not None and threads < 1:
-        raise InputError(f"threads={threads}: a session needs at least one thread.", fix="pass 1 or more, or None.")
+    check_threads(threads)
     chosen = _checked_providers(providers, onnxruntime.get_available_providers())
-    if not path.is_file():
-        kind = "is a folder, not a model file" if path.is_dir() else "does not exist"
-        raise InputError(f"The model {str(path)!r} {kind}.", fix="check the path.")
-    if not os.access(path, os.R_OK):
-        raise InputError(f"The model {str(path)!r} can't be read.", fix="give yourself permission to read it.")
+    check_model_file(path)
     options = onnxruntime.SessionOptions()
     # Errors are raised, so they need not be printed to stderr as well.
     options.log_severity_level = 4

@@ -1,0 +1,88 @@
+"""The command line where its streams, files or limits fail: one clear line, and exit code 0, 1, 2 or 130."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_lines import Ran, small_model
+
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(sys.platform != "linux", reason="there are no such devices and limits there"),
+]
+
+FAILS = "error: the result can't be printed: "
+RUN = "run m.onnx --input x=x.npy -o y.npz -q"
+STREAMS = {
+    f"{RUN} >&-": (1, f"{FAILS}stdout is closed.\n"),
+    f"{RUN} --json > /dev/full": (1, f"{FAILS}No space left on device.\n"),
+    f"{RUN} 2> /dev/full > /dev/null": (0, ""),
+    "diagnose nope.py:x >&- 2>/dev/full": (1, ""),
+    "diagnose nope.py:x --json >&- 2>&-": (1, ""),
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    small_model(tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    return tmp_path
+
+
+@pytest.mark.quick("diagnose", ">&-")
+@pytest.mark.parametrize("line", STREAMS)
+def test_a_stream_that_can_not_be_written(files: Path, line: str) -> None:
+    command = ["sh", "-c", f'"$0" -m opbridge {line}', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    code, printed = STREAMS[line]
+    assert done.returncode == code
+    assert done.stderr.startswith(printed)
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_while_it_starts() -> None:
+    command = [sys.executable, "-c", "print(flush=True); from opbridge.__main__ import main; exit(main())", "ops"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(2)
+        _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed.splitlines()[-1:]) == (130, ["interrupted"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["run", "m.onnx", "--input", "x=pipe", "-o", "y.npz"],
+            "Can't read arrays from pipe: it is not a regular file",
+        ),
+        (["run", "m.onnx", "--input", "x=x.npy", "-o", "pipe"], "pipe is a pipe or a device"),
+        (["run", "pipe", "--input", "x=x.npy", "-o", "y.npz"], "is a pipe or a device, not a model file"),
+        (["diagnose", "pipe.onnx"], "is not a regular file"),
+    ],
+)
+def test_a_pipe_is_not_waited_for(
+    files: Path, arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo("pipe")
+    os.mkfifo("pipe.onnx")
+    ran = Ran(capfd, *arguments)
+    assert ran.code == 1
+    assert message in ran.err
+
+
+def test_too_few_open_files(files: Path) -> None:
+    line = f'ulimit -n 10; "$0" -m opbridge {RUN}'
+    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "The system refused what the command needs: [Errno 24] Too many open files" in done.stderr
+    assert "ulimit" in done.stderr
