@@ -307,15 +307,15 @@ def test_the_command_prints_or_writes(tmp_path: Path, capsys: pytest.CaptureFixt
     old = "import torch\n\ntorch.onnx.export(m, x, 'f', aten=False)\ntorch.onnx.export(*y)\n"
     script.write_text(old)
     new = "import torch\n\ntorch.onnx.export(m, x, 'f')\ntorch.onnx.export(*y)\n"
-    assert main(["migrate", "-q", str(script)]) == 0
+    assert main(["migrate", "-q", str(script)]) == 1
     shown = capsys.readouterr()
     assert shown.out == new
     assert f"{script}:4: torch.onnx.export is left unchanged: it is called with starred arguments." in shown.err
     assert "work with the bridge on: use opbridge run-script" in shown.err
     assert script.read_text() == old
-    assert main(["migrate", "-q", "--json", str(script)]) == 0
+    assert main(["migrate", "-q", "--json", str(script)]) == 1
     assert json.loads(capsys.readouterr().out)["text"] == new
-    assert main(["migrate", "-q", "-w", str(script)]) == 0
+    assert main(["migrate", "-q", "-w", str(script)]) == 1
     shown = capsys.readouterr()
     assert "1 converted, 1 left unchanged" in shown.out
     assert "with the bridge on: use opbridge run-script" in " ".join(shown.out.split())

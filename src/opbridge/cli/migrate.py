@@ -32,10 +32,11 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     from opbridge.report.legacy import migration_view
 
     migration = migrate(arguments.file)
+    exit_code = 1 if migration.left else 0
     if not arguments.write:
-        return Outcome(migration.to_dict(), _printed)
+        return Outcome(migration.to_dict(), _printed, exit_code)
     write(migration)
-    return Outcome(migration.to_dict(), migration_view)
+    return Outcome(migration.to_dict(), migration_view, exit_code)
 
 
 def _printed(data: Mapping[str, Any]) -> Iterable[str]:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import difflib
 import io
+import re
 import sys
 import traceback
 import types
@@ -17,6 +18,9 @@ from opbridge.legacy.switch import Bridged, bridged, enable
 from opbridge.records import Record
 
 __all__ = ["ScriptRun", "run_script"]
+
+_FED_BY_OLD_NAMES = re.compile(r"Required inputs \(\[(?P<new>.+?)\]\) are missing from input feed \(\[(?P<old>.+?)\]\)")
+"""ONNX Runtime's error about the names of inputs."""
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
@@ -101,6 +105,13 @@ def _execute(code: types.CodeType, main: types.ModuleType) -> int:
         raise
     except Exception as error:
         print(_without_our_frames(error), end="", file=sys.stderr)
+        match = _FED_BY_OLD_NAMES.search(str(error))
+        if match is not None:
+            print(
+                f"fix: add input_names=[{match['old']}] to the call of torch.onnx.export: without it, the inputs are "
+                f"called like the parameters of forward ({match['new']}).",
+                file=sys.stderr,
+            )
         return 1
     return 0
 

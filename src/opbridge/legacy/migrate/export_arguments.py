@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +11,11 @@ import libcst as cst
 
 from opbridge.legacy.migrate.script import EQUAL, Edit, Left, Script
 
-__all__ = ["find"]
+__all__ = ["EXPORTS", "find"]
 
-_EXPORTS = ("torch.onnx.export", "torch.onnx._export", "torch.onnx.utils.export", "torch.onnx.utils._export")
+EXPORTS = ("torch.onnx.export", "torch.onnx._export", "torch.onnx.utils.export", "torch.onnx.utils._export")
+"""The names of the exporter."""
+
 _POSITIONAL = ("model", "args", "f", "export_params", "verbose", "training", "input_names", "output_names")
 _GONE = {
     "aten": "it has no effect any more",
@@ -30,12 +34,13 @@ _GONE = {
     "onnx_shape_inference": "shapes are always inferred",
 }
 _LOWEST_OPSET = 18
+_AUTOMATIC_NAME = re.compile(r"\d+|\w+\.\d+|onnx::\w+")
 
 
 def find(script: Script) -> Iterator[Edit | Left]:
     """Find the calls of an exporter."""
     for call in script.walk(cst.Call):
-        if script.path(call.func) in _EXPORTS:
+        if script.path(call.func) in EXPORTS:
             yield from _of_call(script, call)
 
 
@@ -64,8 +69,15 @@ def _of_call(script: Script, call: cst.Call) -> Iterator[Edit | Left]:
         yield Edit(call, _to_export, script.line(call), script.code(call.func), "torch.onnx.export")
     if changes or _custom(script):
         yield Edit(call, replace, script.line(call), "torch.onnx.export")
+    names = [] if "input_names" in arguments else _fed_by_old_names(script)
+    if names:
+        value = f"input_names={names!r}"
+        yield Edit(call, functools.partial(_with, value), script.line(call), "torch.onnx.export", value)
     if _custom(script):
-        yield Edit(call, _with_table, script.line(call), "torch.onnx.export", "custom_translation_table")
+        table = "custom_translation_table=opbridge.translation_table()"
+        yield Edit(
+            call, functools.partial(_with, table), script.line(call), "torch.onnx.export", table.partition("=")[0]
+        )
 
 
 def _argument(
@@ -133,16 +145,32 @@ def _custom(script: Script) -> bool:
     return "opbridge" in script.needs
 
 
-def _with_table(updated: cst.Call) -> cst.Call:
-    table = cst.Arg(
-        cst.parse_expression("opbridge.translation_table()"), cst.Name("custom_translation_table"), equal=EQUAL
-    )
+def _fed_by_old_names(script: Script) -> list[str]:
+    """The names by which the script feeds a session, if they are those that the old exporter made up: "0", "x.1"."""
+    fed = [
+        [str(script.value(element.key)) for element in argument.value.elements if isinstance(element, cst.DictElement)]
+        for call in script.walk(cst.Call)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "run"
+        for argument in call.args
+        if isinstance(argument.value, cst.Dict) and _has_literal_keys(argument.value)
+    ]
+    return fed[0] if len(fed) == 1 and all(_AUTOMATIC_NAME.fullmatch(name) for name in fed[0]) else []
+
+
+def _has_literal_keys(node: cst.Dict) -> bool:
+    return all(isinstance(item, cst.DictElement) and isinstance(item.key, cst.SimpleString) for item in node.elements)
+
+
+def _with(keyword: str, updated: cst.Call) -> cst.Call:
+    """The call with one more keyword argument, such as ``input_names=['0']``."""
+    name, _, value = keyword.partition("=")
+    added = cst.Arg(cst.parse_expression(value), cst.Name(name), equal=EQUAL)
     last = updated.args[-1]
     between = next((item.comma for item in updated.args if isinstance(item.comma, cst.Comma)), _COMMA)
     trailing = last.comma
     first = last.with_changes(comma=between, whitespace_after_arg=cst.SimpleWhitespace(""))
-    table = table.with_changes(comma=trailing, whitespace_after_arg=last.whitespace_after_arg)
-    return updated.with_changes(args=[*updated.args[:-1], first, table])
+    added = added.with_changes(comma=trailing, whitespace_after_arg=last.whitespace_after_arg)
+    return updated.with_changes(args=[*updated.args[:-1], first, added])
 
 
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

@@ -27,7 +27,14 @@ SCALAR_TYPES = {{
 }}
 """,
 }
-_OLD = ("torch.onnx.symbolic", "torch.onnx.register_custom", "torch.onnx.utils", "torch.onnx.unregister", "typing.")
+_OLD = (
+    "torch.onnx._internal.registration",
+    "torch.onnx.symbolic",
+    "torch.onnx.register_custom",
+    "torch.onnx.utils",
+    "torch.onnx.unregister",
+    "typing.",
+)
 
 
 def finish(script: Script, module: cst.Module) -> cst.Module:
@@ -41,12 +48,20 @@ def finish(script: Script, module: cst.Module) -> cst.Module:
     present = {script.code(statement).strip() for statement in module.body if _is_import(statement)}
     missing = [line for name, line in _NEEDED.items() if name in script.needs and line not in present]
     body = list(module.body)
-    position = max((index + 1 for index, item in enumerate(body) if _is_import(item)), default=_after_docstring(body))
+    position = _after_first_imports(body)
     return module.with_changes(body=[*body[:position], *map(cst.parse_statement, missing), *body[position:]])
 
 
 def _is_import(statement: cst.CSTNode) -> bool:
     return isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Import | cst.ImportFrom)
+
+
+def _after_first_imports(body: Sequence[cst.CSTNode]) -> int:
+    """The end of the imports at the top of the file: what is imported there is known to the whole script."""
+    position = _after_docstring(body)
+    while position < len(body) and _is_import(body[position]):
+        position += 1
+    return position
 
 
 def _after_docstring(body: Sequence[cst.CSTNode]) -> int:

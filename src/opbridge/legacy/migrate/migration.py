@@ -74,7 +74,7 @@ def migrate(file: str | Path) -> Migration:
     _require_libcst()
     import libcst as cst
 
-    from opbridge.legacy.migrate import export_arguments, functions, imports, leftovers, registrations
+    from opbridge.legacy.migrate import export_arguments, functions, imports, leftovers, registrations, scripted
     from opbridge.legacy.migrate.script import Left, Script, applied
 
     try:
@@ -90,7 +90,7 @@ def migrate(file: str | Path) -> Migration:
     script = Script(module, Path(file).stem)
     edits: list[Edit] = []
     left: list[Left] = []
-    for transformation in (functions, registrations, export_arguments, leftovers):
+    for transformation in (functions, registrations, scripted, export_arguments, leftovers):
         for found in transformation.find(script):
             if isinstance(found, Left):
                 left.append(found)

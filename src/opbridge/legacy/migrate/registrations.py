@@ -18,6 +18,8 @@ __all__ = ["find"]
 
 _REGISTER = ("torch.onnx.register_custom_op_symbolic", "torch.onnx.utils.register_custom_op_symbolic")
 _REGISTER_OP = "torch.onnx.symbolic_registry.register_op"
+_DECORATOR = "torch.onnx._internal.registration.onnx_symbolic"
+_PARTIAL = "functools.partial"
 _NEWEST_OPSET = 18
 """The default opset of a translation."""
 
@@ -54,6 +56,7 @@ def find(script: Script) -> Iterator[Edit | Left]:
                 yield Left(
                     script.line(call), script.code(call.func), "the operator or function is known only at run time."
                 )
+    registrations += _decorated(script)
     taken_back = _taken_back(script)
     for together in _connected(registrations):
         needs = set(script.needs)
@@ -66,6 +69,39 @@ def find(script: Script) -> Iterator[Edit | Left]:
                 yield Left(script.line(registration.call), registration.target, reason)
         else:
             yield from edits
+
+
+def _decorated(script: Script) -> Iterator[_Registration]:
+    """The functions with the decorator ``onnx_symbolic("aten::asinh", opset=9)``, or a ``partial`` of it."""
+    partials = _partials(script)
+    for function in script.functions.values():
+        for decorator in function.decorators:
+            call = decorator.decorator
+            if not isinstance(call, cst.Call):
+                continue
+            given = [*partials.get(script.path(call.func), ()), *call.args]
+            if script.path(call.func) != _DECORATOR and script.path(call.func) not in partials:
+                continue
+            values = {
+                item.keyword.value if item.keyword else position: item.value for position, item in enumerate(given)
+            }
+            name = next((values[key] for key in ("name", *range(len(given))) if key in values), None)
+            if isinstance(name, cst.SimpleString):
+                namespace, _, operator = str(name.evaluated_value).rpartition("::")
+                opset = values.get("opset")
+                known = int(opset.value) if isinstance(opset, cst.Integer) else None
+                yield _Registration(call, f"{namespace or 'aten'}::{operator}", function.name, known)
+
+
+def _partials(script: Script) -> dict[str, Sequence[cst.Arg]]:
+    """The arguments of each ``partial`` of the decorator, by the name that it is assigned to."""
+    found = {}
+    for assignment in script.walk(cst.Assign):
+        call, target = assignment.value, assignment.targets[0].target
+        is_partial = isinstance(call, cst.Call) and script.path(call.func) == _PARTIAL and call.args
+        if is_partial and isinstance(target, cst.Name) and script.path(call.args[0].value) == _DECORATOR:
+            found[target.value] = call.args[1:]
+    return found
 
 
 def _read(script: Script, call: cst.Call, by_domain: bool) -> _Registration:
@@ -178,8 +214,32 @@ def _edits_of_function(
     yield Edit(function, replace, script.line(function), name)
     for item in at_top:
         detail = f'@opbridge.translation("{item.target}")'
+        if _is_decorator(script, item.call):
+            yield Edit(function, _instead_of_nothing, script.line(item.call), item.target, detail)
+            yield from _without_partial(script)
+            continue
         statement = next(node for node in script.parents(item.call) if isinstance(node, cst.SimpleStatementLine))
         yield Edit(statement, lambda updated: cst.RemoveFromParent(), script.line(item.call), item.target, detail)
+
+
+def _instead_of_nothing(updated: cst.CSTNode) -> cst.CSTNode:
+    """The function, whose decorators are replaced already."""
+    return updated
+
+
+def _without_partial(script: Script) -> Iterator[Edit]:
+    """Remove the ``partial`` of the decorator, which today's torch does not have."""
+    for name in _partials(script):
+        for assignment in script.walk(cst.Assign):
+            if isinstance(assignment.targets[0].target, cst.Name) and assignment.targets[0].target.value == name:
+                statement = next(
+                    node for node in script.parents(assignment) if isinstance(node, cst.SimpleStatementLine)
+                )
+                yield Edit(statement, lambda updated: cst.RemoveFromParent(), script.line(assignment), name)
+
+
+def _is_decorator(script: Script, call: cst.Call) -> bool:
+    return isinstance(next(script.parents(call)), cst.Decorator)
 
 
 def _instead(made: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode:
@@ -188,6 +248,8 @@ def _instead(made: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode:
 
 def _becomes_a_decorator(script: Script, call: cst.Call) -> bool:
     """Return whether a decorator can replace the statement: it is at module level and has no comment."""
+    if _is_decorator(script, call):
+        return True
     parents = list(script.parents(call))
     statement = next(node for node in parents if isinstance(node, cst.SimpleStatementLine))
     commented = any(line.comment is not None for line in statement.leading_lines)
