@@ -98,8 +98,9 @@ def _partials(script: Script) -> dict[str, Sequence[cst.Arg]]:
     found = {}
     for assignment in script.walk(cst.Assign):
         call, target = assignment.value, assignment.targets[0].target
-        is_partial = isinstance(call, cst.Call) and script.path(call.func) == _PARTIAL and call.args
-        if is_partial and isinstance(target, cst.Name) and script.path(call.args[0].value) == _DECORATOR:
+        if not (isinstance(call, cst.Call) and isinstance(target, cst.Name) and script.path(call.func) == _PARTIAL):
+            continue
+        if call.args and script.path(call.args[0].value) == _DECORATOR:
             found[target.value] = call.args[1:]
     return found
 
