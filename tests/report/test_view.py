@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,11 @@ def page(chromium: Any, server: ReportServer) -> Iterator[Any]:
 
 
 def request(url: str, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection("127.0.0.1", int(url.rsplit(":", 1)[1].split("/")[0]), timeout=30)
-    connection.request(headers.pop("method", "GET"), path, headers=headers)
+    """Ask the server for a path after its token."""
+    place = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection("127.0.0.1", place.port or 0, timeout=30)
+    token = headers.pop("token", place.path.split("/")[1])
+    connection.request(headers.pop("method", "GET"), f"/{token}{path}", headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.read(), answer
 
@@ -110,7 +114,7 @@ def test_a_node_of_the_report_is_selected_in_the_graph(page: Any, server: Report
 @needs_netron
 def test_a_node_with_a_hostile_name_and_one_that_is_not_there(page: Any, server: ReportServer) -> None:
     page.goto(server.url)
-    address = page.evaluate("(name) => `${location.origin}/graph/0/#node=${encodeURIComponent(name)}`", HOSTILE)
+    address = page.evaluate("(name) => `${location.href}graph/0/#node=${encodeURIComponent(name)}`", HOSTILE)
     page.goto(address)
     page.locator("body[data-opbridge-node]").wait_for(timeout=30_000)
     assert page.locator("body").get_attribute("data-opbridge-node") == HOSTILE
@@ -164,6 +168,20 @@ def test_a_page_of_another_origin_gets_nothing(server: ReportServer) -> None:
     assert request(server.url, "/", Host="localhost")[0] == 200
 
 
+def test_without_the_token_nothing_is_served(server: ReportServer) -> None:
+    for token in ("", "graph", "x" * 22, "é" * 11):
+        assert request(server.url, "/", token=urllib.parse.quote(token))[0] == 404
+    assert server.url != ReportServer([], lambda: "").url
+
+
+@needs_netron
+def test_only_listed_files_are_served(bundle: Path) -> None:
+    (bundle / "model.onnx.data").write_bytes(b"weights")
+    with ReportServer([bundle / "model.onnx"], None, listed=["model.onnx"]) as running:
+        assert request(running.url, "/graph/0/data/model.onnx")[0] == 200
+        assert request(running.url, "/graph/0/data/model.onnx.data")[0] == 404
+
+
 def test_without_netron_the_graphs_address_says_how_to_install_it(bundle: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(served, "netron_folder", lambda: None)
     with ReportServer([bundle / "model.onnx"], lambda: render(read_bundle(bundle))) as running:
@@ -177,7 +195,7 @@ def test_without_netron_the_graphs_address_says_how_to_install_it(bundle: Path, 
 
 
 def test_a_port_that_is_taken(server: ReportServer) -> None:
-    port = int(server.url.rsplit(":", 1)[1].strip("/"))
+    port = urllib.parse.urlsplit(server.url).port or 0
     with pytest.raises(InputError, match=f"Port {port} can't be served") as caught:
         ReportServer([], None, port)
     assert "--port" in caught.value.fix
@@ -200,7 +218,7 @@ def test_the_command_prints_its_address_and_ends_with_an_interrupt(bundle: Path,
         found = json.loads(process.stdout.readline())
         assert found["graph"] is True
         assert found["url"].endswith("/" if what == "bundle" else "/graph/0/")
-        place = found["url"].partition("localhost")[2].partition("/")[2]
+        place = urllib.parse.urlsplit(found["url"]).path.split("/", 2)[2]
         expected = b"Does not match PyTorch" if what == "bundle" else b'content="data/model.onnx"'
         assert expected in request(found["url"], f"/{place}")[1]
         process.send_signal(signal.SIGINT)

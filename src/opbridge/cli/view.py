@@ -60,4 +60,4 @@ def _server(path: Path, port: int) -> ReportServer:
     bundle = read_bundle(path)
     models = [path / str(model["file"]) for model in bundle.manifest["models"]]
     # The bundle is read for each request, so that reloading the page shows a new verification.
-    return ReportServer(models, lambda: render(read_bundle(path)), port)
+    return ReportServer(models, lambda: render(read_bundle(path)), port, listed=bundle.manifest["files"])

@@ -1,5 +1,7 @@
 """Serves a bundle's report and its graphs to a browser on this machine.
 
+The address contains a random token, so that other users of the machine can't read them.
+
 The graph viewer is Netron, from the installed package. Its files are served unchanged, except that the first page gets
 the model's address and a script that selects a node. Nothing leaves the machine: Netron's network requests are switched
 off, and the content security policy makes the browser block them.
@@ -11,9 +13,10 @@ import html
 import importlib.util
 import mimetypes
 import re
+import secrets
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -55,13 +58,24 @@ class ReportServer:
         models: The models whose graphs can be opened.
         page: Renders the report, once per request; None to serve only the graphs.
         port: The port; 0 for any free port.
+        listed: The names of the files that may be served, as a bundle's manifest lists them; None for the models and
+            the files of their weights, by their names.
 
     Raises:
         InputError: The port is taken.
     """
 
-    def __init__(self, models: list[Path], page: Callable[[], str] | None, port: int = 0) -> None:
+    def __init__(
+        self,
+        models: list[Path],
+        page: Callable[[], str] | None,
+        port: int = 0,
+        *,
+        listed: Collection[str] | None = None,
+    ) -> None:
         self._models = models
+        self._listed = listed
+        self._root = f"/{secrets.token_urlsafe(16)}"
         self._page = page
         self._netron = netron_folder()
         try:
@@ -75,7 +89,8 @@ class ReportServer:
     @property
     def url(self) -> str:
         """The address of the report, or of the graph if there is no report."""
-        return f"http://localhost:{self._server.server_address[1]}/" + ("" if self._page is not None else "graph/0/")
+        place = f"http://localhost:{self._server.server_address[1]}{self._root}/"
+        return place if self._page is not None else f"{place}graph/0/"
 
     def __enter__(self) -> ReportServer:
         self._thread.start()
@@ -90,7 +105,10 @@ class ReportServer:
         self._thread.join()
 
     def answer(self, path: str) -> Answer | None:
-        """The response for a path; None if there is none."""
+        """The response for a path; None if there is none, or if it does not begin with the token."""
+        root, path = path[: len(self._root)], path[len(self._root) :]
+        if not secrets.compare_digest(root.encode(), self._root.encode()):
+            return None
         if path in ("/", "/report.html") and self._page is not None:
             text = self._page().replace("<head>", '<head>\n<meta name="opbridge-graph" content="graph/">', 1)
             return Answer(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
@@ -120,6 +138,8 @@ class ReportServer:
         """The model, or a file of its weights: a file in the same folder whose name begins with the model's name."""
         file = model.parent / name
         if Path(name).name != name or not name.startswith(model.stem) or not file.is_file():
+            return None
+        if self._listed is not None and name not in self._listed:
             return None
         return Answer(file, "application/octet-stream")
 
