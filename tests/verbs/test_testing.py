@@ -44,3 +44,13 @@ def test_results_show_themselves_in_one_line() -> None:
         return x.relu()
 
     assert repr(opbridge.diagnose(model, (X,))) == "Diagnosis(1 operator, ok)"
+
+
+def test_a_bundle_shows_itself_in_one_line_and_in_a_notebook_by_its_report(tmp_path: Path) -> None:
+    bundle = opbridge.export(nn.ReLU(), (X,), path=tmp_path / "b", dynamic_shapes={"input": {0: "n"}})
+    assert repr(bundle) == f"Bundle({str(tmp_path / 'b')!r}: passed, for onnxruntime)"
+    page = bundle._repr_html_()
+    assert page.startswith('<iframe srcdoc="&lt;!doctype html')
+    assert "Matches PyTorch" in page
+    (tmp_path / "b" / "report.html").unlink()
+    assert bundle._repr_html_().startswith("Bundle(&#x27;")

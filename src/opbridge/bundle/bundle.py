@@ -17,6 +17,7 @@ atomically, by renaming a temporary folder next to it. This module imports neith
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -86,6 +87,22 @@ class Bundle:
     manifest: Mapping[str, Any]
     trust: Trust = Trust.NONE
     is_vouched: bool = False
+
+    def __repr__(self) -> str:
+        """``"Bundle('build/head': passed, for onnxruntime)"``."""
+        verdict = (self.verification or {}).get("verdict", "not verified")
+        assumed = len(self.manifest.get("assumptions", ()))
+        under = f" under {assumed} assumption{'' if assumed == 1 else 's'}" if assumed and verdict == "passed" else ""
+        names = dict.fromkeys(name for model in self.manifest["models"] for name in model["engines"])
+        return f"{type(self).__name__}({str(self.path)!r}: {verdict}{under}, for {', '.join(names)})"
+
+    def _repr_html_(self) -> str:
+        """The report, for a notebook."""
+        try:
+            page = (self.path / REPORT).read_text(encoding="utf-8")
+        except OSError:
+            return html.escape(repr(self))
+        return f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" width="100%" height="600"></iframe>'
 
     @property
     def entry(self) -> str | None:
