@@ -91,18 +91,15 @@ class Bundle:
     def __repr__(self) -> str:
         """``"Bundle('build/head': passed, for onnxruntime)"``."""
         verdict = (self.verification or {}).get("verdict", "not verified")
-        assumed = len(self.manifest.get("assumptions", ()))
-        under = f" under {assumed} assumption{'' if assumed == 1 else 's'}" if assumed and verdict == "passed" else ""
         names = dict.fromkeys(name for model in self.manifest["models"] for name in model["engines"])
-        return f"{type(self).__name__}({str(self.path)!r}: {verdict}{under}, for {', '.join(names)})"
+        return f"{type(self).__name__}({str(self.path)!r}: {verdict}, for {', '.join(names)})"
 
     def _repr_html_(self) -> str:
-        """The report, for a notebook."""
-        try:
-            page = (self.path / REPORT).read_text(encoding="utf-8")
-        except OSError:
+        """The report, for a notebook, if this user wrote it."""
+        if not (self.path / REPORT).is_file() or self.trust is Trust.NONE:
             return html.escape(repr(self))
-        return f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" width="100%" height="600"></iframe>'
+        page = html.escape((self.path / REPORT).read_text(encoding="utf-8"))
+        return f'<iframe srcdoc="{page}" sandbox="allow-scripts" width="100%" height="600"></iframe>'
 
     @property
     def entry(self) -> str | None:
