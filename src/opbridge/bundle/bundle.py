@@ -109,12 +109,12 @@ class Bundle:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The model's inputs, in order."""
-        return _specs(self.manifest["inputs"])
+        return tuple(map(TensorSpec.from_dict, self.manifest["inputs"]))
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The model's outputs, in order."""
-        return _specs(self.manifest["outputs"])
+        return tuple(map(TensorSpec.from_dict, self.manifest["outputs"]))
 
     @property
     def verification(self) -> dict[str, Any] | None:
@@ -369,10 +369,6 @@ def write_side_file(
         if name != REPORT:
             marks = marks_with(bundle.path, bundle.manifest["sha256"], [name, *evidence])
             replace_file(bundle.path / MARKS, marks.encode())
-
-
-def _specs(listed: list[Any]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(data["name"], data["dtype"], tuple(data["shape"])) for data in listed)
 
 
 def _read_side_file(file: Path) -> dict[str, Any] | None:
