@@ -19,6 +19,7 @@ class Shifts(nn.Module):
 
 
 @pytest.mark.newest
+@pytest.mark.quick("uint8")
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_shifts(dtype: torch.dtype, tmp_path: Path) -> None:
     info = torch.iinfo(dtype)

@@ -203,10 +203,12 @@ def program(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return tmp_path / "script.py"
 
 
+@pytest.mark.quick("former registry")
 def test_as_it_is(program: Path) -> None:
     assert run_script(program).exit_code == 0
 
 
+@pytest.mark.quick("decorator", "imports below")
 def test_migrated(program: Path, request: pytest.FixtureRequest) -> None:
     migration = migrate(program)
     assert migration.left == ()
