@@ -100,6 +100,15 @@ def test_sizes_that_are_computed_in_floating_point() -> None:
         trip.check(torch.randn(length))
 
 
+def test_integers_times_a_dynamic_number() -> None:
+    trip = travel(
+        lambda x, ids: ids * (x.shape[0] - 2.5),
+        (torch.randn(4), torch.tensor([[3, 0, 1]])),
+        dynamic_shapes=({0: DYNAMIC}, None),
+    )
+    trip.check(torch.randn(7), torch.tensor([[2, 5, -1]]))
+
+
 def test_quotients_that_are_rounded_and_windows_by_strides() -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
         n = x.shape[1]

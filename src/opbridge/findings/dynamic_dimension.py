@@ -124,7 +124,8 @@ def _guarded(failure: Failure) -> Finding | None:
         return None
     suggested = failure.text.partition("Suggested fixes:")[2].strip().splitlines()
     lines = [line.strip().replace(", max=oo", "") for line in suggested if re.match(r"\s*\w+ = ", line)]
-    guard = re.sub(_SIZE, lambda m: _size_name(m["path"], m["dimension"]), match["guard"])
+    limited = re.sub(r" and \S+ <= IntInfinity\(\)", "", match["guard"])
+    guard = re.sub(_SIZE, lambda m: _size_name(m["path"], m["dimension"]), limited)
     names = re.search(r"Constraints violated \(([^)]*)\)", failure.text)
     name = names[1].split(", ")[0] if names else "dynamic_shapes"
     described = _describe(failure, name)

@@ -27,7 +27,7 @@ from opbridge.torch_graph.checks import CHECKS, remove_checks
 from opbridge.torch_graph.dimensions import dynamic_axes
 from opbridge.torch_graph.float64_sizes import compute_sizes_in_float64
 from opbridge.torch_graph.floor_divisions import floor_negative_quotients
-from opbridge.torch_graph.promoted_results import shield_results
+from opbridge.torch_graph.promoted_results import promote_integers_beside_numbers, shield_results
 from opbridge.torch_graph.signature import user_inputs
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.targets import calls_in, display_name, overload_of, target_key
@@ -117,6 +117,7 @@ def plan(
     remove_checks(decomposed)
     simplify(decomposed)
     shield_results(decomposed)
+    promote_integers_beside_numbers(decomposed)
     compute_sizes_in_float64(decomposed)
     floor_negative_quotients(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})

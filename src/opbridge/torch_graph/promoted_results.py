@@ -1,11 +1,11 @@
-"""A workaround for 16-bit floating-point outputs that torch.onnx computes in float32 without casting them back."""
+"""Workarounds for results whose type torch.onnx promotes: 16-bit outputs, and integers combined with numbers."""
 
 from __future__ import annotations
 
 import torch
 from torch.export.graph_signature import TensorArgument
 
-__all__ = ["shield_results"]
+__all__ = ["promote_integers_beside_numbers", "shield_results"]
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -39,3 +39,31 @@ def _is_computed_half(node: object) -> bool:
         return False
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.dtype in _HALVES
+
+
+def promote_integers_beside_numbers(program: torch.export.ExportedProgram) -> None:
+    """Cast an integer tensor that an operator combines with a dynamic number, as in ``ids * (x.shape[0] - 0.5)``.
+
+    torch.onnx would choose an overload of the operator for a number, whose mapping takes only constant ones.
+
+    Args:
+        program: The decomposed program, which is changed in place.
+    """
+    graph = program.graph
+    for node in list(graph.nodes):
+        if not node.args or not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
+            continue
+        result, own = _value(node), _value(node.args[0])
+        beside_number = any(isinstance(_value(other), torch.SymFloat) for other in node.args[1:])
+        if not (beside_number and isinstance(result, torch.Tensor) and isinstance(own, torch.Tensor)):
+            continue
+        if result.dtype.is_floating_point and not own.dtype.is_floating_point:
+            with graph.inserting_before(node):
+                cast = graph.call_function(torch.ops.aten._to_copy.default, (node.args[0],), {"dtype": result.dtype})
+            cast.meta = {**node.meta, "val": own.to(result.dtype)}
+            node.update_arg(0, cast)
+    program.graph_module.recompile()
+
+
+def _value(argument: object) -> object:
+    return argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
