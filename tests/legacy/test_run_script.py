@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import pytest
 
 pytest.importorskip("torch")
@@ -126,3 +128,21 @@ def test_what_is_no_script_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't be read: No such file") as error:
         run_script(tmp_path / "olt.py")
     assert error.value.fix == f"pass {(tmp_path / 'old.py').as_posix()}."
+
+
+def test_a_custom_node_without_a_body_is_named_with_the_command_that_gives_it_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run-script", "-q", write(tmp_path, EXPORT), "m.onnx"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "m.onnx: an engine needs a kernel for mylib::Twice." in printed
+    command = "opbridge attach m.onnx --ops ops.py -o m_with_bodies.onnx"
+    assert command in printed
+    Path("ops.py").write_text(
+        "import opbridge, torch\n\n\n@opbridge.body_for('mylib::Twice')\n"
+        "def twice(x: torch.Tensor) -> torch.Tensor:\n    return 2 * x\n"
+    )
+    assert main([*command.split()[1:], "-q"]) == 0
+    session = onnxruntime.InferenceSession("m_with_bodies.onnx")
+    assert session.run(None, {"x": np.array([1, 2], np.float32)})[0].tolist() == [2, 4]

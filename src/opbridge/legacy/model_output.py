@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
 from opbridge.errors import InputError, TranslationError
+from opbridge.legacy import switch
 from opbridge.legacy.old_arguments import Request
 from opbridge.onnx_model import opsets
 from opbridge.torch_graph import internals as torch_internals
 
 __all__ = ["finish", "write"]
+
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+"""The domains whose operators are not the user's."""
 
 
 def finish(model: ir.Model, request: Request) -> ir.Model:
@@ -63,3 +68,12 @@ def write(program: torch.onnx.ONNXProgram, f: Any, request: Request) -> None:
         raise InputError(
             f"torch.onnx.export: {f} can't be written: {error.strerror or error}.", fix="pass another path."
         ) from error
+    for operator in dict.fromkeys(_without_body(program.model)):
+        switch.note_node(str(f), operator)
+
+
+def _without_body(model: ir.Model) -> Iterator[str]:
+    """The custom operators of a model that are no functions."""
+    for node in model.graph.all_nodes():
+        if node.domain not in _STANDARD and node.op_identifier() not in model.functions:
+            yield f"{node.domain}::{node.op_type}"

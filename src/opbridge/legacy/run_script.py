@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.legacy.switch import Bridged, bridged, enable
+from opbridge.legacy.switch import Bridged, CustomNode, bridged, custom_nodes, enable
 from opbridge.records import Record
 
 __all__ = ["ScriptRun", "run_script"]
@@ -33,11 +33,13 @@ class ScriptRun(Record):
         script: The path of the script, as given.
         exit_code: The exit code that ``python script.py`` would have returned.
         bridged: The old declarations that were honoured while it ran.
+        custom_nodes: The custom operators without bodies in the files that it wrote.
     """
 
     script: str
     exit_code: int
     bridged: tuple[Bridged, ...]
+    custom_nodes: tuple[CustomNode, ...] = ()
 
 
 def run_script(script: str | Path, arguments: Sequence[str] = ()) -> ScriptRun:
@@ -57,7 +59,7 @@ def run_script(script: str | Path, arguments: Sequence[str] = ()) -> ScriptRun:
     code = _compiled(script)
     with _main_module(script, arguments) as main, enable():
         exit_code = _execute(code, main)
-    return ScriptRun(str(script), exit_code, bridged())
+    return ScriptRun(str(script), exit_code, bridged(), custom_nodes())
 
 
 def _compiled(script: str | Path) -> types.CodeType:

@@ -11,7 +11,18 @@ from typing import Any, Literal
 
 from opbridge.records import Record
 
-__all__ = ["Bridged", "Kind", "bridged", "disable", "enable", "is_on", "note"]
+__all__ = [
+    "Bridged",
+    "CustomNode",
+    "Kind",
+    "bridged",
+    "custom_nodes",
+    "disable",
+    "enable",
+    "is_on",
+    "note",
+    "note_node",
+]
 
 Kind = Literal["autograd.Function", "registered symbolic", "old argument", "old exporter"]
 """The kinds of old declarations: an autograd.Function with a ``symbolic``, a registered symbolic function, an argument
@@ -37,6 +48,19 @@ class Bridged(Record):
     notes: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class CustomNode(Record):
+    """A custom operator in an exported file, without a body: an engine needs a kernel for it.
+
+    Attributes:
+        file: The file.
+        operator: "domain::Operator".
+    """
+
+    file: str
+    operator: str
+
+
 class _Switch:
     """The state of the process. Uses may be nested or concurrent: the bridge is turned off when the last one ends."""
 
@@ -45,11 +69,13 @@ class _Switch:
         self.open: list[_Enabled] = []
         self.undo = ExitStack()
         self.bridged: dict[tuple[str, str, str], Bridged] = {}
+        self.custom_nodes: dict[CustomNode, None] = {}
 
     def add(self, handle: _Enabled) -> None:
         with self.lock:
             if not self.open:
                 self.bridged.clear()
+                self.custom_nodes.clear()
                 self.undo = _installed()
                 atexit.register(self.undo.close)  # while the modules of torch are still there
             self.open.append(handle)
@@ -123,6 +149,18 @@ def bridged() -> tuple[Bridged, ...]:
     """Return the declarations honoured since the bridge was last turned on, in order of first use."""
     with _switch.lock:
         return tuple(_switch.bridged.values())
+
+
+def custom_nodes() -> tuple[CustomNode, ...]:
+    """Return the custom operators without bodies in the files written since the bridge was last turned on."""
+    with _switch.lock:
+        return tuple(_switch.custom_nodes)
+
+
+def note_node(file: str, operator: str) -> None:
+    """Record a custom operator without a body, for :func:`custom_nodes`."""
+    with _switch.lock:
+        _switch.custom_nodes[CustomNode(file, operator)] = None
 
 
 def note(kind: Kind, name: str, source: str = "", *notes: str, count: int = 1) -> None:

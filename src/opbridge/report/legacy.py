@@ -24,6 +24,13 @@ def script_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     for item in data["bridged"]:
         for note in item["notes"]:
             yield paragraph(f"{item['name']}: {note}")
+    for node in data["custom_nodes"]:
+        file, operator = node["file"], node["operator"]
+        yield paragraph(
+            f"{file}: an engine needs a kernel for {operator}. To run the file in ONNX Runtime, declare what the "
+            f"operator computes with @opbridge.body_for({operator!r}) in ops.py; then: "
+            f"opbridge attach {file} --ops ops.py -o {file.removesuffix('.onnx')}_with_bodies.onnx"
+        )
     yield paragraph(f"{plural(len(data['bridged']), 'old declaration')} bridged", "bold green")
 
 
