@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,7 +130,7 @@ def _read(item: str) -> dict[str, np.ndarray]:
         raise InputError(
             f"There is no file {file}.", fix="check the path; it is relative to the current folder."
         ) from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zipfile, zlib, ast and NumPy raise a dozen kinds for a damaged file.
         raise InputError(
             f"Can't read arrays from {file}: {error}.", fix="write it with numpy.save or numpy.savez."
         ) from error

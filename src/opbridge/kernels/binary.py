@@ -71,12 +71,15 @@ def missing_bytes(path: Path) -> int:
         order = "<" if head[5] == 1 else ">"
         (start,) = struct.unpack_from(f"{order}Q", head, 32)
         size, count = struct.unpack_from(f"{order}HH", head, 54)
-        file.seek(start)
-        table = file.read(size * count)
+        there = file.seek(0, 2)
         end = start + size * count
         if size < 40:
-            return max(0, 64 - file.seek(0, 2))  # The file has no section table.
+            return max(0, 64 - there)  # The file has no section table.
+        if end > there:
+            return end - there
+        file.seek(start)
+        table = file.read(size * count)
         for offset in range(0, len(table) - size + 1, size):
             where, _, _, length = struct.unpack_from(f"{order}QQQQ", table, offset + 8)
             end = max(end, where + length)
-        return max(0, end - file.seek(0, 2))
+        return max(0, end - there)

@@ -63,7 +63,11 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
     if not proto.ir_version and not proto.opset_import:
         raise _no_model(path, "it has neither an IR version nor an opset")
     name = f"The model {file.name!r}"
-    check_structure(proto, name)
+    try:
+        check_structure(proto, name)
+    except (TypeError, UnicodeDecodeError) as error:
+        # protobuf returns a string that is not UTF-8 as bytes, or raises when it is read.
+        raise _no_model(path, f"a name in it is not UTF-8 text ({first_line(error)})") from error
     files = _Files(file.parent, name)
     for tensor in _tensors(proto):
         _check_dtype(tensor, name)
