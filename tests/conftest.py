@@ -23,11 +23,11 @@ import opbridge.verbs  # noqa: F401 - installs the hooks of the old ways, which 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow the cases of a parametrized test that its mark ``quick`` does not name."""
+    """Mark as slow, or as a sweep, the cases of a parametrized test that its mark ``quick`` does not name."""
     for item in items:
         mark = item.get_closest_marker("quick")
         if mark is not None and not any(text in item.name.partition("[")[2] for text in mark.args):
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(getattr(pytest.mark, mark.kwargs.get("others", "slow")))
 
 
 @pytest.fixture(autouse=True)
