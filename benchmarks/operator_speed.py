@@ -1,0 +1,224 @@
+"""Single operators in ONNX Runtime: opbridge's model beside the one that torch.onnx writes, as a Markdown table.
+
+    python benchmarks/operator_speed.py [--op remainder,max] [--nan exact] [--runs 30] [--json FILE]
+
+Each operator gets 64 x 8192 float32 numbers, or what ``catalog_cases.py`` says for as many elements. Both models run
+in one process on one thread, in turns, and the best of the runs of each counts. A ratio below 1 means that opbridge's
+model is faster. An operator that torch.onnx can't export, or whose result differs from PyTorch's, has no ratio: the
+table says "no model" or "wrong". A row holds if its ratio is at most 1.05, or if there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from _beside import geometric_mean, in_turns, nodes_in, runner
+from catalog_cases import NOT_TIMED, cases
+from torch import Tensor
+
+from opbridge.capture.capture import capture
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.engines import get
+from opbridge.proof.conformance.calls import Batch, Call
+from opbridge.proof.conformance.exporters import Failure, by_opbridge, by_torch
+from opbridge.torch_graph.silence import silenced
+
+ROWS, COLUMNS = 64, 8192
+LIMIT = 1.05
+
+Make = Callable[[], tuple[Any, ...]]
+
+
+def _one() -> tuple[Any, ...]:
+    return (torch.randn(ROWS, COLUMNS),)
+
+
+def _positive() -> tuple[Any, ...]:
+    return (torch.rand(ROWS, COLUMNS) + 0.1,)
+
+
+def _two() -> tuple[Any, ...]:
+    return torch.randn(ROWS, COLUMNS), torch.randn(ROWS, COLUMNS)
+
+
+_OF_ONE = (
+    *("abs", "atan", "ceil", "cos", "cosh", "deg2rad", "erf", "erfc", "exp", "exp2", "expm1", "floor", "frac"),
+    *("isfinite", "isinf", "isnan", "logical_not", "nan_to_num", "neg", "positive", "rad2deg", "relu", "round"),
+    *("sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "square", "tan", "tanh", "trunc", "argsort", "sort"),
+    *("argmax", "argmin", "max", "min", "amax", "amin", "aminmax", "mean", "sum", "std", "var", "std_mean"),
+    *("var_mean", "norm", "median", "nanmedian", "nansum", "nanmean", "count_nonzero", "flatten", "flip", "tril"),
+)
+_OF_POSITIVE = ("log", "log10", "log1p", "log2", "reciprocal", "rsqrt", "sqrt", "lgamma", "digamma")
+_OF_TWO = (
+    *("add", "atan2", "div", "eq", "fmax", "fmin", "fmod", "ge", "hypot", "logaddexp", "lt", "maximum", "minimum"),
+    *("mul", "ne", "pow", "remainder", "floor_divide", "rsub", "sub", "true_divide", "copysign", "xlogy"),
+)
+_ACTIVATIONS = (
+    *("celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "relu6"),
+    *("selu", "silu", "softplus", "softsign", "tanhshrink", "softshrink", "hardshrink"),
+)
+
+
+def _calls() -> Iterator[tuple[str, Callable[..., Any], Make]]:
+    for names, make in ((_OF_ONE, _one), (_OF_POSITIVE, _positive), (_OF_TWO, _two)):
+        yield from ((name, getattr(torch, name), make) for name in names)
+    yield from ((name, getattr(F, name), _one) for name in _ACTIVATIONS)
+    yield from ((name, function, _one) for name, function in _WITH_ARGUMENTS.items())
+
+
+_WITH_ARGUMENTS: dict[str, Callable[[Tensor], Any]] = {
+    "amax over an axis": lambda x: x.amax(1),
+    "amin over an axis": lambda x: x.amin(1),
+    "argmax over an axis": lambda x: x.argmax(1),
+    "argmin over an axis": lambda x: x.argmin(1),
+    "aminmax over an axis": lambda x: torch.aminmax(x, dim=1),
+    "clamp": lambda x: x.clamp(-1, 1),
+    "clamp_min": lambda x: x.clamp_min(0.5),
+    "cummax": lambda x: x.cummax(1),
+    "cumsum": lambda x: x.cumsum(1),
+    "div, floor, by a constant": lambda x: torch.div(x, 3.0, rounding_mode="floor"),
+    "div, trunc, by a constant": lambda x: torch.div(x, 3.0, rounding_mode="trunc"),
+    "floor_divide by a constant": lambda x: x // 3.0,
+    "fmod by a constant": lambda x: torch.fmod(x, 3.0),
+    "gelu, tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "glu": lambda x: F.glu(x, 1),
+    "layer_norm": lambda x: F.layer_norm(x, (COLUMNS,)),
+    "log_softmax": lambda x: F.log_softmax(x, 1),
+    "logsumexp": lambda x: x.logsumexp(1),
+    "max over an axis": lambda x: x.max(1),
+    "min over an axis": lambda x: x.min(1),
+    "norm, inf": lambda x: torch.linalg.vector_norm(x, float("inf"), 1),
+    "pow, 3": lambda x: x**3,
+    "remainder by 1": lambda x: x % 1.0,
+    "remainder by 360": lambda x: x % 360.0,
+    "remainder by a constant": lambda x: x % 0.1,
+    "rms_norm": lambda x: F.rms_norm(x, (COLUMNS,)),
+    "softmax": lambda x: F.softmax(x, 1),
+    "sort, descending": lambda x: x.sort(1, descending=True),
+    "topk": lambda x: x.topk(50, 1),
+    "var over an axis": lambda x: x.var(1),
+    "where": lambda x: torch.where(x > 0, x, -x),
+}
+
+
+def _of_catalog() -> Iterator[tuple[str, Callable[..., Any], Make]]:
+    """The operators of the catalog that are not above; matrices have 64 rows."""
+    for case in cases():
+        name = case.targets[0]
+        if name not in NOT_TIMED:
+            size = ROWS if ".linalg" in case.make.__module__ or "linalg" in name else ROWS * COLUMNS
+            yield name.removeprefix("aten::"), case.function, lambda make=case.make, size=size: make(size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One operator: the nodes of both models, and the milliseconds of their best runs."""
+
+    operator: str
+    nodes: int = 0
+    their_nodes: int = 0
+    time: float = math.nan
+    their_time: float = math.nan
+    failure: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.time / self.their_time
+
+    @property
+    def holds(self) -> bool:
+        return not self.ratio > LIMIT
+
+    def cells(self) -> tuple[str, ...]:
+        theirs = f"{self.their_time:.3f}" if self.their_nodes else ""
+        ratio = self.failure if math.isnan(self.ratio) else f"{self.ratio:.2f}"
+        return self.operator, str(self.nodes), str(self.their_nodes or ""), f"{self.time:.3f}", theirs, ratio
+
+
+def measure(name: str, function: Callable[..., Any], make: Make, nan: str, runs: int) -> Row:
+    """Export one operator both ways, and run the models in turns."""
+    torch.manual_seed(0)
+    call = Call(function, make(), {})
+    engine, catalog = get("onnxruntime"), Catalog.load(nan="exact" if nan == "exact" else "absent")
+    feeds = [tensor.clone() for tensor in call.tensors]
+    arrays = [np.ascontiguousarray(tensor.numpy()) for tensor in feeds]
+    with torch.no_grad(), silenced(), tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / side for side in ("opbridge", "torch")]
+        for path in paths:
+            path.mkdir()
+        captured = capture(Batch([call]), tuple(feeds), rewrites=catalog.rewrites())
+        ours = by_opbridge(captured, engine, paths[0], catalog).path
+        own = runner(ours, arrays)
+        try:
+            theirs = by_torch(captured, engine, paths[1], catalog).path
+            other = runner(theirs, arrays)
+            # Indices of equal numbers may differ from PyTorch's in both.
+            is_wrong = _is_right(own(), captured.module, feeds) and not _is_right(other(), captured.module, feeds)
+        except Exception:  # Whatever torch.onnx or the engine raises, there is nothing to compare with.
+            (best,) = in_turns({"opbridge": own}, runs, 0.1).values()
+            return Row(name, nodes_in(ours), time=1e3 * min(best), failure="no model")
+        times = in_turns({"opbridge": own, "torch": other}, runs, 0.2)
+        best, their_best = (1e3 * min(times[side]) for side in ("opbridge", "torch"))
+        row = Row(name, nodes_in(ours), nodes_in(theirs), best, their_best)
+        return dataclasses.replace(row, their_time=math.nan, failure="wrong") if is_wrong else row
+
+
+def _is_right(results: Any, module: Any, feeds: Sequence[Tensor]) -> bool:
+    """Whether results agree with PyTorch's."""
+    expected = [x for x in torch.utils._pytree.tree_leaves(module(*feeds)) if isinstance(x, Tensor)]
+    arrays = [result.numpy() for result in results]
+    return len(arrays) == len(expected) and all(
+        array.shape == tuple(x.shape) and np.allclose(array, x.numpy(), rtol=1e-3, atol=1e-4, equal_nan=True)
+        for array, x in zip(arrays, expected, strict=True)
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--op", default="", help="the operators whose names contain one of these, with commas between")
+    parser.add_argument("--nan", default="absent", choices=("absent", "exact"), help="opbridge's contract about NaN")
+    parser.add_argument("--runs", type=int, default=20, help="least number of runs of each model (default 20)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers as JSON too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    wanted = [text for text in options.op.split(",") if text]
+    table = {name: (function, make) for name, function, make in (*_of_catalog(), *_calls())}
+    rows = []
+    heading = ("operator", "nodes", "torch.onnx", "ms", "torch.onnx", "ratio")
+    print(_line(heading), _line(["---"] * len(heading)), sep="\n")
+    for name, (function, make) in table.items():
+        if wanted and not any(text in name for text in wanted):
+            continue
+        try:
+            rows.append(measure(name, function, make, options.nan, options.runs))
+        except (Failure, Exception) as error:  # The next operator has its turn.
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            print(f"{name}: {text[:200]}", file=sys.stderr, flush=True)
+            continue
+        print(_line(rows[-1].cells()), flush=True)
+    ratios = [row.ratio for row in rows if not math.isnan(row.ratio)]
+    if ratios:
+        above = [row.operator for row in rows if not row.holds]
+        print(f"\n{len(ratios)} operators, geometric mean {geometric_mean(ratios):.3f}; above {LIMIT}: {len(above)}")
+    if options.json:
+        options.json.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+    return 0 if all(row.holds for row in rows) else 1
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
