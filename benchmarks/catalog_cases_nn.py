@@ -195,6 +195,7 @@ NN: Table = {
     },
     "aten::celu": (F.celu, one),
     "aten::elu": (F.elu, one),
+    "aten::gelu": (F.gelu, one),
     "aten::selu": (F.selu, one),
     "aten::hardsigmoid": (F.hardsigmoid, one),
     "aten::hardswish": (F.hardswish, one),

@@ -107,7 +107,7 @@ def sound_models(only: str = "") -> Iterator[Row]:
         entry = dataclasses.replace(entry, dynamic_shapes=shapes)
         with tempfile.TemporaryDirectory() as folder:
             bundle = opbridge.export(
-                entry.model, entry.args, path=Path(folder) / "bundle", dynamic_shapes=shapes, verify=False
+                entry.model, entry.args, path=Path(folder) / "bundle", dynamic_shapes=shapes, verify=False, nan="exact"
             )
             yield Row(
                 name,
@@ -138,8 +138,9 @@ def _further(name: str, bundle: Bundle, entry: Entry) -> dict[str, str]:
 
 def _verified_anew(entry: Entry, **options: Any) -> bool:
     with tempfile.TemporaryDirectory() as folder:
+        shapes = entry.dynamic_shapes
         bundle = opbridge.export(
-            entry.model, entry.args, path=Path(folder) / "bundle", dynamic_shapes=entry.dynamic_shapes, verify=False
+            entry.model, entry.args, path=Path(folder) / "bundle", dynamic_shapes=shapes, verify=False, nan="exact"
         )
         return _verify(bundle, entry, **options).passed
 

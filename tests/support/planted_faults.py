@@ -316,7 +316,8 @@ def sound_bundle(model: Callable[[], Entry]) -> tuple[Bundle, Entry]:
     entry = model()
     _folders.append(tempfile.TemporaryDirectory(prefix="opbridge-faults-"))
     path = Path(_folders[-1].name) / "bundle"
-    bundle = opbridge.export(entry.model, entry.args, path=path, dynamic_shapes=entry.dynamic_shapes, verify=False)
+    shapes = entry.dynamic_shapes
+    bundle = opbridge.export(entry.model, entry.args, path=path, dynamic_shapes=shapes, verify=False, nan="exact")
     return bundle, entry
 
 

@@ -14,6 +14,7 @@ import torch
 
 from opbridge.capture.capture import Captured, capture
 from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.nan import EXACT, Nan
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.engines import get
 from opbridge.engines.base import Engine, Refusal
@@ -70,10 +71,10 @@ class Trip:
             np.testing.assert_allclose(result, leaf.numpy(), **{"rtol": 1e-5, "atol": 1e-5, **tolerances})
 
 
-def catalog(*specs: OpSpec, builtin: bool = True) -> Catalog:
+def catalog(*specs: OpSpec, builtin: bool = True, nan: Nan = EXACT) -> Catalog:
     """The mappings of opbridge, and of ``specs`` at the user's level besides what is declared."""
     loaded = Catalog.load()
-    return Catalog((*specs, *loaded.user), loaded.builtin if builtin else ())
+    return Catalog((*specs, *loaded.user), loaded.builtin if builtin else (), nan)
 
 
 def travel(
@@ -85,10 +86,11 @@ def travel(
     engines: Sequence[Engine] | None = None,
     opset: int | None = None,
     ir_version: int | None = None,
+    nan: Nan = EXACT,
     **options: Any,
 ) -> Trip:
     """Bring a model (or a function) to ONNX; ``options`` are those of ``capture``."""
-    known = catalog(*specs)
+    known = catalog(*specs, nan=nan)
     captured = capture(model, args, kwargs, rewrites=known.rewrites(), **options)
     climbed = climb(captured, known, engines or [get("onnxruntime")], Versions(opset, ir_version))
     return Trip(captured, climbed)

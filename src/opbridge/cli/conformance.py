@@ -47,6 +47,12 @@ def register(commands: Commands) -> None:
         metavar="S",
         help="time limit of each stage of a sample, in seconds (default: 60)",
     )
+    parser.add_argument(
+        "--nan",
+        choices=("absent", "exact"),
+        default="exact",
+        help="exact: NaN as in PyTorch (default); absent: samples with NaN are outside the contract",
+    )
     parser.add_argument("--again", action="store_true", help="also rerun entries that did not pass before")
     parser.add_argument(
         "-o",
@@ -84,6 +90,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         jobs=arguments.jobs,
         limit=arguments.limit,
         again=arguments.again,
+        nan=arguments.nan,
         progress=progress,
     )
     return Outcome(found.to_dict(), conformance_view, exit_code=0 if found.passed else 1)

@@ -63,6 +63,12 @@ def register(commands: Commands) -> None:
         help="capture what can't be captured otherwise for the example inputs: their branches, values and sizes; "
         "with check, the output assumptions_hold of the model tells whether other inputs fit",
     )
+    parser.add_argument(
+        "--nan",
+        choices=("absent", "exact"),
+        default="absent",
+        help="absent: the shortest model, which equals PyTorch if no value is NaN; exact: also if one is (longer)",
+    )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")
     add_bisection(parser)
@@ -104,6 +110,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         bisect=arguments.bisect,
         trace=arguments.trace,
         entry=entry.text,
+        nan=arguments.nan,
         progress=progress,
     )
     # An engine that can't run here is not verified, but this is not a failure; the verdict reports it.

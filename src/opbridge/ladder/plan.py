@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -14,10 +14,12 @@ import torch
 from opbridge.catalog.complex.rules import with_complex_rules
 from opbridge.catalog.complex.simplify import simplify
 from opbridge.catalog.declare.catalog import RUNGS, Catalog
+from opbridge.catalog.declare.nan import EXACT, keeping_nan
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.ladder.bodies import Bodies, capture_bodies
 from opbridge.ladder.custom_calls import CustomCall, keep_custom_nodes
+from opbridge.ladder.kept_nan import KeptNan
 from opbridge.ladder.opaque_aliases import under_opaque_aliases
 from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
@@ -103,9 +105,10 @@ def plan(
         TranslationError: A decomposition of the catalog or of the user fails on this model.
     """
     floor = opset or max((LOWEST_OPSET, *raised.values()))
-    chosen = _choose(catalog, refused, opset or newest_opset)
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
-    recorder = _Recorder()
+    chosen = _choose(catalog, refused, mapped, opset or newest_opset)
+    kept = KeptNan(program, catalog.nan)
+    recorder = _Recorder(kept)
     translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
     dynamic = dynamic_axes(program, user_inputs(program))
     with under_opaque_aliases(program, translated) as aliases:
@@ -124,9 +127,11 @@ def plan(
     needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
     missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)
     final, reason = _lowest_opset(decomposed, floor, mapped, needs)
+    exact = kept.targets(decomposed)
     bodies = capture_bodies(calls) if calls else None
+    of_bodies = dataclasses.replace(catalog, nan=EXACT) if exact.intersection(calls) else catalog
     inner = (
-        plan(bodies.program, catalog, opset=opset, newest_opset=newest_opset, raised=raised, refused=refused)
+        plan(bodies.program, of_bodies, opset=opset, newest_opset=newest_opset, raised=raised, refused=refused)
         if bodies
         else None
     )
@@ -154,7 +159,7 @@ def plan(
             ),
         ),
         chosen=chosen,
-        translations=_translations(decomposed, chosen, calls),
+        translations=_translations(decomposed, chosen, calls, exact),
         bodies=bodies,
         bodies_plan=inner,
         missing=missing + (inner.missing if inner else ()),
@@ -171,8 +176,12 @@ def _reason(opset: int | None, raised: Mapping[str, int]) -> OpsetReason:
     return OpsetReason(OpsetCause.OPERATOR, display_name(key), raised[key])
 
 
-def _choose(catalog: Catalog, refused: frozenset[str], newest: int) -> dict[str, OpSpec]:
-    """The mapping of the catalog or the user for each torch operator that they name, by target key."""
+def _choose(catalog: Catalog, refused: frozenset[str], mapped: Mapping[Any, int], newest: int) -> dict[str, OpSpec]:
+    """The mapping of the catalog or the user for each torch operator that they name, by target key.
+
+    A mapping that needs an opset above ``newest`` is chosen only if there is no other; for one of the catalog, the
+    mapping of torch.onnx counts too.
+    """
     chosen: dict[str, OpSpec] = {}
     for name in {spec.target.partition(".")[0] for spec in catalog.specs if spec.rung not in ("rewrite", "fake")}:
         namespace, _, operator_name = name.partition("::")
@@ -183,7 +192,9 @@ def _choose(catalog: Catalog, refused: frozenset[str], newest: int) -> dict[str,
             lost = [rung for rung in RUNGS if f"{key}@{rung}" in refused]
             spec = catalog.find(overload, refused=lost)
             if spec is not None and spec.opset > newest:
-                spec = catalog.find(overload, refused=[*lost, spec.rung]) or spec
+                others = catalog.find(overload, refused=[*lost, spec.rung])
+                leaves_to_torch = key in mapped and catalog.provider(spec) == "catalog"
+                spec = others or (None if leaves_to_torch else spec)
             if spec is not None:
                 chosen[key] = spec
     return chosen
@@ -192,7 +203,8 @@ def _choose(catalog: Catalog, refused: frozenset[str], newest: int) -> dict[str,
 class _Recorder:
     """Records the decompositions that were used, and the first that failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptNan) -> None:
+        self._kept = kept
         self.uses = Uses()
         self.failure: tuple[str, OpSpec, Exception] | None = None
 
@@ -201,16 +213,18 @@ class _Recorder:
 
         @functools.wraps(spec.function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
+            meta = torch.fx.traceback.get_current_meta()
             try:
-                result = spec.function(*args, **kwargs)
+                with keeping_nan(self._kept.by(meta)):
+                    result = spec.function(*args, **kwargs)
             except Exception as error:
-                self.uses.note(key, torch.fx.traceback.get_current_meta())
+                self.uses.note(key, meta)
                 self.failure = self.failure or (key, spec, error)
                 raise
             if result is NotImplemented and otherwise is not None:
                 return otherwise(*args, **kwargs)
             if result is not NotImplemented:
-                self.uses.note(key, torch.fx.traceback.get_current_meta())
+                self.uses.note(key, meta)
             return result
 
         return recorded
@@ -308,13 +322,16 @@ def _mended(
 
 
 def _translations(
-    program: torch.export.ExportedProgram, chosen: Mapping[str, OpSpec], calls: tuple[CustomCall, ...]
+    program: torch.export.ExportedProgram,
+    chosen: Mapping[str, OpSpec],
+    calls: tuple[CustomCall, ...],
+    exact: Collection[Any],
 ) -> dict[Any, Callable[..., Any]]:
     table: dict[Any, Callable[..., Any]] = {call: _unbound(call.emit) for call in calls}
     for target in (*(node.target for node in calls_in(program)), *_ADDED_BY_TORCH_ONNX):
         spec = chosen.get(target_key(target)) if isinstance(target, torch._ops.OpOverload) else None
         if spec is not None and spec.rung == "translate":
-            table[target] = _unbound(spec.function)
+            table[target] = _unbound(spec.function, target in exact)
     return table
 
 
@@ -322,12 +339,13 @@ _ADDED_BY_TORCH_ONNX = (torch.ops.aten.scalar_tensor.default,)
 """Operators that torch.onnx adds, because it converts numbers to tensors when it promotes types."""
 
 
-def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unbound(function: Callable[..., Any], keeps_nan: bool = True) -> Callable[..., Any]:
     """A separate function object for torch.onnx, which sets an attribute on it."""
 
     @functools.wraps(function)
     def translation(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
+        with keeping_nan(keeps_nan):
+            return function(*args, **kwargs)
 
     return translation
 

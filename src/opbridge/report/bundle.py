@@ -47,6 +47,7 @@ def bundle_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[R
         size = sum(file["bytes"] for name, file in manifest["files"].items() if name.startswith(model["file"]))
         reason = f" ({manifest['opset_reason']})" if verbose and manifest.get("opset_reason") else ""
         engines = ", ".join(model["engines"])
+        engines += " (for values without NaN)" if manifest.get("nan") == "absent" else ""
         yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}", "dim")
     yield unbroken(f"bundle: {data['path']}", "bold")
 

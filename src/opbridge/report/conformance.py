@@ -18,7 +18,7 @@ def conformance_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     if failed:
         rows = table("entry", "dtype", "result", "detail")
         for result in failed:
-            style = "dim" if result["status"] == "not applicable" else "bold red"
+            style = "dim" if result["status"] in ("not applicable", "outside the contract") else "bold red"
             detail = ": ".join(filter(None, (result["sample"], result["error"])))
             rows.add_row(result["entry"], result["dtype"], result["status"], detail, style=style)
         yield rows

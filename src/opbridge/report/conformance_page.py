@@ -72,7 +72,8 @@ def write_page(files: Sequence[str | Path], site: str | Path) -> Page:
 def _column(result: Result) -> str:
     way = result.way
     exporter = "torch.onnx" if way.exporter == "torch" else way.exporter
-    parts = [exporter, way.engine, result.dtype, "dynamic" if way.dynamic else ""]
+    nan = "without NaN" if way.nan == "absent" else ""
+    parts = [exporter, way.engine, result.dtype, "dynamic" if way.dynamic else "", nan]
     return " · ".join([*filter(None, parts), *([f"{way.samples} samples"] if way.samples else [])])
 
 

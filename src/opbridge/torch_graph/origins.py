@@ -15,7 +15,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-__all__ = ["Origin", "captured_nodes", "origins_of_values"]
+__all__ = ["Origin", "captured_name", "captured_nodes", "origins_of_values"]
 
 _SAME_NUMBERS = frozenset(
     (
@@ -105,8 +105,10 @@ def _captured_names(
     captured: torch.export.ExportedProgram, decomposed: torch.export.ExportedProgram
 ) -> dict[str, str | None]:
     """The captured node from which each decomposed node was made."""
-    graph = id(captured.graph)
-    return {node.name: _captured_name(node, graph) for node in decomposed.graph.nodes if node.op == "call_function"}
+    graphs = (id(captured.graph),)
+    return {
+        node.name: captured_name(node.meta, graphs) for node in decomposed.graph.nodes if node.op == "call_function"
+    }
 
 
 def _noted(node: ir.Node) -> str:
@@ -138,10 +140,10 @@ def _origins_of_nodes(
 ) -> Iterator[tuple[tuple[str, int | None], Origin]]:
     """The captured value of each decomposed value, which is a pair of a node's name and the index of a result."""
     originals = {node.name: node for node in captured.graph.nodes if node.op == "call_function"}
-    graph = id(captured.graph)
+    graphs = (id(captured.graph),)
     made: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node in decomposed.graph.nodes:
-        name = _captured_name(node, graph) if node.op == "call_function" else None
+        name = captured_name(node.meta, graphs) if node.op == "call_function" else None
         if name in originals:
             made.setdefault(originals[name], []).append(node)
     for original, nodes in made.items():
@@ -150,11 +152,16 @@ def _origins_of_nodes(
                 yield (same.name, result), Origin(original.name, index)
 
 
-def _captured_name(node: torch.fx.Node, graph: int) -> str | None:
-    """The name of the captured node from which ``node`` was made; None if there is not exactly one."""
-    made_from = node.meta.get("from_node")
+def captured_name(meta: Mapping[str, Any], graphs: Collection[int]) -> str | None:
+    """The name of the captured node from which a node was made; None if there is not exactly one.
+
+    Args:
+        meta: The metadata of the node.
+        graphs: The identities of the captured graphs.
+    """
+    made_from = meta.get("from_node")
     while made_from:
-        if made_from[-1].graph_id == graph:
+        if made_from[-1].graph_id in graphs:
             return str(made_from[-1].name)
         made_from = made_from[-1].from_node
     return None

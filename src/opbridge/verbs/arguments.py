@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.nan import ABSENT, Nan
 from opbridge.catalog.declare.spec import declared_specs
 from opbridge.engines.base import Engine
 from opbridge.errors import InputError
@@ -108,9 +109,9 @@ def _refuse_torch_options(**options: Any) -> None:
             )
 
 
-def catalog_of(entry: Entry | OnnxEntry, ops: Ops) -> Catalog:
-    """The catalog for a model, with the user's declarations."""
-    return Catalog.load(ops) if isinstance(entry, Entry) else declared_catalog(ops)
+def catalog_of(entry: Entry | OnnxEntry, ops: Ops, nan: Nan = ABSENT) -> Catalog:
+    """The catalog for a model, with the user's declarations, and with what its mappings do with NaN."""
+    return Catalog.load(ops, nan) if isinstance(entry, Entry) else declared_catalog(ops)
 
 
 def declared_catalog(ops: Ops) -> Catalog:

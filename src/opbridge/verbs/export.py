@@ -57,6 +57,7 @@ def export(
     entry: str | None = None,
     time_limit: float | None = None,
     memory_limit: int | None = None,
+    nan: str = "absent",
     progress: Callable[[str], None] = quiet,
 ) -> Bundle:
     """Bring a model to the engines, write a bundle, and verify it.
@@ -104,6 +105,9 @@ def export(
         entry: The text of the entry from which the model can be loaded again, recorded for a later ``verify``.
         time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
         memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
+        nan: "absent" for the shortest model that equals PyTorch on every input for which no value of the eager run is
+            NaN; "exact" for a model that also returns what PyTorch returns for NaN, in more nodes. Operators that
+            detect NaN, and everything before them, are exact in both. ``special_values="require"`` implies "exact".
         progress: A callback that receives the name of each stage as it begins.
 
     Raises:
@@ -113,22 +117,31 @@ def export(
         InputError: The arguments do not fit the model, or the bundle can't be written.
         EngineNotInstalledError: An engine is not installed.
     """
+    from opbridge.catalog.declare.nan import EXACT, checked_nan
     from opbridge.engines.versions import Versions
-    from opbridge.proof.verify.modes import Modes
+    from opbridge.proof.verify.modes import REQUIRE, Modes
     from opbridge.proof.verify.options import VerifyOptions
     from opbridge.proof.verify.verification import DEFAULT_SEED
     from opbridge.verbs.options import ExportOptions
     from opbridge.verbs.sources import open_source
 
+    modes = Modes.of(edge_sizes, special_values, shrink)
+    contract = EXACT if modes.special_values == REQUIRE else checked_nan(nan)
     checks = VerifyOptions(
         seed=DEFAULT_SEED if seed is None else seed,
         inputs=inputs,
         bisect=bisect,
         trace=trace,
-        modes=Modes.of(edge_sizes, special_values, shrink),
+        modes=modes,
     )
     options = ExportOptions(
-        path, Versions(opset, ir_version), checks if verify else None, overwrite, with_reference, external_data
+        path,
+        Versions(opset, ir_version),
+        checks if verify else None,
+        overwrite,
+        with_reference,
+        external_data,
+        contract,
     )
     check_destination(path, overwrite=overwrite)
     chosen = engines_named(engines, progress)
@@ -146,7 +159,7 @@ def export(
         assume=assume,
     )
     with limited(time_limit=time_limit, memory_limit=memory_limit):
-        return _export(open_source(given, catalog_of(given, ops), progress), chosen, options, progress)
+        return _export(open_source(given, catalog_of(given, ops, contract), progress), chosen, options, progress)
 
 
 def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, report: Callable[[str], None]) -> Bundle:
@@ -204,11 +217,13 @@ def _verified(
     report: Callable[[str], None],
 ) -> dict[str, Any]:
     """The verification of a bundle that is being written, as JSON data."""
+    from opbridge.catalog.declare.nan import EXACT
     from opbridge.proof.verify.journal import Journal
     from opbridge.proof.verify.small_input import SmallInput
     from opbridge.verbs.verify import verify_bundle
 
-    complete = dataclasses.replace(options, small=SmallInput(draft.path), journal=Journal(report=report))
+    nan = draft.manifest.get("nan", EXACT)
+    complete = dataclasses.replace(options, small=SmallInput(draft.path), journal=Journal(report=report), nan=nan)
     translated = climbed.onnx.translated if climbed.onnx is not None else None
     origins = translated.origins if translated is not None else {}
     return verify_bundle(source.reference(climbed), draft, engines, complete, origins, report).to_dict()

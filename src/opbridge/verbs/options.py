@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from opbridge.catalog.declare.nan import ABSENT, Nan
 from opbridge.engines.versions import Versions
 from opbridge.proof.verify.options import VerifyOptions
 
@@ -22,6 +23,7 @@ class ExportOptions:
         overwrite: Whether to replace an existing bundle.
         with_reference: Whether to save the captured program, or the ONNX model, in the bundle.
         external_data: Whether to store the weights in a separate file; None decides by their size.
+        nan: What the model does with NaN.
     """
 
     path: str | Path
@@ -30,3 +32,4 @@ class ExportOptions:
     overwrite: bool = False
     with_reference: bool = False
     external_data: bool | None = None
+    nan: Nan = ABSENT

@@ -126,13 +126,14 @@ class _TorchSource:
         return ("torch", "torchvision")
 
     def manifest_entries(self) -> Mapping[str, Any]:
-        """The dynamic dimensions, the mode of the module, its state, what is assumed, and the hashes of the weights."""
+        """The dynamic dimensions, mode, contract about NaN, state and assumptions, and the hashes of the weights."""
         weights = hashed_weights(self.captured.program) if self._weights is None else self._weights.result()
         state = [item.to_dict() for item in self.captured.state]
         assumptions = [item.to_dict() for item in self.captured.assumptions]
         return {
             "dynamic": _ranges(self.captured),
             "was_training": self.captured.was_training,
+            "nan": self.catalog.nan,
             **({"state_buffers": state} if state else {}),
             **({"assumptions": assumptions} if assumptions else {}),
             **weights,

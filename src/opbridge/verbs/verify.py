@@ -81,6 +81,7 @@ def verify(
         InputError: The bundle is damaged, the reference is missing, or it has other weights than the bundle; or the
             verification would run code of a bundle from somebody else.
     """
+    from opbridge.catalog.declare.nan import EXACT
     from opbridge.proof.verify.modes import Modes
     from opbridge.proof.verify.options import VerifyOptions
     from opbridge.proof.verify.small_input import SmallInput
@@ -101,6 +102,7 @@ def verify(
         modes=modes,
         small=SmallInput(bundle.path),
         journal=Journal.of_bundle(bundle, chosen, inputs, (seed, rtol, atol), progress),
+        nan=bundle.manifest.get("nan", EXACT),
     )
     origins = {name: Origin(*place) for name, place in bundle.sources.get("values", {}).items()}
     with limited(time_limit=time_limit, memory_limit=memory_limit):

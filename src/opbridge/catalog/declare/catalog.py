@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from opbridge.catalog.declare.nan import EXACT, Nan
 from opbridge.catalog.declare.spec import OPS_FILE_PREFIX, OpSpec, declared_specs, specs_of
 from opbridge.errors import InputError
 
@@ -41,17 +42,20 @@ class Catalog:
     Attributes:
         user: The user's declarations.
         builtin: The declarations of ``opbridge.catalog.ops``.
+        nan: What the mappings do with NaN.
     """
 
     user: tuple[OpSpec, ...]
     builtin: tuple[OpSpec, ...]
+    nan: Nan = EXACT
 
     @classmethod
-    def load(cls, ops: Ops = ()) -> Catalog:
+    def load(cls, ops: Ops = (), nan: Nan = EXACT) -> Catalog:
         """Collect the catalog's declarations, those of the user's code so far, and those in ``ops``.
 
         Args:
             ops: The user's operator files: folders (searched for ``*.py``), files, modules, or decorated functions.
+            nan: What the mappings do with NaN.
 
         Raises:
             InputError: A path does not exist, importing a file fails, or an operator is declared twice.
@@ -61,7 +65,7 @@ class Catalog:
         user = {(spec.target, spec.rung, spec.source): spec for spec in (*declared_specs(), *extra)}
         _refuse_duplicates(builtin)
         _refuse_duplicates(user.values())
-        return cls((*user.values(), *_registered_specs(user.values())), builtin)
+        return cls((*user.values(), *_registered_specs(user.values())), builtin, nan)
 
     def extended(self, specs: Sequence[OpSpec]) -> Catalog:
         """The catalog with additional declarations at the user's level."""

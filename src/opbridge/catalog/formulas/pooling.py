@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
+
 __all__ = ["first_largest", "pooled_length"]
 
 
@@ -20,7 +22,7 @@ def first_largest(windows: Tensor, axis: int = -1) -> tuple[Tensor, Tensor]:
         The elements and the indices, with size 1 along ``axis``.
     """
     value = windows.amax(axis, keepdim=True)
-    if not windows.dtype.is_floating_point:
+    if not windows.dtype.is_floating_point or not keeps_nan():
         return value, windows.argmax(axis, keepdim=True)
     is_nan = windows.isnan()
     position = torch.where(is_nan, -math.inf, windows).argmax(axis, keepdim=True)

@@ -28,6 +28,7 @@ from opbridge.proof.conformance.sizes import enlarged, moves_of
 from opbridge.proof.verify.inputs import to_numpy
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference_captured import CapturedReference
+from opbridge.proof.verify.verification import OUTSIDE
 from opbridge.proof.verify.verify import verify
 from opbridge.torch_graph.silence import silenced
 
@@ -67,7 +68,7 @@ class Checker:
         self._way = way
         self._begin = begin
         self._engine = get(way.engine)
-        self._catalog = Catalog.load()
+        self._catalog = Catalog.load(nan=way.nan)
 
     def check(self, entry: str, calls: Sequence[Call]) -> Checked:
         """Export the calls as one model and verify it on their own values."""
@@ -120,12 +121,13 @@ class Checker:
                     CapturedReference(reference),
                     session,
                     engine=self._engine.name,
-                    options=VerifyOptions(inputs=[feeds]),
+                    options=VerifyOptions(inputs=[feeds], nan=self._way.nan),
                 )
         except InputError as error:
             raise Failure("capture", error.message) from error
         if found.error is not None:
-            raise Failure("run", found.error)
+            is_outside = any(case.verdict == OUTSIDE for case in found.cases)
+            raise Failure(OUTSIDE if is_outside else "run", found.error)
         failed = {comparison.output: str(comparison) for comparison in found.comparisons if not comparison.passed}
         unlike_eager = found.eager_matches_capture is False and len(calls) > 1
         if unlike_eager or (not failed and not found.passed):

@@ -15,6 +15,7 @@ from typing import Any
 
 from opbridge.engines.process.isolation import child_environment, describe_death
 from opbridge.errors import OpbridgeError
+from opbridge.proof.verify.verification import OUTSIDE
 
 __all__ = ["Tally", "check_entries"]
 
@@ -53,7 +54,7 @@ class Tally:
     @property
     def failures(self) -> int:
         """The number of samples that did not pass."""
-        return sum(answer["status"] not in ("pass", "not run") for answer in self.samples.values())
+        return sum(answer["status"] not in ("pass", "not run", OUTSIDE) for answer in self.samples.values())
 
     def note(self, message: Mapping[str, Any]) -> bool:
         """Record a message of the worker. False if it is the last one of the entry."""

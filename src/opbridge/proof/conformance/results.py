@@ -8,13 +8,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from opbridge.catalog.declare.nan import EXACT, Nan
 from opbridge.errors import InputError
 from opbridge.records import StoredRecord
 
 __all__ = ["STATUSES", "Result", "Way", "latest", "read_results"]
 
-STATUSES = ("pass", "capture", "translate", "load", "run", "mismatch", "not applicable")
-"""The statuses of an entry: "pass", or the first stage at which a sample failed."""
+STATUSES = ("pass", "capture", "translate", "load", "run", "mismatch", "outside the contract", "not applicable")
+"""The statuses of an entry: "pass", or the first stage at which a sample failed.
+
+An entry is "outside the contract" if every sample leads to NaN, and models are exported for runs without NaN.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +30,14 @@ class Way(StoredRecord):
         engine: The engine's name.
         dynamic: Whether dimensions are dynamic and verified at a second size.
         samples: The maximum number of samples per entry; 0 for all.
+        nan: What opbridge's models do with NaN; if they assume that there is none, samples with NaN are not judged.
     """
 
     exporter: str = "opbridge"
     engine: str = "onnxruntime"
     dynamic: bool = False
     samples: int = 0
+    nan: Nan = EXACT
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opbridge import engines as known_engines
+from opbridge.catalog.declare.nan import EXACT, checked_nan
 from opbridge.errors import InputError
 from opbridge.proof.conformance.applicability import NOT_APPLICABLE
 from opbridge.proof.conformance.database import DTYPES, dtypes_of, named
@@ -19,9 +20,12 @@ from opbridge.proof.conformance.exporters import EXPORTERS
 from opbridge.proof.conformance.pool import Tally, check_entries
 from opbridge.proof.conformance.results import STATUSES, Result, Way, latest, read_results
 from opbridge.proof.progress import Count
+from opbridge.proof.verify.verification import OUTSIDE
 from opbridge.records import Record
 
 __all__ = ["ConformanceRun", "run_conformance"]
+
+_PASSING = ("pass", "not applicable", OUTSIDE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +48,8 @@ class ConformanceRun(Record):
 
     @property
     def passed(self) -> bool:
-        """Whether every applicable entry passed."""
-        return all(result.status in ("pass", "not applicable") for result in self.results)
+        """Whether every applicable entry passed, or is outside the contract."""
+        return all(result.status in _PASSING for result in self.results)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -68,6 +72,7 @@ def run_conformance(
     jobs: int | None = None,
     limit: float = 60.0,
     again: bool = False,
+    nan: str = EXACT,
     progress: Callable[[str], None] = lambda doing: None,
 ) -> ConformanceRun:
     """Run the samples of PyTorch's operator database on an engine, and compare the results with PyTorch.
@@ -84,6 +89,8 @@ def run_conformance(
         jobs: The number of worker processes; by default one per core.
         limit: The time limit of one stage of one sample, in seconds; samples exported together have a longer limit.
         again: Whether to also rerun entries of the file that did not pass.
+        nan: "exact" to export and compare NaN as in PyTorch, "absent" for models without support for NaN; samples that
+            lead to NaN are then outside the contract.
         progress: A callback that receives the progress.
 
     Raises:
@@ -93,14 +100,14 @@ def run_conformance(
     path = Path(file)
     versions = {"torch": importlib.metadata.version("torch"), engine: known_engines.get(engine).version}
     _check_options(exporter, EXPORTERS, dtypes, jobs, limit)
-    way = Way(exporter, engine, dynamic, samples)
+    way = Way(exporter, engine, dynamic, samples, checked_nan(nan))
     selected = [(entry, dtype) for entry in named(tuple(entries)) for dtype in _chosen(entry, dtypes, dtypes_of(entry))]
     known = {result.key: result for result in latest(read_results(path) if path.is_file() else [])}
     found: dict[tuple[str, str], Result] = {}
     requests = []
     for entry, dtype in selected:
         earlier = known.get((entry, dtype, *dataclasses.astuple(way)))
-        if earlier is not None and (not again or earlier.status in ("pass", "not applicable")):
+        if earlier is not None and (not again or earlier.status in _PASSING):
             found[entry, dtype] = earlier
         else:
             requests.append({"entry": entry, "dtype": dtype, "way": way.to_dict()})
@@ -152,7 +159,9 @@ def _result(request: Mapping[str, Any], tally: Tally, way: Way, versions: Mappin
     if missing > 0:
         counts["not run"] += missing
     failed = [answer for answer in tally.samples.values() if answer["status"] not in ("pass", "not run")]
-    worst = min(failed, key=lambda answer: STATUSES.index(answer["status"]), default=None)
+    judged = [answer for answer in failed if answer["status"] != OUTSIDE]
+    # Samples outside the contract count for the entry only if there are no others.
+    worst = min(judged if counts["pass"] else failed, key=lambda answer: STATUSES.index(answer["status"]), default=None)
     rungs: dict[str, str] = {}
     seconds: collections.Counter[str] = collections.Counter()
     for answer in {id(answer): answer for answer in tally.samples.values()}.values():

@@ -87,6 +87,11 @@ class CapturedGraph:
         positions: The positions of the flattened outputs that are compared; by default all.
         check_guards: Whether to refuse sizes that the program's guards exclude. Without the check, the results there
             must be compared with those of the user's module.
+
+    Attributes:
+        module: The program as a module.
+        positions: The positions of the flattened outputs that are compared.
+        output_nodes: The nodes of these outputs.
     """
 
     def __init__(
@@ -96,14 +101,14 @@ class CapturedGraph:
         *,
         check_guards: bool = True,
     ) -> None:
-        self._root = program.module(check_guards=check_guards)
-        output = next(node for node in self._root.graph.nodes if node.op == "output")
+        self.module = program.module(check_guards=check_guards)
+        output = next(node for node in self.module.graph.nodes if node.op == "output")
         flat = output.args[0] if isinstance(output.args[0], tuple | list) else (output.args[0],)
         self.positions = tuple(range(len(flat)) if positions is None else positions)
         self.output_nodes = [flat[position] for position in self.positions]
         self._mutates = any(
             _is_mutable(node.target)
-            for part in self._root.modules()
+            for part in self.module.modules()
             if isinstance(part, torch.fx.GraphModule)
             for node in part.graph.nodes
         )
@@ -140,7 +145,7 @@ class CapturedGraph:
             torch.manual_seed(seed)
             walk = _Walk(self._mutates, observer, float64, watch, perturb, perturb_integers)
             copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
-            results = walk.graph(self._root, [Pair(value, walk.widened(value)) for value in copied], "")
+            results = walk.graph(self.module, [Pair(value, walk.widened(value)) for value in copied], "")
         chosen = [results[position] for position in self.positions]
         return PairRun(
             own=[pair.own for pair in chosen],
@@ -153,7 +158,7 @@ class CapturedGraph:
 
     def node(self, name: str) -> torch.fx.Node | None:
         """The node of this name in the graph itself; None if there is none."""
-        return next((node for node in self._root.graph.nodes if node.name == name), None)
+        return next((node for node in self.module.graph.nodes if node.name == name), None)
 
     def upstream(self, index: int) -> frozenset[str]:
         """Names of the nodes that output number ``index`` depends on."""

@@ -12,7 +12,7 @@ from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference import Case, Feeds, Reference
 from opbridge.proof.verify.shrinking import Shrinkable, shrunk
 from opbridge.proof.verify.small_input import SmallInput
-from opbridge.proof.verify.special import examined, special_feeds
+from opbridge.proof.verify.special import OutsideContract, examined, special_feeds
 from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.verification import CaseResult, Verification
 
@@ -85,6 +85,8 @@ class ExtraChecks:
     def _outputs(self, feeds: Feeds) -> tuple[Feeds, Feeds]:
         """Both results of the reference, without the outputs that depend on random draws."""
         run = self._reference.run(feeds)
+        if run.nan:
+            raise OutsideContract(run.nan)
         return {name: array for name, array in run.own.items() if name not in run.random}, run.float64
 
     def _shrinkable(self, case: Case, verdict: str) -> Shrinkable:

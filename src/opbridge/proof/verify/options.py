@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from opbridge.catalog.declare.nan import EXACT, Nan
 from opbridge.errors import InputError
 from opbridge.proof.verify.journal import Journal
 from opbridge.proof.verify.modes import MODES, Given, Modes
@@ -43,6 +44,7 @@ class VerifyOptions:
         modes: The additional checks.
         small: The file for a small failing input; None if none is searched for.
         journal: The record of an interrupted verification of the user's own inputs.
+        nan: What the model does with NaN; if it assumes that there is none, runs with NaN are not judged.
     """
 
     seed: int = DEFAULT_SEED
@@ -55,6 +57,7 @@ class VerifyOptions:
     modes: Modes = MODES
     small: SmallInput | None = None
     journal: Journal = dataclasses.field(default_factory=Journal)
+    nan: Nan = EXACT
 
     @property
     def tolerance(self) -> Tolerance | None:

@@ -32,6 +32,8 @@ class Run:
             other elements, only perturbed runs show the rounding error of ``own``.
         random: The outputs that depend on random draws.
         longest_sum: The number of terms of the longest sum in the model.
+        nan: The first value of PyTorch's run that is NaN outside the contract, in words; empty if there is none, or if
+            the contract includes NaN.
     """
 
     own: Feeds
@@ -39,6 +41,7 @@ class Run:
     trusted: Mapping[str, np.ndarray]
     random: frozenset[str] = frozenset()
     longest_sum: int = 1
+    nan: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

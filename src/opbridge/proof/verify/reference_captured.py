@@ -13,6 +13,7 @@ import torch
 from torch.export.graph_signature import OutputKind, SymIntArgument, TensorArgument
 
 from opbridge.capture.capture import Captured
+from opbridge.catalog.declare.nan import ABSENT
 from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.proof.bisect.intermediates import CapturedValues
 from opbridge.proof.verify.captured_graph import CapturedGraph, Observer, PairRun
@@ -23,6 +24,7 @@ from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
 from opbridge.proof.verify.journal import EngineJournal, Passed
 from opbridge.proof.verify.judgement import Judgement
 from opbridge.proof.verify.modes import Given, named_cases
+from opbridge.proof.verify.nan import NanWatch
 from opbridge.proof.verify.near_ties import CapturedNearTies
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.perturbed import perturbed
@@ -64,10 +66,11 @@ class CapturedReference:
         self._symbols = {name: symbol for symbol, name in captured.dimension_names.items()}
         self._seed = DEFAULT_SEED
         self._assumed = bool(captured.assumptions)
+        self._excludes_nan = False
 
     def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
         """Run the captured graph; see the protocol."""
-        return self._as_run(self._pair(feeds, weights=weights))
+        return self._as_run(*self._pair(feeds, weights=weights))
 
     def draw(self, feeds: Feeds, number: int) -> Feeds:
         """The outputs with other random draws."""
@@ -79,7 +82,7 @@ class CapturedReference:
         """The near ties, by the float64 margins of every decision of the captured graph."""
 
         def replay(feeds: Feeds, observer: Observer, integers: np.random.Generator | None = None) -> Run:
-            return self._as_run(self._pair(feeds, observer=observer, integers=integers))
+            return self._as_run(*self._pair(feeds, observer=observer, integers=integers))
 
         return CapturedNearTies(self.graph, self.outputs, feeds, failing, replay, self._seed)
 
@@ -90,23 +93,28 @@ class CapturedReference:
         observer: Observer | None = None,
         weights: np.random.Generator | None = None,
         integers: np.random.Generator | None = None,
-    ) -> PairRun:
+    ) -> tuple[PairRun, str]:
         flat, _ = self.specs.given(feeds)
-        return self._counted(
-            self.graph.run(
-                flat,
-                seed=self._seed,
-                observer=observer,
-                perturb=_perturbing(weights),
-                perturb_integers=_perturbing(integers),
-            )
+        watch = self._nan_watch(flat) if observer is weights is integers is None else None
+        run = self.graph.run(
+            flat,
+            seed=self._seed,
+            observer=observer,
+            watch=watch,
+            perturb=_perturbing(weights),
+            perturb_integers=_perturbing(integers),
         )
+        return self._counted(run), "" if watch is None else watch.found
+
+    def _nan_watch(self, flat: Sequence[Any]) -> NanWatch | None:
+        """A watch for NaN in a run on these inputs, if the contract excludes NaN."""
+        return NanWatch(self.graph.module, flat) if self._excludes_nan else None
 
     def _counted(self, run: PairRun) -> PairRun:
         self.run_seconds += run.seconds
         return run
 
-    def _as_run(self, run: PairRun) -> Run:
+    def _as_run(self, run: PairRun, nan: str) -> Run:
         own = {name: to_numpy(value) for name, value in zip(self.outputs, run.own, strict=False)}
         float64 = {name: to_numpy(value) for name, value in zip(self.outputs, run.float64, strict=False)}
         floating = {name for name, array in own.items() if is_floating(array.dtype)}
@@ -117,11 +125,13 @@ class CapturedReference:
             trusted={name: np.full(own[name].shape, own[name].dtype != np.float64) for name in floating},
             random=frozenset(name for name, random in zip(self.outputs, run.random, strict=False) if random),
             longest_sum=run.longest_sum,
+            nan=nan,
         )
 
     def cases(self, options: VerifyOptions, journal: EngineJournal) -> Iterator[Case | CaseResult | Passed]:
         """The user's own inputs, or fresh ones; see the protocol."""
         self._seed = options.seed
+        self._excludes_nan = options.nan == ABSENT
         if options.inputs is None:
             yield from self._fresh(options.modes.edge_sizes)
         else:
@@ -247,31 +257,41 @@ class CapturedReference:
         start = time.perf_counter()
         try:
             eager = None if self._eager is None else self._eager.run(*self.specs.arguments(flat), seed=self._seed)
-            run = self._program_run(flat, eager is not None)
+            run, nan = self._program_run(flat, eager is not None)
         finally:
             self.run_seconds += time.perf_counter() - start
         notes = [f"{target} has no float64 implementation: it ran in its own dtype" for target in run.without_float64]
         results = None if eager is None else [to_numpy(value) for value in eager]
-        return Case(name, self._named(sizes), self.specs.feeds(flat), self._as_run(run), results, notes)
+        return Case(name, self._named(sizes), self.specs.feeds(flat), self._as_run(run, nan), results, notes)
 
-    def _program_run(self, flat: list[Any], accepted: bool) -> PairRun:
+    def _program_run(self, flat: list[Any], accepted: bool) -> tuple[PairRun, str]:
         """Run the captured graph on inputs that eager PyTorch has accepted, or not been asked about."""
+        watch = self._nan_watch(flat)
         try:
-            return self.graph.run(flat, seed=self._seed)
+            run = self.graph.run(flat, seed=self._seed, watch=watch)
         except Exception as error:
             if accepted:
                 raise _ProgramRefuses(described_error(error)) from error
             raise
+        return run, "" if watch is None else watch.found
 
     def _at_base(self) -> tuple[Case | CaseResult, int]:
         sizes, message = self.specs.sizes.base, ""
+        outside: Case | None = None
         for scale in range(WIDE_RANGE, LENGTHS + 1):
             try:
-                return self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale)), scale
+                case = self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale))
             except _ProgramRefuses as error:
                 message = f"fresh ones violate an assumption of the model: {error}"
+                continue
             except Exception as error:
                 message = f"PyTorch refuses fresh ones: {described_error(error)}"
+                continue
+            if not case.run.nan:
+                return case, scale
+            outside = outside or case
+        if outside is not None:
+            return outside, EXAMPLE_VALUES
         try:
             case = self._case("example sizes", sizes, list(self.specs.flat))
         except Exception as error:
@@ -287,6 +307,7 @@ class CapturedReference:
         other = {symbol: size for symbol, size in sizes.items() if size != self.specs.sizes.base[symbol]}
         text = ", ".join(f"{key}={value}" for key, value in self._named(other).items())
         reasons: list[str] = []
+        outside: Case | None = None
         for values in dict.fromkeys((scale, EXAMPLE_VALUES, LENGTHS)):
             try:
                 case = self._case(name, sizes, self.specs.fresh(sizes, self._seed + len(refused), values))
@@ -299,10 +320,15 @@ class CapturedReference:
             except Exception as error:
                 reasons.append(f"PyTorch refuses {text}: {described_error(error)}")
                 continue
+            if case.run.nan:
+                outside = outside or case
+                continue
             if self.specs.sizes.is_promised(sizes) or self._agrees(case):
                 return case
             reasons = [f"at {text}, a size below 2, the captured graph does not compute what the module computes"]
             break
+        if outside is not None:
+            return outside
         refused.append(reasons[0])
         return None
 

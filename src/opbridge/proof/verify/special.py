@@ -18,7 +18,7 @@ from opbridge.proof.verify.trace import Status
 if TYPE_CHECKING:
     from opbridge.proof.bisect.intermediates import Intermediate
 
-__all__ = ["examined", "judged_by_kind", "special_differences", "special_feeds"]
+__all__ = ["OutsideContract", "examined", "judged_by_kind", "special_differences", "special_feeds"]
 
 Feeds = Mapping[str, np.ndarray]
 Runs = Callable[[Feeds], tuple[Feeds, Feeds]]
@@ -32,12 +32,17 @@ _FAR = 0.1
 _PERTURBED_RUNS = 3
 
 
+class OutsideContract(Exception):
+    """The reference computes NaN, and the contract of the model excludes it; the message says where."""
+
+
 def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *, seed: int) -> list[SpecialValues]:
     """Put each kind of special values into ``feeds``, and compare the engine's results with the reference's.
 
     Args:
         feeds: Inputs that the model accepts.
-        reference: Runs the reference; returns the outputs to compare in their own types, and in float64.
+        reference: Runs the reference; returns the outputs to compare in their own types, and in float64, or raises
+            :class:`OutsideContract`.
         engine: Runs the engine.
         seed: The seed of the positions of special values.
     """
@@ -45,6 +50,9 @@ def examined(feeds: Feeds, reference: Runs, engine: Callable[[Feeds], Feeds], *,
     for values, changed in special_feeds(feeds, seed):
         try:
             own, float64 = reference(changed)
+        except OutsideContract as error:
+            found.append(SpecialValues(values, "outside the contract", error=f"{error} is NaN in PyTorch"))
+            continue
         except Exception as error:
             found.append(SpecialValues(values, "refused", error=described_error(error)))
             continue

@@ -9,7 +9,7 @@ from opbridge.records import StoredRecord
 
 __all__ = ["SpecialDifference", "SpecialValues", "SpecialVerdict"]
 
-SpecialVerdict = Literal["as PyTorch", "differs", "error", "refused"]
+SpecialVerdict = Literal["as PyTorch", "differs", "error", "refused", "outside the contract"]
 """The verdict on one kind of special values."""
 
 
@@ -48,7 +48,7 @@ class SpecialValues(StoredRecord):
     Attributes:
         values: The kind: "NaN", "infinity", "-0", "subnormal", "large", "extremes".
         verdict: "as PyTorch", "differs", "error" if the engine did not run, "refused" if PyTorch does not
-            accept such values.
+            accept such values, "outside the contract" if they lead to NaN and the model was exported without it.
         differences: The elements that differ.
         error: Why there is no result.
         engine: The engine, if several were verified.

@@ -20,7 +20,14 @@ from opbridge.proof.verify.judgement import Judgement
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference import Feeds, Run
 from opbridge.proof.verify.reference_captured import CapturedReference
-from opbridge.proof.verify.verification import CaseResult, Comparison, Verification
+from opbridge.proof.verify.verification import (
+    NOT_VERIFIED,
+    OUTSIDE,
+    CaseResult,
+    Comparison,
+    Verification,
+    outside_text,
+)
 from opbridge.proof.verify.verify import RunsFeeds
 from opbridge.torch_graph.freeze import frozen
 from opbridge.torch_graph.outputs import opened
@@ -59,9 +66,10 @@ def with_steps(
     verdicts = {found.verdict, *(case.verdict for case, _ in cases)}
     matches = [case.eager_matches for case, _ in cases if case.eager_matches is not None]
     before = found.eager_matches_capture
+    judged = NOT_VERIFIED if OUTSIDE in verdicts else found.verdict
     return dataclasses.replace(
         found,
-        verdict=next((verdict for verdict in ("error", "failed") if verdict in verdicts), found.verdict),
+        verdict=next((verdict for verdict in ("error", "failed") if verdict in verdicts), judged),
         cases=(*found.cases, *(case for case, _ in cases)),
         comparisons=(*found.comparisons, *(item for _, items in cases for item in items)),
         error=found.error or next((case.error for case, _ in cases if case.error), None),
@@ -87,6 +95,9 @@ class _Runs:
         state: Feeds = self._initial
         for number in range(1, STEPS + 1):
             flat, feeds, run = self._inputs(number, state)
+            if run.nan:
+                yield self._result(number, OUTSIDE, None, outside_text(run.nan)), []
+                return
             judgement = Judgement(
                 self._reference, f"step {number}", feeds, run, self._options.tolerance, self._options.seed
             )

@@ -14,6 +14,7 @@ from opbridge.records import StoredRecord
 __all__ = [
     "DEFAULT_SEED",
     "NOT_VERIFIED",
+    "OUTSIDE",
     "PASSING",
     "CaseResult",
     "CaseVerdict",
@@ -21,6 +22,7 @@ __all__ = [
     "EngineVerdict",
     "Verdict",
     "Verification",
+    "outside_text",
     "tolerance_text",
     "verdict_text",
 ]
@@ -28,7 +30,7 @@ __all__ = [
 DEFAULT_SEED = 20_260_101
 """The default is fixed, so that two verifications of a model use the same inputs."""
 
-CaseVerdict = Literal["passed", "failed", "error", "not verified"]
+CaseVerdict = Literal["passed", "failed", "error", "not verified", "outside the contract"]
 """The verdict on one case."""
 
 Verdict = Literal["passed", "failed", "error", "not verified", "built, not run", "exported, not run"]
@@ -36,6 +38,9 @@ Verdict = Literal["passed", "failed", "error", "not verified", "built, not run",
 
 NOT_VERIFIED: Literal["not verified"] = "not verified"
 """The verdict if there is nothing to compare with."""
+
+OUTSIDE: Literal["outside the contract"] = "outside the contract"
+"""The verdict on a case with NaN in PyTorch's own run, if the model was exported without support for NaN."""
 
 PYTORCH = "PyTorch"
 
@@ -107,7 +112,8 @@ class CaseResult(StoredRecord):
         name: "example sizes", "sizes 2", "sizes 3", or "size n=0" for edge sizes; for the user's own inputs the name
             of the case or of the file, or "given 1".
         sizes: The size of every dynamic dimension, by the user's name or torch's symbol.
-        verdict: "passed", "failed", or "error" if the engine did not run.
+        verdict: "passed", "failed", "error" if the engine did not run, "not verified" if there is nothing to compare
+            with, or :data:`OUTSIDE`.
         eager_matches: Whether the user's module and the captured graph agree; None if there is no module.
         error: The engine's message.
         notes: Notes for the reader: sizes that were refused, operators without a float64 implementation.
@@ -147,7 +153,8 @@ class Verification(StoredRecord):
     Attributes:
         engine: The engine's name.
         verdict: "passed", "failed", "error" if the engine did not run on some case, "not verified" if there is no
-            reference, or one of :data:`~opbridge.engines.base.NOT_RUN`; ``error`` then gives the reason.
+            reference or if a case is outside the contract, or one of :data:`~opbridge.engines.base.NOT_RUN`; ``error``
+            then gives the reason.
         cases: The sets of inputs that were tried.
         comparisons: One per case and output.
         seconds: ``{"runs": ..., "overhead": ...}``: the time in the reference and the engine, and all other time.
@@ -234,6 +241,11 @@ def verdict_text(verdict: str, assumptions: Sequence[str]) -> str:
     if verdict != "passed" or not assumptions:
         return verdict
     return f"passed under {len(assumptions)} assumption{'' if len(assumptions) == 1 else 's'}"
+
+
+def outside_text(value: str) -> str:
+    """Why a case is outside the contract: ``value`` describes what is NaN."""
+    return f"{OUTSIDE}: {value} is NaN in PyTorch; to verify such inputs, export with nan='exact' (--nan exact)"
 
 
 def tolerance_text(tolerance: Mapping[str, float]) -> str:

@@ -24,12 +24,20 @@ from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference import Case, Feeds, Reference, Restart, Unverifiable
 from opbridge.proof.verify.repeats import repeated
 from opbridge.proof.verify.special import judged_by_kind
-from opbridge.proof.verify.verification import NOT_VERIFIED, CaseResult, CaseVerdict, Comparison, Verification
+from opbridge.proof.verify.verification import (
+    NOT_VERIFIED,
+    OUTSIDE,
+    CaseResult,
+    CaseVerdict,
+    Comparison,
+    Verification,
+    outside_text,
+)
 
 __all__ = ["RunsFeeds", "not_loaded", "verify"]
 
 _DEFAULTS = VerifyOptions()
-_WORST_FIRST: tuple[CaseVerdict, ...] = ("error", "failed", NOT_VERIFIED, "passed")
+_WORST_FIRST: tuple[CaseVerdict, ...] = ("error", "failed", NOT_VERIFIED, OUTSIDE, "passed")
 
 
 class RunsFeeds(Protocol):
@@ -110,7 +118,9 @@ class _Verifier:
         """Check every case, then run the extra checks."""
         journal = self.options.journal.of_engine(engine, self.reference.identity)
         for item in self.reference.cases(self.options, journal):
-            if isinstance(item, Case):
+            if isinstance(item, Case) and item.run.nan:
+                self.results.append(_outside(item))
+            elif isinstance(item, Case):
                 result, found = self.check(item)
                 journal.reference = self.reference.identity
                 journal.end(item.feeds, result, found)
@@ -143,12 +153,13 @@ class _Verifier:
         if results and self.reference.notes:
             results[0] = dataclasses.replace(results[0], notes=(*results[0].notes, *self.reference.notes))
         verdicts = {case.verdict for case in results}
+        worst: CaseVerdict = next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "failed")
         matches = [case.eager_matches for case in results if case.eager_matches is not None]
         run_seconds = self.run_seconds + self.reference.run_seconds + self.intermediates.run_seconds
         tolerance = self.options.tolerance
         return Verification(
             engine=engine,
-            verdict=next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "failed"),
+            verdict=NOT_VERIFIED if worst == "outside the contract" else worst,
             cases=tuple(results),
             comparisons=tuple(self.comparisons),
             seconds={"runs": run_seconds, "overhead": seconds - run_seconds},
@@ -214,6 +225,11 @@ class _Verifier:
         again = functools.partial(self.run_engine, feeds)
         run = self.reference.run(feeds)
         self.intermediates.bisect(f"special values, {kind}", feeds, run, again(), failing, again, judged_by_kind(kind))
+
+
+def _outside(case: Case) -> CaseResult:
+    """The result of a case with NaN, on which the contract promises nothing."""
+    return CaseResult(case.name, dict(case.sizes), OUTSIDE, error=outside_text(case.run.nan), notes=tuple(case.notes))
 
 
 def _constant_outputs(own: Feeds) -> list[str]:

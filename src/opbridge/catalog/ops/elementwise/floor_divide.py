@@ -12,6 +12,7 @@ from onnxscript import BOOL, DOUBLE, FLOAT
 from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import decomposition, translation
 from opbridge.catalog.formulas.element_types import FLOATING, HALVES
 
@@ -32,12 +33,12 @@ def floor_divide(self: Any, other: Any) -> Any:
     """
     given = other.dtype if isinstance(self, int | float) else self.dtype
     working = FLOAT.dtype if given in HALVES else given
-    a, b = (_constant(x, working) if isinstance(x, int | float) else op.Cast(x, to=working) for x in (self, other))
-    number = _number(other)
+    a, b = (constant(x, working) if isinstance(x, int | float) else op.Cast(x, to=working) for x in (self, other))
+    number = number_of(other)
     if working not in _COMPUTED:
         return _of_integers(a, b, number, working)
     if number is not None:
-        b = _constant(number, working)
+        b = constant(number, working)
     if is_power_of_two(number):
         # After rounding down, a number is large enough to be divided exactly.
         quotient = op.Floor(op.Div(op.Floor(a), b))
@@ -45,13 +46,15 @@ def floor_divide(self: Any, other: Any) -> Any:
         quotient = _by_remainder(a, b)
     else:
         # In PyTorch a negative number divided by infinity is -1, as for every large divisor.
-        far = op.Clip(op.Cast(b, to=DOUBLE.dtype), _constant(-_FAR, DOUBLE.dtype), _constant(_FAR, DOUBLE.dtype))
+        far = op.Clip(op.Cast(b, to=DOUBLE.dtype), constant(-_FAR, DOUBLE.dtype), constant(_FAR, DOUBLE.dtype))
         quotient = op.Cast(op.Floor(op.Div(op.Cast(a, to=DOUBLE.dtype), far)), to=working)
     # In PyTorch infinity divided by a number other than 0 is NaN.
+    if not keeps_nan():
+        return op.Cast(quotient, to=given)
     if number:
         quotient = op.Sub(quotient, op.Sub(a, a))
     else:
-        is_left = op.Or(op.Not(op.IsInf(a)), op.Equal(b, _constant(0, working)))
+        is_left = op.Or(op.Not(op.IsInf(a)), op.Equal(b, constant(0, working)))
         quotient = op.Mul(quotient, op.Cast(is_left, to=working))
     return op.Cast(quotient, to=given)
 
@@ -70,14 +73,14 @@ def _of_integers(a: Any, b: Any, number: float | None, dtype: ir.DataType) -> An
     is_above = op.Less(a, product)
     if number is None or number < 0:
         # For a negative divisor the comparison is reversed. OpenPPL has neither Or nor Xor.
-        is_below, is_negative = op.Less(product, a), op.Less(b, _constant(0, dtype))
+        is_below, is_negative = op.Less(product, a), op.Less(b, constant(0, dtype))
         is_floor = op.And(op.Not(op.And(is_above, op.Not(is_negative))), op.Not(op.And(is_below, is_negative)))
         is_above = op.Not(is_floor)
     return op.Sub(quotient, op.Cast(is_above, to=dtype))
 
 
 def _by_remainder(a: Any, b: Any) -> Any:
-    zero = _constant(0, DOUBLE.dtype)
+    zero = constant(0, DOUBLE.dtype)
     rest = op.Mod(a, b, fmod=1)
     is_above = op.And(op.Cast(rest, to=BOOL.dtype), op.Xor(op.Less(rest, zero), op.Less(b, zero)))
     # The quotient is an integer except for rounding.
@@ -85,7 +88,7 @@ def _by_remainder(a: Any, b: Any) -> Any:
     return op.Where(op.Equal(b, zero), op.Div(a, b), quotient)
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
     """The value of a constant of rank 0."""
     if isinstance(value, int | float):
         return value
@@ -93,7 +96,8 @@ def _number(value: Any) -> float | None:
     return constant.numpy().item() if constant is not None and len(constant.shape) == 0 else None
 
 
-def _constant(number: float, dtype: ir.DataType) -> Any:
+def constant(number: float, dtype: ir.DataType) -> Any:
+    """A number as a tensor of rank 0."""
     return op.Constant(value=ir.tensor(np.asarray(number, dtype.numpy())))
 
 
@@ -111,7 +115,8 @@ def floor_divide_without_float64(self: Any, other: Any) -> Tensor:
         return NotImplemented
     a, b = (x.to(dtype) if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=dtype) for x in (self, other))
     if is_power_of_two(other):
-        return torch.floor(torch.floor(a) / b) - (a - a)
+        quotient = torch.floor(torch.floor(a) / b)
+        return quotient - (a - a) if keeps_nan() else quotient
     rest = torch.fmod(a, b)
     is_above = (rest != 0) & ((rest < 0) != (b < 0))
     # The quotient is an integer except for rounding.

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
+from onnxscript import BOOL, DOUBLE, FLOAT, script
+from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition, translation
 from opbridge.catalog.formulas.element_types import working_type
-from opbridge.catalog.ops.elementwise.floor_divide import is_power_of_two
+from opbridge.catalog.ops.elementwise.floor_divide import constant, is_power_of_two, number_of
+
+_WHY = "torch's mapping computes it from a rounded quotient: 1 % 0.1 would be 0"
+_MOST = 2.0**28
+"""A limit of the quotients up to which float64 is exact."""
 
 
-@decomposition("aten::remainder", overrides="torch's mapping computes it from a rounded quotient: 1 % 0.1 would be 0")
+@decomposition("aten::remainder", overrides=_WHY)
 def remainder(self: Any, other: Any) -> Tensor:
     """The remainder of ``self`` divided by ``other``, with the sign of ``other``.
 
@@ -20,21 +27,22 @@ def remainder(self: Any, other: Any) -> Tensor:
     remainder.Scalar(Tensor self, Scalar other) -> Tensor
     remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
 
-    The result is computed from ``fmod``, which is exact, as in PyTorch (aten/native/cpu/BinaryOpsKernel.cpp). Engines
-    call a slow C function for it, so powers of 2 are handled by products, which are also exact.
+    Powers of 2 are handled by products, which are exact.
     """
     dtype = torch.result_type(self, other)
     if not dtype.is_floating_point:
         return _low_bits(self, other, dtype)
+    working = working_type(dtype)
     if is_power_of_two(other):
-        return _by_power_of_two(self.to(working_type(dtype)), other).to(dtype)
+        return _by_power_of_two(self.to(working), other).to(dtype)
     a, b = (x.to(dtype) if isinstance(x, Tensor) else torch.scalar_tensor(x, dtype=dtype) for x in (self, other))
-    rest = torch.fmod(a, b)
-    if isinstance(other, int | float):
-        is_other_side = rest < 0 if other > 0 else rest > 0
-    else:
-        is_other_side = (rest != 0) & ((rest < 0) != (b < 0))
-    return torch.where(is_other_side, rest + b, rest)
+    if working != torch.float32:
+        return by_fmod(a, b)
+    a, b = a.to(working), b.to(working)
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    sides = (x if x.dim() == 0 or x.shape == shape else x.expand(shape) for x in (a, b))
+    result: Tensor = torch.ops.prims.remainder.default(*sides)
+    return result.to(dtype)
 
 
 def _low_bits(a: Any, power: Any, dtype: torch.dtype) -> Tensor:
@@ -52,3 +60,56 @@ def _by_power_of_two(a: Tensor, power: float) -> Tensor:
     rest = a - multiples
     # A zero with the sign of ``a``; NaN for infinity and NaN.
     return torch.where(rest > 0, rest, a * 0)
+
+
+@decomposition("prims::remainder", overrides=_WHY)
+def by_fmod(a: Tensor, b: Tensor) -> Tensor:
+    """The remainder of floating-point numbers from ``fmod``, which is exact, for engines without float64.
+
+    remainder(Tensor self, Tensor other) -> Tensor
+
+    As in PyTorch (aten/native/cpu/BinaryOpsKernel.cpp). Engines call a slow C function for ``fmod``.
+    """
+    if not a.dtype.is_floating_point:
+        return NotImplemented
+    rest = torch.fmod(a, b)
+    is_other_side = (rest != 0) & ((rest < 0) != (b < 0))
+    return torch.where(is_other_side, rest + b, rest)
+
+
+@script()
+def _chosen(is_exact: BOOL, rest: DOUBLE, a: FLOAT, b: FLOAT) -> FLOAT:
+    """``rest`` if it is exact, otherwise the remainder from ``fmod``."""
+    if is_exact:
+        narrow = op.Cast(rest, to=FLOAT.dtype)
+        # A zero with the sign of ``a``.
+        result = op.Where(op.Cast(narrow, to=BOOL.dtype), narrow, op.Mul(a, 0.0))
+    else:
+        slow = op.Mod(a, b, fmod=1)
+        is_other_side = op.And(op.Cast(slow, to=BOOL.dtype), op.Xor(op.Less(slow, 0.0), op.Less(b, 0.0)))
+        result = op.Where(is_other_side, op.Add(slow, b), slow)
+    return result
+
+
+@translation("prims::remainder.default", overrides=_WHY)
+def prims_remainder(self: Any, other: Any) -> Any:
+    """The remainder of float32 numbers.
+
+    remainder(Tensor self, Tensor other) -> Tensor
+
+    If all quotients are below 2**28, float64 computes the remainder exactly: the quotient is right after rounding down
+    (see ``floor_divide``), its product with the divisor has at most 52 bits, and so has the difference. Otherwise, and
+    for infinity and NaN, ``fmod`` is used.
+    """
+    if self.dtype != FLOAT.dtype:
+        return op.Mod(self, other)
+    number = number_of(other)
+    a = op.Cast(self, to=DOUBLE.dtype)
+    b = op.Cast(other, to=DOUBLE.dtype) if number is None else constant(number, DOUBLE.dtype)
+    quotient = op.Floor(op.Div(a, b))
+    multiples = op.Mul(quotient, b)
+    size = op.ReduceL2(quotient, keepdims=0)
+    if number is None or math.isinf(number):
+        # The quotient of an infinite divisor is finite; its product is NaN.
+        size = op.Add(size, op.Mul(op.ReduceL2(multiples, keepdims=0), constant(0.0, DOUBLE.dtype)))
+    return _chosen(op.Less(size, constant(_MOST, DOUBLE.dtype)), op.Sub(a, multiples), self, other)

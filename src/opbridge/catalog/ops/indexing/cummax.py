@@ -7,6 +7,7 @@ from typing import Any, TypeVar, Union
 from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8, script
 from onnxscript import opset18 as op
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import translation
 from opbridge.catalog.formulas.element_types import FLOATS
 
@@ -45,7 +46,7 @@ def cummax(self: Any, dim: int) -> Any:
     if len(self.shape) == 0:
         return op.Identity(self), op.Constant(value_int=0)
     axis = dim % len(self.shape)
-    if self.dtype in FLOATS:
+    if self.dtype in FLOATS and keeps_nan():
         is_nan = op.IsNaN(self)
         best = _running_maximum(op.Where(is_nan, _number(float("-inf"), self), self), axis=axis)
         counts = op.CumSum(op.Cast(is_nan, to=INT32.dtype), op.Constant(value_int=axis))

@@ -7,6 +7,7 @@ from typing import Any
 from onnxscript import INT64
 from onnxscript import opset18 as op
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import translation
 from opbridge.catalog.formulas.element_types import FLOATS
 from opbridge.catalog.ops.indexing.scatter_reduce import divided, neutral
@@ -47,7 +48,7 @@ def _combined(rows: Any, places: Any, values: Any, rank: int, reduce: str, inclu
         one = op.Constant(value_int=1)
         share = op.Max(op.Add(count, one) if include_self else count, one)
         return divided(result, op.Cast(share, to=dtype), dtype)
-    if reduce == "prod" or dtype not in FLOATS:
+    if reduce == "prod" or dtype not in FLOATS or not keeps_nan():
         return result
     # Engines differ in the maximum of NaN; a sum propagates it.
     return op.Add(result, op.ScatterND(_only_nan(start), places, _only_nan(values), reduction="add"))

@@ -13,6 +13,7 @@ from onnxscript import BOOL, INT64
 from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import decomposition, translation
 from opbridge.catalog.formulas.element_types import FLOATS
 
@@ -61,7 +62,7 @@ def _scattered(self: Any, axis: int, index: Any, src: Any, reduce: str, include_
     if reduce == "mean":
         share = op.Max(op.Add(count, op.Constant(value_int=1)) if include_self else count, op.Constant(value_int=1))
         result = divided(result, op.Cast(share, to=working), working)
-    elif reduce in ("amax", "amin") and given in FLOATS:
+    elif reduce in ("amax", "amin") and given in FLOATS and keeps_nan():
         missing = op.Cast(op.IsNaN(values), to=INT64.dtype)
         missing = op.ScatterElements(none, index, missing, axis=axis, reduction="add")
         is_nan = op.Greater(missing, op.Constant(value_int=0))

@@ -7,6 +7,7 @@ from typing import Any
 from onnxscript import BOOL, INT32, INT64
 from onnxscript import opset18 as op
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import translation
 from opbridge.catalog.formulas.element_types import FLOATS
 
@@ -35,15 +36,14 @@ def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool | N
     if len(self.shape) == 0:
         return op.Identity(self), op.Constant(value_int=0)
     axis = dim % len(self.shape)
-    keys = self
-    is_nan = None
-    if self.dtype in FLOATS:
-        is_nan = op.IsNaN(self)
+    is_nan = op.IsNaN(self) if self.dtype in FLOATS and keeps_nan() else None
+    keys = op.Cast(self, to=INT32.dtype) if self.dtype == BOOL.dtype else self
+    if is_nan is not None:
         keys = op.Where(is_nan, op.CastLike(op.Constant(value_float=float("inf")), self), self)
-    elif self.dtype == BOOL.dtype:
-        keys = op.Cast(self, to=INT32.dtype)
     length = op.Shape(self, start=axis, end=axis + 1)
-    _, order = op.TopK(keys, length, axis=axis, largest=int(descending), sorted=1)
+    values, order = op.TopK(keys, length, axis=axis, largest=int(descending), sorted=1)
+    if keys is self:
+        return values, order
     if is_nan is not None:
         order = _nan_last(order, is_nan, axis, descending)
     return op.GatherElements(self, order, axis=axis), order

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import decomposition
 
 
@@ -16,18 +17,30 @@ def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: boo
     scores = (query * factor) @ key.mT
     if is_causal:
         allowed = torch.arange(query.shape[-2]).unsqueeze(-1) >= torch.arange(key.shape[-2])
-        scores = torch.where(allowed, scores, -math.inf)
-    if attn_mask is None:
-        return scores
-    return torch.where(attn_mask, scores, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+        scores = _masked(scores, allowed)
+    return scores if attn_mask is None else _masked(scores, attn_mask)
 
 
-def _weights(scores: Tensor, attn_mask: Tensor | None) -> Tensor:
-    """Softmax; 0 for rows that are fully masked."""
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
+    """The scores plus the mask, which is -infinity where a mask of bools is false, as in PyTorch."""
+    if mask.dtype != torch.bool:
+        return scores + mask
+    if keeps_nan():
+        return torch.where(mask, scores, -math.inf)
+    # The mask has fewer elements than the scores, and a sum is faster than a selection.
+    return scores + torch.where(mask, torch.zeros((), dtype=scores.dtype), -math.inf)
+
+
+def _attended(scores: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float = 0.0) -> Tensor:
+    """The values weighted by the softmax of the scores; 0 for rows that are fully masked."""
     weights = torch.softmax(scores, -1)
-    if attn_mask is None:
-        return weights
-    return torch.where((scores == -math.inf).all(-1, keepdim=True), 0.0, weights)
+    if attn_mask is not None and keeps_nan():
+        weights = torch.where((scores == -math.inf).all(-1, keepdim=True), 0.0, weights)
+    result = (torch.dropout(weights, dropout_p, True) if dropout_p else weights) @ value
+    if attn_mask is None or keeps_nan():
+        return result
+    # The softmax of a fully masked row is NaN, and no other result is.
+    return torch.where(result.isnan(), 0.0, result)
 
 
 @decomposition(
@@ -53,7 +66,7 @@ def flash_attention(
     """
     x, keys, values = (tensor.float() if tensor.dtype.itemsize < 4 else tensor for tensor in (query, key, value))
     scores = _scores(x, keys, attn_mask, is_causal, scale)
-    return (_weights(scores, attn_mask) @ values).to(query.dtype), torch.logsumexp(scores, -1)
+    return _attended(scores, values, attn_mask).to(query.dtype), torch.logsumexp(scores, -1)
 
 
 @decomposition(
@@ -78,5 +91,4 @@ def attention(
     """
     if enable_gqa:
         key, value = (tensor.repeat_interleave(query.shape[-3] // tensor.shape[-3], -3) for tensor in (key, value))
-    weights = _weights(_scores(query, key, attn_mask, is_causal, scale), attn_mask)
-    return (torch.dropout(weights, dropout_p, True) if dropout_p else weights) @ value
+    return _attended(_scores(query, key, attn_mask, is_causal, scale), value, attn_mask, dropout_p)

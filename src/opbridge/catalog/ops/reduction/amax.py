@@ -11,6 +11,7 @@ from onnxscript import BOOL, FLOAT, INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import decomposition, translation
 from opbridge.catalog.formulas.element_types import FLOATS
 
@@ -26,7 +27,7 @@ def _extreme(self: Any, dims: Sequence[int], keepdim: bool, is_largest: bool) ->
 
     if self.dtype == BOOL.dtype:
         return op.Cast(over_axes(op.Cast(self, to=INT32.dtype)), to=BOOL.dtype)
-    if self.dtype not in FLOATS:
+    if self.dtype not in FLOATS or not keeps_nan():
         return over_axes(self)
     # PyTorch's maximum propagates NaN, which engines do not guarantee.
     has_nan = op.Cast(over_axes(op.Cast(op.IsNaN(self), to=FLOAT.dtype), op.ReduceMax), to=BOOL.dtype)

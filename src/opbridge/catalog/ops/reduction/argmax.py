@@ -9,6 +9,7 @@ from onnxscript import BOOL, INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import decomposition, translation
 from opbridge.catalog.formulas.element_types import FLOATING, FLOATS, only_for
 
@@ -23,7 +24,7 @@ def _position(self: Any, dim: int | None, keepdim: bool, find: Any) -> Any:
     values = op.Reshape(self, op.Constant(value_ints=[-1])) if dim is None else self
     kept = int(keepdim and dim is not None)
     position = find(values, axis=axis, keepdims=kept)
-    if self.dtype in FLOATS:
+    if self.dtype in FLOATS and keeps_nan():
         is_nan = op.Cast(op.IsNaN(values), to=INT32.dtype)
         has_nan = op.ReduceMax(is_nan, op.Constant(value_ints=[axis]), keepdims=kept)
         first_nan = op.ArgMax(is_nan, axis=axis, keepdims=kept)

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.ops.indexing.kthvalue import first_place, smallest
 
@@ -15,7 +16,7 @@ def _along(self: Tensor, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Tens
     if self.dim() == 0:
         return self.clone(), torch.zeros((), dtype=torch.int64)
     count = (self.shape[dim] - 1) // 2 + 1
-    if not self.is_floating_point():
+    if not self.is_floating_point() or not (keeps_nan() or skips_nan):
         values = smallest(self, count, dim).amax(dim, keepdim=True)
     elif skips_nan:
         is_number = ~self.isnan()
