@@ -1,5 +1,6 @@
 """The command ``opbridge``, also as ``python -m opbridge``; interrupted while it starts, it ends in one line."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -19,7 +20,8 @@ def main() -> int:
         return 130
     finally:
         # All is done and printed; an interrupt of Python's own end would only print a traceback.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with contextlib.suppress(ValueError):  # Only the main thread may.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _open_standard_files() -> None:

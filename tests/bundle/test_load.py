@@ -111,6 +111,16 @@ def test_a_model_the_engine_refuses(tmp_path):
         opbridge.load(path)
 
 
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino", "reference"])
+def test_a_negative_size_is_an_unknown_one(tmp_path, engine):
+    pytest.importorskip({"reference": "onnx"}.get(engine, engine), reason=f"not run: needs {engine}")
+    path = save(one_node("Relu", [(FLOAT, [-1, 3])], [(FLOAT, [-1, 3])]), tmp_path / "relu.onnx")
+    session = opbridge.load(path, engine)
+    assert session.inputs[0].shape[1] == 3
+    assert isinstance(session.inputs[0].shape[0], str)
+    assert session(np.ones((2, 3), np.float32))[0].shape == (2, 3)
+
+
 def test_an_unknown_engine(tmp_path):
     with pytest.raises(InputError, match="There is no engine 'onnx_runtime'") as caught:
         opbridge.load(save(RELU, tmp_path / "relu.onnx"), engine="onnx_runtime")

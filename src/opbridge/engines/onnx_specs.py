@@ -117,9 +117,10 @@ def _sizes(data: memoryview, name: str, begin: int, end: int) -> Iterator[int | 
     dims = [(start, stop) for number, _, start, stop in fields(data, begin, end) if number == _SIZE]
     for axis, (start, stop) in enumerate(dims):
         value = _field(data, start, stop, _SIZE_VALUE)
-        if value[0] < value[1]:
-            yield varint(data, *value)[0]
-        else:
+        size = varint(data, *value)[0] if value[0] < value[1] else None
+        if size is not None and size >> 63 == 0:
+            yield size
+        else:  # Some exporters write a negative size for an unknown one.
             yield _text(data, _field(data, start, stop, _SIZE_NAME)) or f"{name}.{axis}"
 
 
