@@ -3,6 +3,7 @@
 A third column says which of them ``torch.export.export`` alone captures rightly.
 
     python benchmarks/packages.py [NAME ...] --rows build/packages.jsonl
+    python benchmarks/packages.py --rows build/packages.jsonl --fixes
     python benchmarks/packages.py --rows build/packages.jsonl --again --page docs/packages.md
 
 The modules are those of packages_*.py, chosen by what people deploy, with random weights and small configurations;
@@ -33,6 +34,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "support"))
 
 import packages_audio  # noqa: E402
 import packages_dense  # noqa: E402
+import packages_fixes  # noqa: E402
 import packages_graphs  # noqa: E402
 import packages_numbers  # noqa: E402
 import packages_text  # noqa: E402
@@ -53,7 +55,7 @@ MODULES: dict[str, Factory] = {
 
 
 def situation(name: str) -> Situation:
-    """The module of a name, with its inputs; called in the child process."""
+    """The module of a name, with its inputs, perhaps as its printed fix says; called in the child process."""
     import torch
 
     # transformers would import benchmarks/kernels.py, because there is a package `kernels`.
@@ -64,7 +66,9 @@ def situation(name: str) -> Situation:
 
     torch.version.cuda = cuda
     torch.manual_seed(0)
-    return MODULES[name]()
+    module, as_printed, _ = name.partition(packages_fixes.AS_PRINTED)
+    example = MODULES[module]()
+    return packages_fixes.FIXES[module].applied(example) if as_printed else example
 
 
 def commit() -> str:
@@ -120,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=Path, default=Path("build/packages.jsonl"), help="the file of the rows")
     parser.add_argument("--again", action="store_true", help="measure what was not right at another commit again")
     parser.add_argument("--page", type=Path, help="write the table of all rows to this Markdown file")
+    parser.add_argument("--fixes", action="store_true", help="follow the printed fixes of modules that are refused")
     parser.add_argument("--list", action="store_true", help="list the modules")
     chosen = parser.parse_args(arguments)
     names = [name for name in MODULES if not chosen.names or name.startswith(tuple(chosen.names))]
@@ -128,6 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if names else 2
     chosen.rows.parent.mkdir(parents=True, exist_ok=True)
     exporters = (chosen.exporter,) if chosen.exporter else EXPORTERS
+    if chosen.fixes:
+        names = [f"{name}{packages_fixes.AS_PRINTED}" for name in names if name in packages_fixes.FIXES]
+        exporters = ("opbridge",)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(OFFLINE, YOLO_CONFIG_DIR=folder)
         measure(chosen.rows, pending(chosen.rows, names, exporters, chosen.again), chosen.seconds)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from packages_fixes import AS_PRINTED, FIXES
 from side_by_side import EXPORTERS, TITLES, VERDICTS, Exporter, Row, share_of_captured
 
 __all__ = ["page"]
@@ -39,6 +40,8 @@ def page(lines: Sequence[dict[str, Any]], names: Collection[str]) -> str:
         lines: The last row of each module and exporter, with its commit and date.
         names: The modules, in the order of the table.
     """
+    followed = {line["row"]["name"]: Row.from_dict(line["row"]) for line in lines if AS_PRINTED in line["row"]["name"]}
+    lines = [line for line in lines if line["row"]["name"] in names]
     rows = {(line["row"]["name"], line["row"]["exporter"]): Row.from_dict(line["row"]) for line in lines}
     commits = {(line["row"]["name"], line["row"]["exporter"]): line["commit"] for line in lines}
     right = Counter(exporter for (_, exporter), row in rows.items() if row.verdict == "right")
@@ -59,6 +62,7 @@ def page(lines: Sequence[dict[str, Any]], names: Collection[str]) -> str:
     for exporter in ("opbridge", "torch"):
         missed = [row for name in names if (row := rows.get((name, exporter))) and row.verdict != "right"]
         parts.append(_reasons(exporter, missed, {row.name: commits[row.name, exporter] for row in missed}))
+    parts.insert(4, _fixes(followed))
     return "\n".join(parts)
 
 
@@ -109,6 +113,22 @@ def _reasons(exporter: Exporter, rows: Sequence[Row], commits: dict[str, str]) -
     for row in rows:
         texts = [row.name, row.verdict, _short(row.reason), *([_short(row.fix), commits[row.name]] if own else [])]
         lines.append(_cells(*texts))
+    return "\n".join(lines) + "\n"
+
+
+def _fixes(rows: Mapping[str, Row]) -> str:
+    """What came of the printed fixes, one or more of each kind."""
+    if not rows:
+        return ""
+    text = (
+        "The printed fixes were followed literally for some modules of each kind (`benchmarks/packages_fixes.py`). "
+        "Where the fix of one dimension led to a fix of the next, both were followed."
+    )
+    lines = ["## Printed fixes", "", text, "", _cells("module", "what was done", "opbridge", "reason"), _rule(4)]
+    for name, fix in FIXES.items():
+        row = rows.get(name + AS_PRINTED)
+        if row is not None:
+            lines.append(_cells(name, fix.text, row.verdict, _short(row.reason)))
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,90 @@
+"""Modules of the table that opbridge refuses, changed as the printed fix says.
+
+Where the fix of one dimension leads to a fix of the next one, both are followed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from side_by_side import Situation
+from torch.export import Dim
+
+__all__ = ["AS_PRINTED", "FIXES", "Fix"]
+
+AS_PRINTED = ", as printed"
+"""Follows the name of a module in the rows of a fix."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fix:
+    """A printed fix.
+
+    Attributes:
+        text: What was done.
+        dimensions: The new declaration of dimensions, by name; None for one that is left out of ``dynamic_shapes``.
+        before: What is done before the export.
+    """
+
+    text: str
+    dimensions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    before: Callable[[Situation], Any] = lambda situation: None
+
+    def applied(self, situation: Situation) -> Situation:
+        """The module and its inputs with this change."""
+        self.before(situation)
+        return dataclasses.replace(situation, dynamic_shapes=self._declared(situation.dynamic_shapes))
+
+    def _declared(self, shapes: Any) -> Any:
+        if isinstance(shapes, Mapping):
+            changed = {key: self._declared(entry) for key, entry in shapes.items()}
+            is_of_axes = all(isinstance(key, int) for key in shapes)
+            return {key: entry for key, entry in changed.items() if entry is not None or not is_of_axes}
+        if isinstance(shapes, list | tuple):
+            return type(shapes)(map(self._declared, shapes))
+        return self.dimensions.get(shapes, shapes) if isinstance(shapes, str) else shapes
+
+
+def _with_constant_axes(_situation: Situation) -> None:
+    """A function that keeps the value a tensor, in the place of asteroid's."""
+    import opbridge
+
+    @opbridge.rewrite("asteroid.masknn.norms.z_norm")
+    def z_norm(original: Any, x: torch.Tensor, dims: Any, eps: float = 1e-8) -> torch.Tensor:
+        axes = tuple(range(1, x.dim()))
+        centred = x - x.mean(axes, keepdim=True)
+        return centred / torch.sqrt(torch.var(x, axes, keepdim=True, unbiased=False) + eps)
+
+
+def _run_once(situation: Situation) -> None:
+    situation.model(*situation.args, **situation.kwargs)
+
+
+FIXES = {
+    "kornia/equalize_clahe": Fix("no dynamic dimension", {"batch": None, "height": None, "width": None}),
+    "monai/VoxelMorph": Fix("batch left out of dynamic_shapes", {"batch": None}),
+    "diffusers/UNet2DConditionModel": Fix(
+        "height is 2 * Dim('_height'), width is 2 * Dim('_width')",
+        {"height": 2 * Dim("_height"), "width": 2 * Dim("_width")},
+    ),
+    "torchaudio/PitchShift": Fix("the model runs once before the export", before=_run_once),
+    "torchaudio/Loudness": Fix("time left out of dynamic_shapes", {"time": None}),
+    "torchaudio/ConvTasNet": Fix("time is 8 * Dim('_time')", {"time": 8 * Dim("_time")}),
+    "asteroid/ConvTasNet": Fix("z_norm is replaced with @opbridge.rewrite", before=_with_constant_axes),
+    "speechbrain/CRDNN": Fix("frames left out of dynamic_shapes", {"frames": None}),
+    "local-attention/LocalAttention": Fix("length is 8 * Dim('_length')", {"length": 8 * Dim("_length")}),
+    "mambapy/Mamba": Fix("length left out of dynamic_shapes", {"length": None}),
+    "pytorch-crf/CRF": Fix("length left out of dynamic_shapes", {"length": None}),
+    "piq/VIFLoss": Fix("width is Dim('width', min=49)", {"width": Dim("width", min=49)}),
+    "neuraloperator/FNO": Fix("width is Dim('width', min=8)", {"width": Dim("width", min=8)}),
+    "spandrel/ESRGAN": Fix(
+        "height is 2 * Dim('_height'), width is 2 * Dim('_width')",
+        {"height": 2 * Dim("_height"), "width": 2 * Dim("_width")},
+    ),
+    "spandrel/SwinIR": Fix(
+        "height left out of dynamic_shapes, width is 4 * Dim('_width')", {"height": None, "width": 4 * Dim("_width")}
+    ),
+}
