@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_lines import Ran, small_model
+from one_node import make_model, save
+from onnx import helper
 
 pytestmark = [
     pytest.mark.newest,
@@ -78,6 +80,20 @@ def test_a_pipe_is_not_waited_for(
     ran = Ran(capfd, *arguments)
     assert ran.code == 1
     assert message in ran.err
+
+
+def test_a_name_does_not_control_the_terminal(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    name = "y\x1b]0;owned\x07"
+    spec = ("FLOAT", [2])
+    node = helper.make_node("Relu", ["x"], [name])
+    save(make_model([node], {"x": spec}, {name: spec}), files / "m.onnx")
+    np.save("x.npy", np.ones(2, np.float32))
+    assert r"y\x1b]0;owned\x07" in Ran(capfd, "run", "m.onnx", "--input", "x=x.npy", "-o", "y.npz").out
+    node = helper.make_node("Relu", [name], ["y"])
+    save(make_model([node], {name: spec}, {"y": spec}), files / "m.onnx")
+    error = Ran(capfd, "run", "m.onnx", "--input", "x=x.npy", "-o", "y.npz").err
+    assert "\x1b" not in error
+    assert r"\x1b" in error
 
 
 def test_too_few_open_files(files: Path) -> None:
