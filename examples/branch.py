@@ -1,7 +1,7 @@
 """A branch on the data, kept as one ONNX ``If``.
 
-A Python ``if`` on a tensor can't be captured: the example would decide for every later input. ``torch.cond`` keeps both
-branches; they must return tensors of the same shapes and dtypes.
+``torch.cond`` keeps both branches; they must return tensors of the same shapes and dtypes. A Python ``if`` on a tensor
+is converted to it while the model is captured (docs/control-flow.md).
 
     opbridge export examples/branch.py:model -o build/branch
 """

@@ -1,7 +1,7 @@
 """A loop whose trip count is an input, kept as one ONNX ``Loop``.
 
-A Python ``for`` would be unrolled as many times as the example says. ``torch.while_loop`` keeps it: the condition and
-the body are functions of the values carried from one round to the next.
+A Python ``for`` over a number is unrolled. ``torch.while_loop`` keeps it: the condition and the body are functions of
+the values carried from one round to the next.
 
     opbridge export examples/loop.py:model -o build/loop
 """

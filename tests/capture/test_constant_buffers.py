@@ -35,7 +35,7 @@ def test_buffers_are_read() -> None:
 
 
 def test_a_buffer_that_changes_is_not_known() -> None:
-    with pytest.raises(CaptureError, match="ready"):
+    with pytest.raises(CaptureError, match=r"test_constant_buffers\.py:24 .* can't be converted"):
         capture(Model(changes=True), (torch.randn(4, 6),))
 
 
@@ -44,5 +44,4 @@ def test_other_tensors_are_not_known() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if self.ready & (x.sum() > 0) else -x
 
-    with pytest.raises(CaptureError, match="needs a tensor's value"):
-        capture(Branch(), (torch.randn(4, 6),))
+    assert [operator for operator, _ in capture(Branch(), (torch.randn(4, 6),)).converted] == ["If"]

@@ -262,6 +262,16 @@ def test_a_narrowed_dimension_is_reported() -> None:
 
 AT = ("model.py:7",)
 MADE = {
+    "converted-control-flow": (
+        {"operators": (("If", "model.py:12"), ("Loop", "model.py:30"), ("If", "model.py:20"))},
+        "Control flow that depends on the values of tensors became If (model.py:12, model.py:20), Loop (model.py:30).",
+        "nothing is to be done",
+    ),
+    "unconverted-control-flow": (
+        {"place": "model.py:12", "reason": "'y' is None\nthere", "fix": "make it a tensor."},
+        "The control flow at model.py:12 depends on a tensor's value and can't be converted: 'y' is None there.",
+        "make it a tensor.",
+    ),
     "unchecked-condition": (
         {"source": "piq/utils/common.py:100", "statement": "assert x.min() >= 0"},
         "The model does not check `assert x.min() >= 0` (piq/utils/common.py:100): an ONNX model can't raise an error.",

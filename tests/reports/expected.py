@@ -26,14 +26,6 @@ class Expected:
 
 
 EXPECTED: dict[str, Expected] = {
-    "a Python loop over the rows of an input": Expected(
-        "refused",
-        "The loop runs in Python once for each row; the error names it. torch's scan or while_loop is needed.",
-    ),
-    "a Python loop over time steps": Expected(
-        "refused",
-        "The loop runs in Python once for each step; the error names it. torch's scan or while_loop is needed.",
-    ),
     "a branch on a size": Expected(
         "refused",
         "The branch is decided in Python; the error names the range, and the declared Dim is to be narrowed to it.",
@@ -41,10 +33,6 @@ EXPECTED: dict[str, Expected] = {
     "pack_padded_sequence around an LSTM": Expected(
         "refused",
         "torch.export can't capture an LSTM of a packed sequence.",
-    ),
-    "a branch on the values of a mask": Expected(
-        "refused",
-        "The branch is decided by values; the error says how to write it with torch.cond.",
     ),
     "nested_tensor_from_jagged": Expected(
         "refused",

@@ -18,6 +18,7 @@ from opbridge.torch_graph.example_values import assuming_values
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
 from opbridge.torch_graph.reuse import quantized_operators, reusing_operator_list, reusing_registry
 from opbridge.torch_graph.sources import innermost
+from opbridge.torch_graph.subgraphs import nested_subgraphs, trace_subgraph
 
 
 def test_the_mappings_of_torch_are_found_with_their_opsets():
@@ -354,3 +355,32 @@ def test_the_operators_that_quantize_are_mapped():
     operators = quantized_operators()
     assert operators.quantize_per_tensor(torch.tensor([0.3]), 0.1, 5, 0, 255, torch.uint8).tolist() == [8]
     assert "quantized_decomposed::dequantize_per_channel.default" in torch_internals.mapped_targets()
+
+
+def test_a_function_is_traced_as_a_subgraph_with_what_it_reads_as_inputs():
+    traced = []
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            outside = x * 2
+            traced.append(trace_subgraph(lambda: [outside + x]))
+            return outside
+
+    torch.export.export(Model(), (torch.ones(3),), strict=False)
+    (subgraph,) = traced
+    assert [node.op for node in subgraph.module.graph.nodes] == [
+        "placeholder",
+        "placeholder",
+        "call_function",
+        "output",
+    ]
+    assert len(subgraph.inputs) == 2
+    assert subgraph.mutated == ()
+
+
+def test_torch_onnx_writes_calls_of_inner_functions_with_call_op():
+    hop = importlib.import_module("torch.onnx._internal.exporter._torchlib.ops.hop")
+    own = hop.call_op
+    with nested_subgraphs():
+        assert hop.call_op is not own
+    assert hop.call_op is own

@@ -126,8 +126,8 @@ def test_all_that_stops_a_capture_is_found_in_one_run() -> None:
         def forward(self, x: Tensor) -> Tensor:
             if x.shape[0] % 2:
                 x = x * 2
-            first = int(x[0].argmax())
-            last = int(x[1].argmin())
+            first = range(3)[x[0].argmax()]
+            last = range(3)[x[1].argmin()]
             return lost(torch.hypot(x[:, first:], x[:, first:])) * last
 
     x = torch.tensor([[1.0, 2.0, 3.0], [6.0, 5.0, 4.0]])

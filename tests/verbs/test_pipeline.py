@@ -209,7 +209,7 @@ def test_nothing_is_left_of_a_failed_export(folder: Path, fails: str, monkeypatc
     def no_disk(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    model: Any = {"capture": lambda x: x if x.sum() > 0 else -x, "mapping": lost, "write": torch.exp}[fails]
+    model: Any = {"capture": lambda x: x * float(f"{x.sum()}"), "mapping": lost, "write": torch.exp}[fails]
     if fails == "write":
         monkeypatch.setattr("opbridge.bundle.model_files.save_model", no_disk)
     with pytest.raises(opbridge.OpbridgeError) as caught:

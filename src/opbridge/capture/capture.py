@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
 from opbridge.capture.constant_buffers import ConstantBuffers
+from opbridge.capture.control_flow.conversion import Conversions, converting
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
 from opbridge.capture.failures import CaptureFailure
@@ -81,7 +82,8 @@ class Captured:
         dynamic_axes: The dynamic axes of each input, by its ONNX name. A later stage that specializes a size does so in
             the program too, which then does not show what was captured.
         state: The buffers that are inputs and outputs; ``module`` is then a ``capture.stateful.Stateful``.
-        unchecked: The checks of libraries that are left out of the program: their line, and the statement.
+        unchecked: The checks of values that are left out of the program: their line, and the statement.
+        converted: The statements whose control flow was converted: the ONNX operator, and the line.
         assumptions: What the program assumes, because it holds for the example inputs.
         obstacles: Why these assumptions are necessary.
     """
@@ -100,6 +102,7 @@ class Captured:
     dynamic_axes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     state: tuple[StateBuffer, ...] = ()
     unchecked: tuple[tuple[str, str], ...] = ()
+    converted: tuple[tuple[str, str], ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     obstacles: tuple[Finding, ...] = ()
 
@@ -148,11 +151,14 @@ def capture(
     buffers = ConstantBuffers(module)
     assumptions = Assumptions(module, example, dynamic_shapes)
 
-    def attempt(files: Collection[str], checks: Collection[SourceLine], known: bool) -> Captured:
-        answering = buffers.answering() if known else nullcontext()
-        with dynamic_conversions(files), without_checks(checks), answering, assumptions.made() as shapes:
+    def attempt(changes: _Changes) -> Captured:
+        answering = buffers.answering() if changes.known else nullcontext()
+        swaps = dynamic_conversions(changes.files), without_checks(changes.checks), converting(changes.conversions)
+        with swaps[0], swaps[1], swaps[2] as notes, answering, assumptions.made() as shapes:
             captured = _captured(module, example, shapes, input_names, output_names, rewrites, check_sizes)
-        return captured if not known or buffers.are_constant_in(captured.program) else attempt(files, checks, False)
+        if changes.known and not buffers.are_constant_in(captured.program):
+            return attempt(dataclasses.replace(changes, known=False))
+        return dataclasses.replace(captured, unchecked=tuple(notes.checks), converted=tuple(notes.operators))
 
     output_names = without_check(output_names)
     with changed_attributes_as_buffers(module, *example):
@@ -173,39 +179,52 @@ def capture(
     return dataclasses.replace(checked, output_names=(*captured.output_names, ASSUMPTIONS_HOLD))
 
 
+@dataclasses.dataclass
+class _Changes:
+    """The equivalents that are used in a capture.
+
+    Attributes:
+        files: The files in which ``float()`` and ``int()`` keep sizes dynamic.
+        checks: The lines of the checks that are left out.
+        known: Whether Python may read the buffers, which are constants of the model.
+        conversions: The functions whose control flow is converted.
+    """
+
+    files: list[str] = dataclasses.field(default_factory=list)
+    checks: set[SourceLine] = dataclasses.field(default_factory=set)
+    known: bool = False
+    conversions: Conversions = dataclasses.field(default_factory=Conversions)
+
+
 def _with_changes(
-    attempt: Callable[[Collection[str], Collection[SourceLine], bool], Captured],
-    has_buffers: bool,
-    assumptions: Assumptions | None,
+    attempt: Callable[[_Changes], Captured], has_buffers: bool, assumptions: Assumptions | None
 ) -> Captured:
     """Capture; if a line stops it that has an equivalent, again with that.
 
-    Where ``float()`` or ``int()`` fixes a size, other functions take their place in the file. A check of a library is
-    left out. Python may read the buffers, which are constants of the model. What remains is assumed to be as for the
-    example inputs, if the user allows assumptions.
+    What remains is assumed to be as for the example inputs, if the user allows assumptions.
     """
-    known = False
-    files: list[str] = []
-    checks: set[SourceLine] = set()
+    changes = _Changes()
     while True:
         try:
-            captured = attempt(files, checks, known)
+            captured = attempt(changes)
         except CaptureFailure as failure:
             lines = [*failure.lines, *lines_of_error(failure.__cause__)]
-            file = next((line.file for line in lines if converts(line) and line.file not in files), None)
+            file = next((line.file for line in lines if converts(line) and line.file not in changes.files), None)
             check = line_to_leave_out(failure.__cause__, failure.lines)
             if file is not None:
-                files.append(file)
-            elif check is not None and check not in checks:
-                checks.add(check)
-            elif has_buffers and not known and not failure.lines:
-                known = True
+                changes.files.append(file)
+            elif check is not None and check not in changes.checks:
+                changes.checks.add(check)
+            elif has_buffers and not changes.known and not failure.lines:
+                changes.known = True
+            elif changes.conversions.extend(failure, can_go_on=assumptions is not None):
+                pass
             elif assumptions is None or not assumptions.extend(failure):
-                raise
+                raise (changes.conversions.refusal or failure) from failure.__cause__
             continue
-        statements = {str(line): statement_that_only_raises(line) for line in checks}
-        unchecked = {line: statement for line, statement in statements.items() if statement}
-        return dataclasses.replace(captured, unchecked=tuple(sorted(unchecked.items())))
+        statements = {str(line): statement_that_only_raises(line) for line in changes.checks}
+        unchecked = {(line, statement) for line, statement in statements.items() if statement}
+        return dataclasses.replace(captured, unchecked=tuple(sorted({*captured.unchecked, *unchecked})))
 
 
 def _captured(

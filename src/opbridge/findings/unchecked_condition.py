@@ -1,10 +1,10 @@
-"""A check of an installed library is not in the model.
+"""A check of values is not in the model.
 
-What it means: a function of a library that the model calls checks the values of a tensor, with an ``assert`` or an
-``if`` that only raises an error. The check is left out of the captured program, because an ONNX model can't raise an
+What it means: the model, or a function of a library that it calls, checks the values of a tensor, with an ``assert`` or
+an ``if`` that only raises an error. The check is left out of the captured program, because an ONNX model can't raise an
 error.
 
-Why it is a problem: for inputs that the library refuses, the model returns a result.
+Why it is a problem: for inputs that PyTorch refuses, the model returns a result.
 
 Example::
 
@@ -26,7 +26,7 @@ def finding(source: str, statement: str) -> Finding:
     """Make the finding.
 
     Args:
-        source: The line of the library: ``"piq/utils/common.py:100"``.
+        source: The line of the check: ``"piq/utils/common.py:100"``.
         statement: The source of the statement that is left out: ``"assert x.min() >= 0"``.
     """
     return Finding(

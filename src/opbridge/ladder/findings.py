@@ -50,6 +50,8 @@ def _findings_of_program(captured: Captured) -> Iterator[Finding]:
         yield findings.by_code("training-mode").finding(())
     for item in captured.state:
         yield findings.by_code("buffer-mutation").carried(item.buffer, item.input, item.output)
+    if captured.converted:
+        yield findings.by_code("converted-control-flow").finding(captured.converted)
     for source, statement in captured.unchecked:
         yield findings.by_code("unchecked-condition").finding(source, statement)
     for finding in findings.in_program(captured.program):

@@ -32,6 +32,7 @@ from opbridge.torch_graph.origins import Origin, captured_nodes, origins_of_valu
 from opbridge.torch_graph.reuse import reusing_registry
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import source_of_node, source_of_stack_trace
+from opbridge.torch_graph.subgraphs import nested_subgraphs
 from opbridge.torch_graph.targets import target_key
 
 __all__ = ["Translated", "all_nodes", "translate"]
@@ -150,6 +151,7 @@ def _export(plan: Plan, opset: int, requested_opset: int | None) -> ir.Model:
             torch_internals.translating(plan.program),
             exact_constants(),
             quick_matching(),
+            nested_subgraphs(),
             contextlib.ExitStack() as stack,
         ):
             finishing = [

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
-import gc
-import linecache
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+from opbridge.torch_graph.code_swap import functions_of, parsed_file, swapped
 from opbridge.torch_graph.sources import SourceLine, frames_of_error, innermost
 
 __all__ = ["line_to_leave_out", "lines_of_error", "statement_that_only_raises", "without_checks"]
@@ -47,7 +44,7 @@ def statement_that_only_raises(line: SourceLine) -> str:
 
 
 def _statement(line: SourceLine, accepts: Callable[[ast.AST], bool]) -> str:
-    tree = _parsed(line.file)
+    tree = parsed_file(line.file)
     for node in ast.walk(tree) if tree is not None else ():
         if accepts(node) and _spans(_condition(node), line.line):
             return f"{'assert' if isinstance(node, ast.Assert) else 'if'} {ast.unparse(_condition(node))}"
@@ -61,46 +58,18 @@ def without_checks(lines: Collection[SourceLine]) -> Iterator[None]:
     for file in {line.file for line in lines}:
         codes = _codes_without_checks(file, {line.line for line in lines if line.file == file})
         replaced.update({(file, *key): code for key, code in codes.items()})
-    swapped = list(_swapped(replaced)) if replaced else []
-    try:
+    with swapped(replaced):
         yield
-    finally:
-        for function, code in swapped:
-            function.__code__ = code
-
-
-def _swapped(
-    replaced: Mapping[tuple[str, str, int], types.CodeType],
-) -> Iterator[tuple[types.FunctionType, types.CodeType]]:
-    for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
-        own = function.__code__
-        new = replaced.get((_absolute(own.co_filename), own.co_qualname, own.co_firstlineno))
-        if new is not None and new.co_freevars == own.co_freevars:
-            function.__code__ = new
-            yield function, own
-
-
-@functools.cache
-def _absolute(file: str) -> str:
-    return file if file.startswith("<") else str(Path(file).resolve())
 
 
 def _codes_without_checks(file: str, lines: Collection[int]) -> dict[tuple[str, int], types.CodeType]:
     """The code objects of functions that differ without these checks, by qualified name and first line."""
-    before, after = _parsed(file), _parsed(file)
+    before, after = parsed_file(file), parsed_file(file)
     if before is None or after is None:
         return {}
     _WithoutChecks(lines).visit(after)
     ast.fix_missing_locations(after)
-    old, new = (dict(_functions(compile(tree, file, "exec", dont_inherit=True))) for tree in (before, after))
-    return {key: code for key, code in new.items() if old.get(key) != code}
-
-
-def _functions(code: types.CodeType) -> Iterator[tuple[tuple[str, int], types.CodeType]]:
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield (constant.co_qualname, constant.co_firstlineno), constant
-            yield from _functions(constant)
+    return functions_of(before, after, file)
 
 
 class _WithoutChecks(ast.NodeTransformer):
@@ -141,10 +110,3 @@ def _condition(node: Any) -> Any:
 
 def _spans(node: Any, line: int) -> bool:
     return bool(node.lineno <= line <= (node.end_lineno or node.lineno))
-
-
-def _parsed(file: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return None

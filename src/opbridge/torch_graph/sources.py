@@ -29,6 +29,7 @@ __all__ = [
     "condition_at",
     "frames_of_error",
     "frames_of_stack",
+    "frames_outside_torch",
     "innermost",
     "module_path",
     "source_of_error",
@@ -179,6 +180,11 @@ def _is_internal(file: str) -> bool:
         or file.startswith(_own_folder())
         or (not installed and any(file.startswith(folder) for folder in _standard_library()))
     )
+
+
+def frames_outside_torch(error: BaseException) -> tuple[SourceLine, ...]:
+    """The lines of the exception's traceback in the user's code and in libraries except torch, outermost first."""
+    return tuple(frame for frame in frames_of_error(error) if not _is_internal(frame.file))
 
 
 def innermost(frames: Iterable[SourceLine], *, libraries: bool = False) -> SourceLine | None:

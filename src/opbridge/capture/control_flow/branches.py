@@ -1,0 +1,220 @@
+"""``if`` on a value that is known only at run time: both branches are traced, and become one ``torch.cond``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.capture.control_flow.conditions import as_tensor, both, condition, opposite
+from opbridge.capture.control_flow.operands import Operands
+from opbridge.capture.control_flow.site import Site
+from opbridge.capture.control_flow.state import State, note_operator
+from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, leaves_of, refill
+from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph
+
+__all__ = ["all_of", "any_of", "if_", "if_expression", "not_"]
+
+Action = Callable[[], Any]
+
+_PLAIN = (bool, int, float)
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def if_(test: Any, body: Action, orelse: Action, state: State, site: Site) -> None:
+    """An ``if`` statement."""
+    truth = condition(test)
+    if isinstance(truth, bool):
+        (body if truth else orelse)()
+        return
+    _branch(truth, body, orelse, state, site)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Path:
+    """One traced branch.
+
+    Attributes:
+        subgraph: Its graph, which returns the values of ``results``.
+        after: The values of the variables after it.
+        contents: The contents of each container after it.
+        results: The position of each computed value, by identity.
+    """
+
+    subgraph: Subgraph
+    after: Sequence[Any]
+    contents: Sequence[Any]
+    results: dict[int, int]
+
+    def resolve(self, value: Any, results: Sequence[Any], operands: Callable[[Any], Any]) -> Any:
+        """A value after this branch, inside the graph of the branch."""
+        if id(value) in self.results:
+            return results[self.results[id(value)]]
+        for position, tensor in enumerate(self.subgraph.mutated):
+            if value is tensor:
+                return results[len(self.results) + position]
+        return operands(value) if isinstance(value, (Tensor, *_SYMBOLS)) else value
+
+
+def _traced(action: Action, state: State, before: Sequence[Any], contents: Contents) -> _Path:
+    known = {id(leaf) for leaf in leaves_of([list(before), contents.now()])}
+    found: dict[str, Any] = {}
+    positions: dict[int, int] = {}
+
+    def run() -> list[Any]:
+        action()
+        found.update(after=state.get(), contents=contents.now())
+        computed: list[Any] = []
+        for leaf in leaves_of([list(found["after"]), found["contents"]]):
+            if isinstance(leaf, (Tensor, *_SYMBOLS)) and id(leaf) not in known and id(leaf) not in positions:
+                positions[id(leaf)] = len(computed)
+                computed.append(leaf)
+        return computed
+
+    try:
+        subgraph = trace_subgraph(run)
+    finally:
+        contents.restore()
+        state.set(before)
+    return _Path(subgraph, found["after"], found["contents"], positions)
+
+
+def _branch(truth: Any, body: Action, orelse: Action, state: State, site: Site) -> None:
+    before = state.get()
+    contents = Contents([*before, *state.held()], [*state.names, *state.touched])
+    paths = [_traced(action, state, before, contents) for action in (body, orelse)]
+    agreement = Agreement(site, ("one branch", "the other"))
+    made = [agreement.value(*values) for values in zip(state.names, paths[0].after, paths[1].after, strict=True)]
+    refilled = [
+        agreement.value(*values) for values in zip(contents.names, paths[0].contents, paths[1].contents, strict=True)
+    ]
+    mutated = list({id(tensor): tensor for path in paths for tensor in path.subgraph.mutated}.values())
+    if mutated or not all(
+        _is_simple(path, output, side) for output in agreement.outputs for side, path in enumerate(paths)
+    ):
+        results = _cond(truth, paths, agreement, mutated, site)
+    else:
+        results = _selected(truth, agreement.outputs, site)
+    for container, make in zip(contents.containers, refilled, strict=True):
+        refill(container, make(results))
+    for tensor, result in zip(mutated, results[len(agreement.outputs) :], strict=True):
+        tensor.copy_(result)
+    state.set([make(results) for make in made])
+
+
+def _cond(
+    truth: Any, paths: Sequence[_Path], agreement: Agreement, mutated: Sequence[Tensor], site: Site
+) -> Sequence[Any]:
+    operands = Operands()
+    for side, path in enumerate(paths):
+        operands.add(*path.subgraph.inputs, *mutated)
+        for output in agreement.outputs:
+            value = output.values[side]
+            if isinstance(value, Tensor) and id(value) not in path.results:
+                operands.add(value)
+            operands.add_sizes(output.shape or ())
+            if isinstance(value, _SYMBOLS) and id(value) not in path.results:
+                operands.add_sizes((value,))
+
+    def function(side: int) -> Callable[..., tuple[Tensor, ...]]:
+        path = paths[side]
+
+        def run(*values: Any) -> tuple[Tensor, ...]:
+            given = operands.lookup(values)
+            results = run_subgraph(path.subgraph.module, *map(given, path.subgraph.inputs))
+            outputs = [
+                output.computed(path.resolve(output.values[side], results, given)) for output in agreement.outputs
+            ]
+            copies = [path.resolve(tensor, results, given).clone() for tensor in mutated]
+            return (*outputs, *copies)
+
+        return run
+
+    note_operator("If", site)
+    with facts_of_one_path():
+        results: Sequence[Any] = torch.ops.higher_order.cond(truth, function(0), function(1), operands.values())
+    return results
+
+
+def _is_simple(path: _Path, output: Output, side: int) -> bool:
+    """Whether a branch has a number in this place that it does not compute."""
+    value = output.values[side]
+    return isinstance(value, _PLAIN) or (
+        isinstance(value, Tensor) and not value.dim() and id(value) not in path.results
+    )
+
+
+def _selected(truth: Any, outputs: Sequence[Output], site: Site) -> Sequence[Tensor]:
+    """The results of branches that compute nothing."""
+    if outputs:
+        note_operator("Where", site)
+    return [_choice(as_tensor(truth), output) for output in outputs]
+
+
+def _choice(truth: Tensor, output: Output) -> Tensor:
+    first, second = output.values
+    if first is True and second is False:
+        return truth.clone()
+    if first is False and second is True:
+        return truth.logical_not()
+    first, second = (output.computed(value).reshape(output.shape or ()) for value in output.values)
+    return torch.where(truth, first, second)
+
+
+class _Result:
+    """The variable of an expression."""
+
+    def __init__(self, name: str) -> None:
+        self.value: Any = UNDEFINED
+        self.state = State((name,), lambda: (self.value,), self._set)
+
+    def _set(self, values: Sequence[Any]) -> None:
+        (self.value,) = values
+
+    def computed_by(self, expression: Action) -> Action:
+        """An action that assigns the variable."""
+        return lambda: self._set((expression(),))
+
+
+def if_expression(test: Any, body: Action, orelse: Action, site: Site) -> Any:
+    """``body if test else orelse``."""
+    truth = condition(test)
+    if isinstance(truth, bool):
+        return body() if truth else orelse()
+    result = _Result("the conditional expression")
+    _branch(truth, result.computed_by(body), result.computed_by(orelse), result.state, site)
+    return result.value
+
+
+def all_of(site: Site, *operands: tuple[bool, Action]) -> Any:
+    """``a and b``; each operand is computed only if the ones before it hold, unless it is marked as simple."""
+    return _chain(site, operands, stops_at=False)
+
+
+def any_of(site: Site, *operands: tuple[bool, Action]) -> Any:
+    """``a or b``."""
+    return _chain(site, operands, stops_at=True)
+
+
+def _chain(site: Site, operands: Sequence[tuple[bool, Action]], stops_at: bool) -> Any:
+    value = operands[0][1]()
+    if len(operands) == 1:
+        return value
+    truth = condition(value)
+    if isinstance(truth, bool):
+        return value if truth is stops_at else _chain(site, operands[1:], stops_at)
+    goes_on = opposite(truth) if stops_at else truth
+    if all(simple for simple, _ in operands[1:]):
+        rest = condition(_chain(site, operands[1:], stops_at))
+        return opposite(both(goes_on, opposite(rest))) if stops_at else both(goes_on, rest)
+    return if_expression(
+        goes_on, lambda: as_tensor(condition(_chain(site, operands[1:], stops_at))), lambda: stops_at, site
+    )
+
+
+def not_(value: Any) -> Any:
+    """``not value``."""
+    return opposite(condition(value))

@@ -1,0 +1,111 @@
+"""Conditions: which of them Python can decide, and the operators ``and``, ``or``, ``not`` and ``in`` on the others."""
+
+from __future__ import annotations
+
+import functools
+from operator import and_, or_, xor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.values import as_scalar
+from opbridge.torch_graph.internals import is_fake
+from opbridge.torch_graph.subgraphs import constant_of, is_tracing, is_unknown
+
+__all__ = ["as_tensor", "both", "combined", "condition", "is_dynamic", "opposite", "position"]
+
+
+def is_dynamic(value: Any) -> bool:
+    """Whether Python can't know a value during the capture: a tensor's, or a number that depends on data."""
+    if not is_tracing():
+        return False
+    if isinstance(value, Tensor):
+        return is_fake(value) and constant_of(value) is None
+    if isinstance(value, torch.SymBool):
+        return is_unknown(value)
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return is_unknown(value != 0)
+    return False
+
+
+def condition(value: Any) -> Any:
+    """The truth of a value: a bool if Python can decide it, else a SymBool or a bool tensor of rank 0."""
+    if isinstance(value, list) and any(isinstance(one, Rows) for one in value):
+        return condition(_count(value) > 0)
+    if not is_dynamic(value):
+        return bool(value)
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            return bool(value)  # Raises the error that PyTorch raises.
+        value = value.reshape(())
+        return value if value.dtype == torch.bool else value != 0
+    return value if isinstance(value, torch.SymBool) else value != 0
+
+
+def _count(rows: list[Any]) -> Any:
+    return sum(one.elements().shape[0] if isinstance(one, Rows) else 1 for one in rows)
+
+
+def as_tensor(truth: Any) -> Tensor:
+    """A result of :func:`condition` as a bool tensor of rank 0."""
+    return truth if isinstance(truth, Tensor) else as_scalar(truth, torch.bool)
+
+
+def opposite(truth: Any) -> Any:
+    """The opposite of a result of :func:`condition`."""
+    if isinstance(truth, Tensor):
+        return truth.logical_not()
+    return torch.sym_not(truth) if isinstance(truth, torch.SymBool) else not truth
+
+
+def both(first: Any, second: Any) -> Any:
+    """Whether two results of :func:`condition` hold, without deciding them."""
+    if isinstance(first, bool):
+        return second if first else False
+    if isinstance(second, bool):
+        return first if second else False
+    if isinstance(first, torch.SymBool) and isinstance(second, torch.SymBool):
+        return first & second
+    return as_tensor(first).logical_and(as_tensor(second))
+
+
+def position(index: Any) -> Any:
+    """An index of ``x[index, ...] = value``, in which torch takes no SymInt."""
+    return as_scalar(index, torch.int64) if isinstance(index, torch.SymInt) else index
+
+
+def combined(operator: str, a: Any, b: Any) -> Any:
+    """``a & b``, ``a | b`` or ``a ^ b``; torch does not combine a tensor with a SymBool."""
+    if isinstance(a, Tensor) and isinstance(b, torch.SymBool):
+        b = as_tensor(b)
+    elif isinstance(a, torch.SymBool) and isinstance(b, Tensor):
+        a = as_tensor(a)
+    return _COMBINED[operator](a, b)
+
+
+_COMBINED = {"BitAnd": and_, "BitOr": or_, "BitXor": xor}
+
+
+def comparison(owner: Any, name: str) -> Any:
+    """``torch.equal`` and the like as functions whose result is a tensor; any other attribute unchanged.
+
+    Args:
+        owner: The module ``torch``, or a tensor.
+        name: The attribute.
+    """
+    if owner is torch:
+        return _COMPARISONS[name]
+    return functools.partial(_COMPARISONS[name], owner) if isinstance(owner, Tensor) else getattr(owner, name)
+
+
+def _equal(a: Tensor, b: Tensor) -> Any:
+    return a.shape == b.shape and (a == b).all()
+
+
+def _close(a: Tensor, b: Tensor, *arguments: Any, **options: Any) -> Any:
+    return torch.isclose(a, b, *arguments, **options).all()
+
+
+_COMPARISONS: dict[str, Any] = {"equal": _equal, "allclose": _close, "is_nonzero": condition}

@@ -1,0 +1,144 @@
+"""Decides which functions are converted, and swaps their code while a model is captured."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import types
+from collections.abc import Collection, Iterator
+
+from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
+from opbridge.capture.control_flow.exits import PREFIX
+from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
+from opbridge.capture.control_flow.state import Notes, noting
+from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
+from opbridge.capture.failures import CaptureFailure
+from opbridge.findings import data_dependent_guard, data_dependent_operator, data_dependent_value, dynamic_dimension
+from opbridge.torch_graph.code_swap import functions_of, parsed_file, renamed, swapped
+from opbridge.torch_graph.sources import SourceLine, condition_at, frames_outside_torch
+
+__all__ = ["Conversions", "converting"]
+
+_CODES = (data_dependent_guard.CODE, data_dependent_operator.CODE, data_dependent_value.CODE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function in a file.
+
+    Attributes:
+        file: The absolute path of the file.
+        line: The line of its ``def``, from 1.
+    """
+
+    file: str
+    line: int
+
+
+class Conversions:
+    """The functions that are converted in one capture, which is repeated with one more after each failure.
+
+    Attributes:
+        functions: The functions.
+        refusal: Why a function can't be converted, if there is one.
+    """
+
+    def __init__(self) -> None:
+        self.functions: list[Function] = []
+        self.refusal: Unconverted | None = None
+        self._left: list[Function] = []
+
+    def extend(self, failure: CaptureFailure, *, can_go_on: bool) -> bool:
+        """Convert the function whose control flow stopped the capture.
+
+        Args:
+            failure: Why the capture failed.
+            can_go_on: Whether to go on without a function that can't be converted.
+
+        Returns:
+            Whether to capture again: not if its control flow was not the cause, or if it is converted already.
+        """
+        if isinstance(failure, Unconverted):
+            return self._leave(failure) and can_go_on
+        for frame in _frames(failure):
+            node = _enclosing(frame)
+            if node is None:
+                continue
+            function = Function(frame.file, node.lineno)
+            if function in self._left:
+                return False
+            if function not in self.functions:
+                reason = reason_not_to_convert(node)
+                if reason is None:
+                    self.functions.append(function)
+                    return True
+                self._left.append(function)
+                self.refusal = unconverted(Site(frame.file, frame.line), reason, _FIX)
+                return False
+        return can_go_on and self._leave_all()
+
+    def _leave(self, refusal: Unconverted) -> bool:
+        self.refusal = refusal
+        node = _enclosing(SourceLine(refusal.site.file, refusal.site.line))
+        function = Function(refusal.site.file, node.lineno) if node is not None else None
+        if function is None or function not in self.functions:
+            return False
+        self.functions.remove(function)
+        self._left.append(function)
+        return True
+
+    def _leave_all(self) -> bool:
+        """Go on without converted functions, because something else stops the capture with them."""
+        self._left += self.functions
+        changed, self.functions = bool(self.functions), []
+        return changed
+
+
+_FIX = "write it as a function that returns tensors."
+
+
+def _frames(failure: CaptureFailure) -> list[SourceLine]:
+    """The lines whose functions may have stopped the capture, innermost first."""
+    if failure.finding.code in _CODES and failure.__cause__ is not None:
+        return list(reversed(frames_outside_torch(failure.__cause__)))
+    loops = [line for line in failure.lines if (found := condition_at(line)) is not None and found.keyword == "for"]
+    return loops if failure.finding.code == dynamic_dimension.CODE else []
+
+
+def _enclosing(frame: SourceLine) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    tree = parsed_file(frame.file)
+    found = None
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            inside = node.lineno <= frame.line <= (node.end_lineno or node.lineno)
+            if inside and (found is None or node.lineno >= found.lineno):
+                found = node
+    return found
+
+
+@contextlib.contextmanager
+def converting(conversions: Conversions) -> Iterator[Notes]:
+    """Run the functions as converted code inside the block.
+
+    Yields:
+        What their statements become.
+    """
+    replaced: dict[tuple[str, str, int], types.CodeType] = {}
+    for file in {function.file for function in conversions.functions}:
+        lines = {function.line for function in conversions.functions if function.file == file}
+        replaced.update({(file, *key): code for key, code in _converted_codes(file, lines).items()})
+    with noting() as notes, swapped(replaced):
+        yield notes
+
+
+def _converted_codes(file: str, lines: Collection[int]) -> dict[tuple[str, int], types.CodeType]:
+    before, after = parsed_file(file), parsed_file(file)
+    if before is None or after is None:
+        return {}
+    functions = [node for node in ast.walk(after) if isinstance(node, ast.FunctionDef) and node.lineno in lines]
+    for function in functions:
+        converted(function, file)
+    ast.fix_missing_locations(after)
+    # A statement of a function is in the function, for tracebacks and for the source lines of nodes.
+    return {key: renamed(code, PREFIX, code.co_name) for key, code in functions_of(before, after, file).items()}

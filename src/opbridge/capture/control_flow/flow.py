@@ -1,0 +1,58 @@
+"""What converted code calls."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expression, not_
+from opbridge.capture.control_flow.conditions import combined, comparison, condition, position
+from opbridge.capture.control_flow.loops import for_, list_of, while_
+from opbridge.capture.control_flow.sequences import builtin, contains
+from opbridge.capture.control_flow.site import Site, refuse
+from opbridge.capture.control_flow.state import State, note_check, read
+from opbridge.capture.control_flow.values import UNDEFINED
+
+__all__ = [
+    "UNDEFINED",
+    "Site",
+    "State",
+    "all_of",
+    "any_of",
+    "builtin",
+    "combined",
+    "comparison",
+    "contains",
+    "for_",
+    "frozenset",
+    "if_",
+    "if_expression",
+    "list_of",
+    "not_",
+    "passes",
+    "position",
+    "read",
+    "while_",
+]
+
+frozenset = builtins.frozenset
+
+
+def passes(test: Any, expected: bool, statement: str, raises: bool, site: Site) -> bool:
+    """The test of an ``if`` or ``assert`` that only raises an error or prints.
+
+    Args:
+        test: Its value.
+        expected: The result if the value depends on data: that of a run in which nothing is raised or printed.
+        statement: Its source.
+        raises: Whether it raises an error.
+        site: Its place.
+    """
+    truth = condition(test)
+    if isinstance(truth, bool):
+        return truth
+    if raises and site.in_try:
+        refuse(site, "it raises an error inside a try statement", "compute both results, and select with torch.where.")
+    if raises:
+        note_check(site, statement)
+    return expected

@@ -1,0 +1,115 @@
+"""Which variables the statements of a function assign, read and change."""
+
+from __future__ import annotations
+
+import ast
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["appended_only", "assigned", "inside", "loaded", "locals_of", "touched"]
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def inside(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of these statements, without those of functions and classes defined in them."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, _SCOPES):
+            yield from inside(ast.iter_child_nodes(node))
+
+
+def _outside_comprehensions(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    for node in nodes:
+        yield node
+        if isinstance(node, _COMPREHENSIONS):
+            yield from (one for one in inside([node]) if isinstance(one, ast.NamedExpr))
+        elif not isinstance(node, _SCOPES):
+            yield from _outside_comprehensions(ast.iter_child_nodes(node))
+
+
+def _path(node: ast.AST) -> str | None:
+    """``"x"`` or ``"self.h"``; None for any other expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = _path(node.value)
+        return base and f"{base}.{node.attr}"
+    return None
+
+
+def assigned(statements: Sequence[ast.stmt]) -> list[str]:
+    """The variables and attributes that the statements assign, in their order."""
+    names: dict[str, None] = {}
+    for node in _outside_comprehensions(statements):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            path = _path(node)
+            names.update({path: None} if path else {})
+        elif isinstance(node, ast.NamedExpr):
+            names[node.target.id] = None
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            names[node.name] = None
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update({(alias.asname or alias.name).partition(".")[0]: None for alias in node.names})
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            names[node.name] = None
+    return list(names)
+
+
+def touched(statements: Sequence[ast.stmt]) -> list[str]:
+    """The variables and attributes whose lists or dicts the statements may change."""
+    names: dict[str, None] = {}
+    for node in inside(statements):
+        base: ast.AST | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            base = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            base = node.func.value
+        elif isinstance(node, ast.AugAssign):
+            base = node.target
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        path = _path(base) if base is not None else None
+        names.update({path: None} if path else {})
+    return list(names)
+
+
+def loaded(nodes: Iterable[ast.AST]) -> collections.Counter[str]:
+    """How often each variable is read, also by functions defined inside."""
+    return collections.Counter(
+        one.id
+        for node in nodes
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Load, ast.Del))
+    )
+
+
+def appended_only(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[str]:
+    """The variables that the statements use only as ``x.append(...)``."""
+    uses: collections.Counter[str] = collections.Counter()
+    appends: collections.Counter[str] = collections.Counter()
+    for node in (one for statement in statements for one in ast.walk(statement)):
+        path = _path(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if path:
+            uses[path] += 1
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+            base = _path(node.func.value)
+            if base:
+                appends[base] += 1
+    return [name for name in names if appends[name] and uses[name] == appends[name]]
+
+
+def locals_of(function: ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """The local variables of a function (``nonlocal`` ones too), and those that it declares ``global``."""
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    every += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+    names = {one.arg for one in every} | {name for name in assigned(function.body) if "." not in name}
+    shared: set[str] = set()
+    for node in inside(function.body):
+        if isinstance(node, ast.Global):
+            shared.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            names.update(node.names)
+    return names - shared, shared

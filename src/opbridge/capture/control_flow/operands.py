@@ -1,0 +1,47 @@
+"""The inputs of the subgraphs of one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.torch_graph.internals import is_fake
+from opbridge.torch_graph.subgraphs import symbols_outside
+
+__all__ = ["Operands"]
+
+
+class Operands:
+    """Tensors and sizes of the program outside, each once."""
+
+    def __init__(self) -> None:
+        self._values: dict[Any, Any] = {}
+
+    def add(self, *values: Any) -> None:
+        """Add tensors and dynamic sizes; a constant needs no input."""
+        for value in values:
+            if isinstance(value, (Tensor, torch.SymInt)):
+                self._values.setdefault(_key(value), value)
+
+    def add_sizes(self, sizes: Sequence[Any]) -> None:
+        """Add the symbols of these sizes."""
+        self.add(*symbols_outside(sizes))
+
+    def values(self) -> tuple[Any, ...]:
+        """The inputs, as parts of the captured program: a tensor with data is not one."""
+        return tuple(
+            value.detach().clone() if isinstance(value, Tensor) and not is_fake(value) else value
+            for value in self._values.values()
+        )
+
+    def lookup(self, inputs: Sequence[Any]) -> Callable[[Any], Any]:
+        """A function from a value outside to the subgraph's input that has it."""
+        given = dict(zip(self._values, inputs, strict=True))
+        return lambda value: given.get(_key(value), value)
+
+
+def _key(value: Any) -> Any:
+    return id(value) if isinstance(value, Tensor) else str(value)

@@ -1,0 +1,84 @@
+"""Elements of a Python list whose number depends on data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from opbridge.errors import CaptureError
+
+__all__ = ["Rows"]
+
+
+class Rows:
+    """Consecutive elements of a list, one for each row of a tensor, in the place of one element.
+
+    ``torch.stack`` and ``torch.cat`` of the list, and loops over it in converted code, take the rows as elements. Any
+    other use is refused.
+
+    Args:
+        values: The elements, stacked: shape (n, *element).
+        kept: Which of them are elements of the list: bool, shape (n,). None for all.
+    """
+
+    def __init__(self, values: Tensor, kept: Tensor | None = None) -> None:
+        self.values = values
+        self.kept = kept
+
+    def elements(self) -> Tensor:
+        """The elements that are kept, stacked."""
+        return self.values if self.kept is None else self.values[self.kept]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        """Join the elements of a list; refuse anything else."""
+        join = _JOINS.get(getattr(func, "__name__", ""))
+        if join is None or not args:
+            raise _refused(getattr(func, "__name__", str(func)))
+        return join(*args, **(kwargs or {}))
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse to be used as an element."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _refused(name)
+
+
+def _refused(use: str) -> CaptureError:
+    return CaptureError(
+        f"A list whose length depends on the values of tensors is used by {use!r}.",
+        fix="join its elements with torch.stack or torch.cat, or write them into a tensor of a fixed size.",
+    )
+
+
+def _stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    parts = [one.elements() if isinstance(one, Rows) else one.unsqueeze(0) for one in tensors]
+    stacked = parts[0] if len(parts) == 1 else torch.cat(parts, 0)
+    return stacked if dim == 0 else stacked.movedim(0, dim)
+
+
+def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    parts = [_joined(one.elements(), dim) if isinstance(one, Rows) else one for one in tensors]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+def _joined(elements: Tensor, dim: int) -> Tensor:
+    """The rows of a tensor joined along a dimension of theirs."""
+    dim = dim % (elements.dim() - 1)
+    return elements.movedim(0, dim).flatten(dim, dim + 1)
+
+
+_JOINS: dict[str, Callable[..., Tensor]] = {
+    "stack": _stack, "cat": _cat, "concat": _cat, "concatenate": _cat,
+}  # fmt: skip
+
+pytree.register_pytree_node(
+    Rows,
+    lambda rows: ([rows.values] if rows.kept is None else [rows.values, rows.kept], rows.kept is None),
+    lambda children, _: Rows(*children),
+    serialized_type_name="opbridge.Rows",
+)

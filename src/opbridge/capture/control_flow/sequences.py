@@ -1,0 +1,255 @@
+"""Iterables whose length is known only at run time, and Python's functions of numbers on values without one."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from opbridge.capture.control_flow.conditions import as_tensor, condition, is_dynamic, opposite
+from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.site import Site, refuse
+from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
+
+__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "dynamic_sequence", "items_of"]
+
+_ORIGINALS = dict(vars(builtins))
+
+
+class DynamicSequence(Protocol):
+    """An iterable whose length is a dynamic number.
+
+    Attributes:
+        length: The number of items; a negative number counts as 0.
+    """
+
+    length: Any
+
+    def item(self, index: Tensor) -> Any:
+        """The item at a position, an int64 tensor of rank 0."""
+
+
+class _Refused:
+    """Refuses to be used by Python code that was not converted."""
+
+    def __iter__(self) -> Any:
+        place = innermost(frames_of_stack(), libraries=True) or SourceLine("", 0)
+        refuse(
+            Site(place.file, place.line),
+            "Python code outside a for statement loops over items whose number depends on data",
+            "loop over them with a for statement, or use torch.arange.",
+        )
+
+
+class Steps(_Refused):
+    """``range`` with dynamic numbers."""
+
+    def __init__(self, start: Any, stop: Any, step: int = 1) -> None:
+        self.start = start
+        self.step = step
+        if step == 1:
+            self.length = stop - start
+        elif step > 0:
+            self.length = (stop - start + step - 1) // step
+        else:
+            self.length = (start - stop - step - 1) // -step
+
+    def item(self, index: Tensor) -> Any:
+        """The number at a position."""
+        number = index.item()
+        torch._check(number >= 0)
+        torch._check(number < self.length)
+        return self.start + number * self.step if self.step != 1 else self.start + number
+
+
+class _Elements(_Refused):
+    """The elements of a tensor along its first dimension."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+        self.length = tensor.shape[0]
+
+    def item(self, index: Tensor) -> Tensor:
+        """The element at a position."""
+        return self._tensor.index_select(0, index.reshape(1)).squeeze(0)
+
+
+class _Numbered(_Refused):
+    """``enumerate``."""
+
+    def __init__(self, items: DynamicSequence, start: int) -> None:
+        self._pairs = Steps(start, start + items.length), items
+        self.length = items.length
+
+    def item(self, index: Tensor) -> Any:
+        """The number and the item at a position."""
+        return tuple(items.item(index) for items in self._pairs)
+
+
+class _Together(_Refused):
+    """``zip``."""
+
+    def __init__(self, sequences: Sequence[DynamicSequence]) -> None:
+        self._sequences = sequences
+        self.length = sequences[0].length
+        for sequence in sequences[1:]:
+            self.length = torch.sym_min(self.length, sequence.length)
+
+    def item(self, index: Tensor) -> Any:
+        """The items at a position."""
+        return tuple(sequence.item(index) for sequence in self._sequences)
+
+
+class _Backwards(_Refused):
+    """``reversed``."""
+
+    def __init__(self, items: DynamicSequence) -> None:
+        self._items = items
+        self.length = items.length
+
+    def item(self, index: Tensor) -> Any:
+        """The item at a position, counted from the end."""
+        return self._items.item(self.length - 1 - index)
+
+
+def dynamic_sequence(value: Any) -> DynamicSequence | None:
+    """The items of an iterable whose length is a dynamic number; None for any other."""
+    if isinstance(value, Tensor) and value.dim() and isinstance(value.shape[0], torch.SymInt):
+        return _Elements(value)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Rows):
+        return dynamic_sequence(value[0].elements())
+    return value if isinstance(value, _Refused) else None  # type: ignore[return-value]
+
+
+def items_of(value: Any) -> DynamicSequence | None:
+    """The items of a range, of a tensor or of a dynamic sequence by position; None for any other iterable."""
+    if isinstance(value, range):
+        return Steps(value.start, value.stop, value.step)
+    if isinstance(value, Tensor) and value.dim():
+        return _Elements(value)
+    return dynamic_sequence(value)
+
+
+def _number(value: Any) -> Any:
+    return _integer(value) if isinstance(value, Tensor) else value
+
+
+def _integer(value: Any = 0, *options: Any, **named: Any) -> Any:
+    if isinstance(value, Tensor) and is_dynamic(value) and value.numel() == 1:
+        return value.reshape(()).to(torch.int64).item()
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return torch.sym_int(value)
+    return int(value, *options, **named)
+
+
+def _floating(value: Any = 0.0) -> Any:
+    if isinstance(value, Tensor) and is_dynamic(value) and value.numel() == 1:
+        return value.reshape(()).to(torch.float64).item()
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return torch.sym_float(value)
+    return float(value)
+
+
+def _truth(value: Any = False) -> Any:
+    return condition(value)
+
+
+def _range(*arguments: Any) -> Any:
+    numbers = [_number(value) for value in arguments]
+    if not any(isinstance(number, torch.SymInt) for number in numbers):
+        return range(*numbers)
+    if len(numbers) == 1:
+        numbers = [0, *numbers]
+    return Steps(*numbers)
+
+
+def _enumerate(items: Any, start: int = 0) -> Any:
+    sequence = dynamic_sequence(items)
+    return enumerate(items, start) if sequence is None else _Numbered(sequence, start)
+
+
+def _zip(*iterables: Any, **options: Any) -> Any:
+    if all(dynamic_sequence(one) is None for one in iterables):
+        return zip(*iterables, **options)  # noqa: B905
+    sequences = [items_of(one) for one in iterables]
+    if any(sequence is None for sequence in sequences):
+        return zip(*iterables, **options)  # noqa: B905
+    return _Together([sequence for sequence in sequences if sequence is not None])
+
+
+def _reversed(items: Any) -> Any:
+    sequence = dynamic_sequence(items)
+    return reversed(items) if sequence is None else _Backwards(sequence)
+
+
+def _length(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dim():
+        return value.shape[0]
+    if isinstance(value, list) and any(isinstance(one, Rows) for one in value):
+        return sum(one.elements().shape[0] if isinstance(one, Rows) else 1 for one in value)
+    return value.length if isinstance(value, _Refused) else len(value)  # type: ignore[attr-defined]
+
+
+def _extreme(original: Callable[..., Any], choose: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def extreme(*values: Any, **options: Any) -> Any:
+        items = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
+        if options or len(items) < 2 or not any(isinstance(one, Tensor) and is_dynamic(one) for one in items):
+            return original(*values, **options)
+        result = items[0]
+        for item in items[1:]:
+            result = torch.where(as_tensor(condition(choose(item, result))), item, result)
+        return result
+
+    return extreme
+
+
+def _any(items: Any) -> Any:
+    return opposite(_all(opposite(condition(item)) for item in items))
+
+
+def _all(items: Any) -> Any:
+    unknown = []
+    for item in items:
+        truth = condition(item)
+        if truth is False:
+            return False
+        if truth is not True:
+            unknown.append(as_tensor(truth))
+    return torch.stack(unknown).all() if unknown else True
+
+
+_BUILTINS: dict[str, Callable[..., Any]] = {
+    "range": _range,
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "reversed": _reversed,
+    "len": _length,
+    "bool": _truth,
+    "int": _integer,
+    "float": _floating,
+    "min": _extreme(min, lambda a, b: a < b),
+    "max": _extreme(max, lambda a, b: a > b),
+    "any": _any,
+    "all": _all,
+}
+
+
+def builtin(name: str, function: Any) -> Any:
+    """The function to call where converted code calls one of Python's builtins.
+
+    Args:
+        name: Its name in the source.
+        function: What the source calls; returned unchanged if it is not the builtin, or its replacement in a capture.
+    """
+    original = getattr(function, "original", function)
+    return _BUILTINS[name] if original in (getattr(builtins, name), _ORIGINALS[name]) else function
+
+
+def contains(item: Any, container: Any) -> Any:
+    """``item in container``."""
+    if isinstance(container, (list, tuple, set, frozenset)) and (is_dynamic(item) or any(map(is_dynamic, container))):
+        return _any(item == element for element in container)
+    return item in container

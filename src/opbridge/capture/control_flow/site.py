@@ -1,0 +1,65 @@
+"""The place of a converted statement, and the refusals that name it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NoReturn
+
+from opbridge.capture.control_flow.exits import PREFIX
+from opbridge.capture.failures import CaptureFailure
+from opbridge.findings import Finding, unconverted_control_flow
+from opbridge.torch_graph.sources import SourceLine
+
+__all__ = ["Site", "Unconverted", "described", "refuse", "unconverted"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """A statement of the user's or a library's source.
+
+    Attributes:
+        file: The path of the file.
+        line: The line number, from 1.
+        in_try: Whether it is inside a ``try`` that catches errors.
+    """
+
+    file: str
+    line: int
+    in_try: bool = False
+
+    def __str__(self) -> str:
+        """The place as in all messages, relative to the current directory."""
+        return str(SourceLine(self.file, self.line))
+
+
+class Unconverted(CaptureFailure):
+    """A statement depends on the value of a tensor, and can't be converted.
+
+    Attributes:
+        site: The statement.
+    """
+
+    def __init__(self, finding: Finding, site: Site) -> None:
+        super().__init__(finding, details="")
+        self.site = site
+
+
+def unconverted(site: Site, reason: str, fix: str) -> Unconverted:
+    """The error for a construct that can't be converted.
+
+    Args:
+        site: The statement.
+        reason: A clause that says why.
+        fix: What the user can do, as an instruction.
+    """
+    return Unconverted(unconverted_control_flow.finding(str(site), reason, fix), site)
+
+
+def refuse(site: Site, reason: str, fix: str) -> NoReturn:
+    """Raise the error for a construct that can't be converted, with the arguments of :func:`unconverted`."""
+    raise unconverted(site, reason, fix)
+
+
+def described(name: str) -> str:
+    """A variable, for a message: ``'x'``."""
+    return "the value that is returned" if name.startswith(PREFIX) else repr(name)

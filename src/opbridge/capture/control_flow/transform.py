@@ -1,0 +1,366 @@
+"""Rewrites a function's source: its branches, loops and conditions become calls that also take tensors.
+
+::
+
+    if x.sum() > 0:            def body():
+        y = x                      nonlocal y
+    else:                          y = x
+        y = -x         ->      def orelse(): ...
+                               flow.if_(x.sum() > 0, body, orelse, State(("y",), get, set), site)
+
+Every new node has the line number of the statement that it comes from, so that tracebacks and source lines are those of
+the original file.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import itertools
+from collections.abc import Iterable, Sequence
+
+from opbridge.capture.control_flow.exits import PREFIX, lowered, place
+from opbridge.capture.control_flow.names import appended_only, assigned, inside, loaded, locals_of, touched
+
+__all__ = ["converted", "reason_not_to_convert"]
+
+_FLOW = f"{PREFIX}flow"
+_MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
+
+
+def reason_not_to_convert(function: ast.AST) -> str | None:
+    """Why a function can't be rewritten; None if it can."""
+    if isinstance(function, ast.AsyncFunctionDef):
+        return "it is in an async function"
+    if not isinstance(function, ast.FunctionDef):
+        return "it is not in a function"
+    if any(isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) for node in inside(function.body)):
+        return f"{function.name!r} is a generator"
+    return None
+
+
+def converted(function: ast.FunctionDef, file: str) -> None:
+    """Rewrite a function in place."""
+    first = function.body[0]
+    body = lowered(function)
+    own = ast.FunctionDef(function.name, function.args, body, [], None)
+    names, shared = locals_of(own)
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    rewrite = _Function(file, names, shared, loaded([ast.Module(body, [])]), arguments[0].arg if arguments else None)
+    head = _parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
+    declared = sorted(name for name in names if name not in _parameters(function))
+    nonlocal_names = {name for node in inside(body) if isinstance(node, ast.Nonlocal) for name in node.names}
+    declared = [name for name in declared if name not in nonlocal_names]
+    # A variable that is assigned in a nested function only must be one of this function.
+    head += _parsed(f"if 0: {' = '.join(declared)} = None") if declared else []
+    statements = rewrite.block(body)
+    docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and first is body[0]
+    declarations = [one for one in statements if isinstance(one, (ast.Nonlocal, ast.Global))]
+    others = [one for one in statements if one not in declarations]
+    front, others = (others[:1], others[1:]) if docstring else ([], others)
+    function.body = [*front, *declarations, *_located(head, first), *others]
+
+
+def _parameters(function: ast.FunctionDef) -> set[str]:
+    return locals_of(ast.FunctionDef(function.name, function.args, [], [], None))[0]
+
+
+def _parsed(source: str) -> list[ast.stmt]:
+    statements = ast.parse(source).body
+    for statement in statements:
+        for node in ast.walk(statement):
+            for name in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+                if hasattr(node, name):
+                    delattr(node, name)
+    return statements
+
+
+def _located(nodes: Iterable[ast.stmt], like: ast.AST) -> list[ast.stmt]:
+    nodes = list(nodes)
+    for node in nodes:
+        for one in ast.walk(node):
+            if isinstance(one, (ast.stmt, ast.expr, ast.arg, ast.keyword)) and not hasattr(one, "lineno"):
+                place(one, like)
+    return nodes
+
+
+class _Function(ast.NodeTransformer):
+    """Rewrites the statements of one function."""
+
+    def __init__(
+        self, file: str, names: set[str], shared: set[str], reads: collections.Counter[str], first: str | None
+    ) -> None:
+        self._file = file
+        self._names = names
+        self._shared = shared
+        self._reads = reads
+        self._first = first
+        self._numbers = itertools.count()
+        self._tries = 0
+
+    def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The rewritten statements."""
+        found: list[ast.stmt] = []
+        for statement in statements:
+            new = self.visit(statement)
+            found += new if isinstance(new, list) else [new]
+        return found
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef  # type: ignore[assignment]
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        node.items = [self.visit(item) for item in node.items]
+        node.body = self.block(node.body)
+        return node
+
+    def visit_Try(self, node: ast.Try) -> ast.AST:
+        self._tries += bool(node.handlers)
+        node.body = self.block(node.body)
+        self._tries -= bool(node.handlers)
+        for handler in node.handlers:
+            handler.body = self.block(handler.body)
+        node.orelse, node.finalbody = self.block(node.orelse), self.block(node.finalbody)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        # An annotated name can't be nonlocal.
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign([self.visit(node.target)], self.visit(node.value)), node)
+
+    def visit_If(self, node: ast.If) -> list[ast.stmt]:
+        test = self.visit(node.test)
+        for skipped, holds in ((node.body, False), (node.orelse, True)):
+            if skipped and _has_no_result(skipped):
+                # Python decides where it can; elsewhere the program goes on as if nothing were wrong.
+                text = ast.Constant(f"if {ast.unparse(node.test)}")
+                raises = ast.Constant(isinstance(skipped[-1], ast.Raise))
+                guard = self._call("passes", test, ast.Constant(holds), text, raises, self._site(node))
+                blocks = (self.block(node.body), self.block(node.orelse))
+                return _located([ast.If(guard, *blocks)], node)
+        number = next(self._numbers)
+        parts, state = self._state([node], number)
+        body = self._nested(f"{PREFIX}body_{number}", self.block(node.body), [node])
+        orelse = self._nested(f"{PREFIX}else_{number}", self.block(node.orelse), [node])
+        call = ast.Expr(self._call("if_", test, _name(body.name), _name(orelse.name), state, self._site(node)))
+        return _located([*parts, body, orelse, call], node)
+
+    def visit_While(self, node: ast.While) -> list[ast.stmt]:
+        number = next(self._numbers)
+        parts, state = self._state([node], number)
+        test = ast.Lambda(_arguments(), self.visit(node.test))
+        body = self._nested(f"{PREFIX}body_{number}", self.block(node.body), [node])
+        call = ast.Expr(self._call("while_", test, _name(body.name), state, self._site(node)))
+        loop = _located([*parts, body, call], node)
+        return loop + (self.block(node.orelse) if node.orelse else [])
+
+    def visit_For(self, node: ast.For) -> list[ast.stmt]:
+        number = next(self._numbers)
+        parts, state = self._state([node], number)
+        iterable = self.visit(node.iter)
+        goes_on = getattr(node, "goes_on", None)
+        test: ast.expr = ast.Lambda(_arguments(), self.visit(goes_on)) if goes_on else ast.Constant(None)
+        target = _located([ast.Assign([node.target], _name(f"{PREFIX}item"))], node)
+        body = self._nested(f"{PREFIX}body_{number}", [*target, *self.block(node.body)], [node])
+        body.args = _arguments(f"{PREFIX}item")
+        call = ast.Expr(self._call("for_", iterable, _name(body.name), test, state, self._site(node)))
+        loop = _located([*parts, body, call], node)
+        return loop + (self.block(node.orelse) if node.orelse else [])
+
+    def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        text = ast.Constant(f"assert {ast.unparse(node.test)}")
+        guard = self._call(
+            "passes", self.visit(node.test), ast.Constant(True), text, ast.Constant(True), self._site(node)
+        )
+        error = ast.Call(_name("AssertionError"), [node.msg] if node.msg else [], [])
+        return _located([ast.If(ast.UnaryOp(ast.Not(), guard), [ast.Raise(error, None)], [])], node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        if _binds(node):
+            return node
+        test, body, orelse = self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
+        call = self._call(
+            "if_expression", test, ast.Lambda(_arguments(), body), ast.Lambda(_arguments(), orelse), self._site(node)
+        )
+        return ast.copy_location(call, node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        if _binds(node):
+            return node
+        simple = [_is_simple(value) for value in node.values]
+        operands: list[ast.expr] = [
+            ast.Tuple([ast.Constant(cheap), ast.Lambda(_arguments(), self.visit(value))], ast.Load())
+            for cheap, value in zip(simple, node.values, strict=True)
+        ]
+        name = "all_of" if isinstance(node.op, ast.And) else "any_of"
+        return ast.copy_location(self._call(name, self._site(node), *operands), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        operand = self.visit(node.operand)
+        if isinstance(node.op, ast.Not):
+            return ast.copy_location(self._call("not_", operand), node)
+        node.operand = operand
+        return node
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        (first, *others), names = node.generators, _names_of(node.generators[0].target)
+        if others or first.ifs or not names or _binds(node):
+            return self.generic_visit(node)
+        element: ast.expr = ast.Lambda(_arguments(*names), self.visit(node.elt))
+        if isinstance(first.target, ast.Tuple):
+            item = ast.Starred(_name(f"{PREFIX}item"), ast.Load())
+            element = ast.Lambda(_arguments(f"{PREFIX}item"), ast.Call(element, [item], []))
+        return ast.copy_location(self._call("list_of", self.visit(first.iter), element, self._site(node)), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
+            operator = ast.Constant(type(node.op).__name__)
+            return ast.copy_location(self._call("combined", operator, node.left, node.right), node)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Tuple):
+            indices = [one if isinstance(one, ast.Slice) else self._call("position", one) for one in node.slice.elts]
+            node.slice.elts = [ast.copy_location(one, node) for one in indices]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            call = self._call("contains", self.visit(node.left), self.visit(node.comparators[0]))
+            return ast.copy_location(self._call("not_", call) if isinstance(node.ops[0], ast.NotIn) else call, node)
+        values = [node.left, *node.comparators]
+        if len(node.ops) > 1 and all(map(_is_simple, values[1:-1])):
+            pairs = zip(values[:-1], node.ops, values[1:], strict=True)
+            parts: list[ast.expr] = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in pairs]
+            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._first:
+            node.args = [_name("__class__"), _name(self._first)]
+            return node
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in _REPLACED:
+            node.func = self._call("builtin", ast.Constant(node.func.id), node.func)
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in _COMPARISONS:
+            node.func = self._call("comparison", node.func.value, ast.Constant(node.func.attr))
+        return node
+
+    def _call(self, function: str, *arguments: ast.expr) -> ast.Call:
+        return ast.Call(ast.Attribute(_name(_FLOW), function, ast.Load()), list(arguments), [])
+
+    def _site(self, node: ast.AST) -> ast.expr:
+        line = node.lineno  # type: ignore[attr-defined]
+        raising = ast.Constant(self._tries > 0)
+        return self._call("Site", ast.Constant(self._file), ast.Constant(line), raising)
+
+    def _state(self, statements: list[ast.stmt], number: int) -> tuple[list[ast.stmt], ast.expr]:
+        """The functions that read and assign the variables of a statement, and the call that makes its state."""
+        changed = [name for name in assigned(statements) if self._is_variable(name)]
+        holders = [name for name in touched(statements) if self._is_variable(name) or "." in name]
+        get, assign, held = (f"{PREFIX}{part}_{number}" for part in ("get", "set", "held"))
+        values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in changed)
+        source = [f"def {get}(): return [{values}]", f"def {assign}({PREFIX}values):"]
+        source += [f" {keyword} {', '.join(names)}" for keyword, names in self._declarations(changed) if names]
+        source += [f" [{', '.join(changed)}] = {PREFIX}values" if changed else " pass"]
+        for name in changed:
+            source.append(f" if {name} is {_FLOW}.UNDEFINED: del {name}")
+        values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in holders)
+        source.append(f"def {held}(): return [{values}]")
+        reads = loaded(statements)
+        inner = [name for name in changed if "." not in name and reads[name] >= self._reads[name]]
+        appended = appended_only(_bodies(statements), holders)
+        state = self._call(
+            "State",
+            _strings(changed),
+            _name(get),
+            _name(assign),
+            _strings(holders),
+            _name(held),
+            self._call("frozenset", _strings(inner)),
+            self._call("frozenset", _strings(appended)),
+        )
+        return _parsed("\n".join(source)), state
+
+    def _is_variable(self, name: str) -> bool:
+        return name.partition(".")[0] in self._names | self._shared
+
+    def _declarations(self, names: Iterable[str]) -> list[tuple[str, list[str]]]:
+        plain = [name for name in names if "." not in name]
+        return [
+            ("nonlocal", [name for name in plain if name in self._names]),
+            ("global", [name for name in plain if name in self._shared]),
+        ]
+
+    def _nested(self, name: str, body: list[ast.stmt], statements: list[ast.stmt]) -> ast.FunctionDef:
+        """A function without arguments that runs statements of this function on its variables."""
+        declared = [
+            (ast.Nonlocal if keyword == "nonlocal" else ast.Global)(names)
+            for keyword, names in self._declarations(assigned(statements))
+            if names
+        ]
+        return ast.FunctionDef(name, _arguments(), [*declared, *(body or [ast.Pass()])], [], None)
+
+
+_REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "float", "min", "max", "any", "all")
+_COMPARISONS = ("equal", "allclose", "is_nonzero")
+
+
+def _bodies(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+    return [one for statement in statements for one in getattr(statement, "body", [statement])]
+
+
+def _has_no_result(block: Sequence[ast.stmt]) -> bool:
+    """Whether statements only raise an error or only print."""
+    if isinstance(block[-1], ast.Raise):
+        return True
+    return all(isinstance(one, ast.Expr) and _prints(one.value) for one in block)
+
+
+def _prints(expression: ast.expr) -> bool:
+    if isinstance(expression, ast.Constant):
+        return True
+    function = expression.func if isinstance(expression, ast.Call) else None
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in _MESSAGES
+
+
+_SIMPLE = (ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.UnaryOp, ast.BoolOp, ast.BinOp, ast.expr_context)
+_SIMPLE_OPERATORS = (ast.cmpop, ast.unaryop, ast.boolop, ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr)
+
+
+def _is_simple(expression: ast.expr) -> bool:
+    """Whether an expression can be computed where Python would not compute it: it costs little and can't fail."""
+    return all(isinstance(node, (*_SIMPLE, *_SIMPLE_OPERATORS)) for node in ast.walk(expression))
+
+
+def _names_of(target: ast.expr) -> list[str]:
+    """The variables of a target that is a variable, or a tuple of variables; none for any other."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return [part.id for part in parts if isinstance(part, ast.Name)] if all(map(_is_name, parts)) else []
+
+
+def _is_name(expression: ast.expr) -> bool:
+    return isinstance(expression, ast.Name)
+
+
+def _binds(expression: ast.expr) -> bool:
+    """Whether an expression assigns a variable, which a lambda would keep to itself."""
+    return any(isinstance(node, (ast.NamedExpr, ast.Await)) for node in ast.walk(expression))
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _strings(values: Iterable[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Constant(value) for value in values], ast.Load())
+
+
+def _arguments(*names: str) -> ast.arguments:
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])

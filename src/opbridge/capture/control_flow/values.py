@@ -1,0 +1,301 @@
+"""The values of variables before and after a branch or an iteration, and how they are made to agree."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.site import Site, described, refuse
+from opbridge.torch_graph.subgraphs import known_outside, untracked
+
+__all__ = [
+    "ABSENT",
+    "UNDEFINED",
+    "Agreement",
+    "Contents",
+    "Output",
+    "as_scalar",
+    "is_number",
+    "is_value",
+    "leaves_of",
+    "refill",
+]
+
+
+class _Undefined:
+    """The value of a variable that is not assigned."""
+
+    def __repr__(self) -> str:
+        return "an unassigned variable"
+
+
+UNDEFINED = _Undefined()
+ABSENT = object()
+"""The place of a value on a path that does not compute it, and after which nothing reads it."""
+
+Kind = Literal["tensor", "bool", "int", "float"]
+
+_NUMBERS = (bool, int, float, torch.SymBool, torch.SymInt, torch.SymFloat)
+_KINDS: dict[type, Kind] = {
+    bool: "bool", int: "int", float: "float", torch.SymBool: "bool", torch.SymInt: "int", torch.SymFloat: "float",
+}  # fmt: skip
+_DTYPES = {"bool": torch.bool, "int": torch.int64, "float": torch.float64}
+_ORDER: tuple[Kind, ...] = ("bool", "int", "float")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a Python number or a dynamic number."""
+    return type(value) in _NUMBERS
+
+
+def is_value(value: Any) -> bool:
+    """Whether a graph can compute a value: a tensor or a number."""
+    return isinstance(value, Tensor) or is_number(value)
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """The tensors, numbers and other objects in nested lists, tuples and dicts."""
+    return pytree.tree_leaves(value)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two leaves are the same object, or equal constants."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, (Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return False
+    try:
+        return bool(a == b)
+    except Exception:  # An object may refuse to be compared.
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A value that two paths compute differently.
+
+    Attributes:
+        values: The value of each path; ``ABSENT`` where it is not computed.
+        kind: What it is for the Python code afterwards.
+        dtype: The dtype of the tensor in the graph.
+        shape: The shape of the tensor; None if each path has its own sizes.
+        device: The device of the tensor.
+    """
+
+    values: tuple[Any, Any]
+    kind: Kind
+    dtype: torch.dtype
+    shape: tuple[Any, ...] | None
+    device: torch.device
+
+    def computed(self, value: Any) -> Tensor:
+        """The value of one path as a new tensor, inside that path's graph."""
+        if value is ABSENT:
+            sizes = [size if known_outside(size) else 0 for size in self.shape or ()]
+            return torch.zeros(sizes, dtype=self.dtype, device=self.device)
+        tensor = value if isinstance(value, Tensor) else as_scalar(value, self.dtype, self.device)
+        tensor = tensor if tensor.dtype == self.dtype else tensor.to(self.dtype)
+        if self.shape is not None and tensor.dim() < len(self.shape):
+            tensor = tensor.expand(self.shape)
+        return tensor.clone(memory_format=torch.contiguous_format)
+
+    def in_python(self, result: Tensor) -> Any:
+        """The result as the Python code uses it: a number stays a number."""
+        return result.item() if self.kind in ("int", "float") else result
+
+
+def as_scalar(value: Any, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    """A number as a tensor of rank 0."""
+    if isinstance(value, torch.SymBool):
+        value = torch.sym_ite(value, 1, 0)
+    return torch.full((), value, dtype=dtype, device=device)
+
+
+class Agreement:
+    """The values that two paths must return in the same form.
+
+    Args:
+        site: The statement, for refusals.
+        paths: What the two paths are, for refusals: "one branch" and "the other".
+    """
+
+    def __init__(self, site: Site, paths: tuple[str, str]) -> None:
+        self.site = site
+        self.paths = paths
+        self.outputs: list[Output] = []
+
+    def value(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
+        """Add a variable. Returns a function that makes its value from the results of the graph."""
+        if a is b:
+            return lambda results: a
+        if a is UNDEFINED or b is UNDEFINED:
+            return self._of_one_path(name, a, b)
+        if isinstance(a, list) and isinstance(b, list) and len(a) != len(b):
+            return self._list(name, a, b)
+        first, structure = pytree.tree_flatten(a)
+        second, other = pytree.tree_flatten(b)
+        if structure != other:
+            self._refuse(
+                name, f"is a {_described(a)} after {self.paths[0]} and a {_described(b)} after {self.paths[1]}"
+            )
+        made = [self._leaf(name, x, y) for x, y in zip(first, second, strict=True)]
+        return lambda results: pytree.tree_unflatten([one(results) for one in made], structure)
+
+    def _of_one_path(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
+        """A variable that one path leaves unassigned: Python would raise an error where it is read after that path."""
+        leaves, structure = pytree.tree_flatten(b if a is UNDEFINED else a)
+        made = []
+        for leaf in leaves:
+            if is_value(leaf) and (isinstance(leaf, Tensor) or type(leaf) not in (bool, int, float)):
+                made.append(self._leaf(name, *((ABSENT, leaf) if a is UNDEFINED else (leaf, ABSENT))))
+            else:
+                made.append(_constantly(leaf))
+        return lambda results: pytree.tree_unflatten([one(results) for one in made], structure)
+
+    def _list(self, name: str, a: list[Any], b: list[Any]) -> Callable[[Sequence[Any]], Any]:
+        """Lists of different lengths: what only one of them has becomes rows that are kept or not."""
+        common = 0
+        while common < min(len(a), len(b)) and _alike(a[common], b[common]):
+            common += 1
+        made = [self.value(name, x, y) for x, y in zip(a[:common], b[:common], strict=True)]
+        for side, tail in enumerate((a[common:], b[common:])):
+            for element in tail:
+                if not isinstance(element, (Tensor, Rows)):
+                    self._refuse(
+                        name, f"has a different number of elements after {self.paths[0]} than after {self.paths[1]}"
+                    )
+                made.append(self._rows(element, side))
+        return lambda results: [one(results) for one in made]
+
+    def _rows(self, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
+        values = element.values if isinstance(element, Rows) else element
+        present = element.kept if isinstance(element, Rows) and element.kept is not None else True
+        shape = tuple(values.shape) if isinstance(element, Rows) else (1, *values.shape)
+        index = len(self.outputs)
+        self.outputs.append(Output(_on_side(side, values), "tensor", values.dtype, shape, values.device))
+        self.outputs.append(Output(_on_side(side, present), "tensor", torch.bool, shape[:1], values.device))
+        return lambda results: Rows(results[index], results[index + 1])
+
+    def _leaf(self, name: str, x: Any, y: Any) -> Callable[[Sequence[Any]], Any]:
+        if same(x, y):
+            return lambda results: x
+        given = [value for value in (x, y) if value is not ABSENT]
+        if not all(map(is_value, given)):
+            self._refuse(name, f"is {_described(x)} after {self.paths[0]} and {_described(y)} after {self.paths[1]}")
+        index = len(self.outputs)
+        output = self._output(name, x, y, given)
+        self.outputs.append(output)
+        return lambda results: output.in_python(results[index])
+
+    def _output(self, name: str, x: Any, y: Any, given: Sequence[Any]) -> Output:
+        tensors = [value for value in given if isinstance(value, Tensor)]
+        if not tensors:
+            kind = max((_KINDS[type(value)] for value in given), key=_ORDER.index)
+            return Output((x, y), kind, _DTYPES[kind], (), torch.device("cpu"))
+        numbers = [value for value in given if is_number(value)]
+        dtype = (
+            torch.promote_types(tensors[0].dtype, tensors[-1].dtype) if not numbers else _with(tensors[0], numbers[0])
+        )
+        ranks = {tensor.dim() for tensor in tensors}
+        if len(ranks) > 1:
+            shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
+            self._refuse(name, f"has {shapes} as its shapes after {self.paths[0]} and {self.paths[1]}")
+        alone = len(tensors) == 1
+        return Output((x, y), "tensor", dtype, tuple(tensors[0].shape) if alone else None, tensors[0].device)
+
+    def _refuse(self, name: str, what: str) -> None:
+        refuse(
+            self.site,
+            f"{described(name)} {what}",
+            f"give {described(name)} the same form on every path, a tensor of one rank for example.",
+        )
+
+
+def _constantly(value: Any) -> Callable[[Sequence[Any]], Any]:
+    return lambda results: value
+
+
+def _promoted(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    if a == b:
+        return a
+    with untracked():  # torch would make this call a node of the graph.
+        return torch.promote_types(a, b)
+
+
+def _with(tensor: Tensor, number: Any) -> torch.dtype:
+    """The dtype of a tensor or a number, as if they were added."""
+    kind = _KINDS[type(number)]
+    if kind == "float" and not (tensor.is_floating_point() or tensor.is_complex()):
+        return torch.get_default_dtype()
+    return torch.int64 if kind == "int" and tensor.dtype == torch.bool else tensor.dtype
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, Rows) != isinstance(b, Rows):
+        return False
+    return pytree.tree_structure(a) == pytree.tree_structure(b)
+
+
+def _on_side(side: int, value: Any) -> tuple[Any, Any]:
+    return (value, ABSENT) if side == 0 else (ABSENT, value)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, (list, tuple, dict)):
+        return f"{type(value).__name__} of {len(value)}"
+    return repr(value) if value is None or isinstance(value, (str, int, float)) else type(value).__name__
+
+
+class Contents:
+    """The lists, dicts and sets that variables hold, whose contents a traced branch may change.
+
+    Attributes:
+        containers: The containers, also those inside others.
+        names: For each of them, the variable that holds it.
+    """
+
+    def __init__(self, values: Sequence[Any], names: Sequence[str]) -> None:
+        self.containers: list[Any] = []
+        self.names: list[str] = []
+        for name, value in zip(names, values, strict=True):
+            self._add(name, value)
+        self._before = self.now()
+
+    def _add(self, name: str, value: Any) -> None:
+        if type(value) in _CONTAINERS and not any(value is one for one in self.containers):
+            self.containers.append(value)
+            self.names.append(name)
+        elif not isinstance(value, tuple):
+            return
+        for element in value.values() if isinstance(value, dict) else value:
+            self._add(name, element)
+
+    def now(self) -> list[Any]:
+        """A copy of the contents of each container."""
+        return [container.copy() for container in self.containers]
+
+    def restore(self) -> None:
+        """Give the containers the contents that they had."""
+        for container, before in zip(self.containers, self._before, strict=True):
+            refill(container, before)
+
+
+_CONTAINERS = (list, dict, set, collections.OrderedDict, collections.deque, collections.defaultdict)
+
+
+def refill(container: Any, contents: Any) -> None:
+    """Replace the contents of a list, dict or set."""
+    if isinstance(container, list):
+        container[:] = contents
+        return
+    container.clear()
+    (container.extend if isinstance(container, collections.deque) else container.update)(contents)

@@ -1,0 +1,81 @@
+"""Swaps the code objects of functions for ones that were compiled from a changed source.
+
+Other modules have references to a function, and decorators and closures hold it too, so its code object is swapped:
+every alias then runs the changed code.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import gc
+import linecache
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["functions_of", "parsed_file", "renamed", "swapped"]
+
+
+def parsed_file(file: str) -> ast.Module | None:
+    """A new syntax tree of a Python file; None if its source is not available."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def functions_of(before: ast.Module, after: ast.Module, file: str) -> dict[tuple[str, int], types.CodeType]:
+    """The code objects of the functions that differ between two versions of a file.
+
+    Returns:
+        The code after the change, by qualified name and first line.
+    """
+    old, new = (dict(_functions(compile(tree, file, "exec", dont_inherit=True))) for tree in (before, after))
+    return {key: code for key, code in new.items() if old.get(key) != code}
+
+
+def _functions(code: types.CodeType) -> Iterator[tuple[tuple[str, int], types.CodeType]]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield (constant.co_qualname, constant.co_firstlineno), constant
+            yield from _functions(constant)
+
+
+@contextlib.contextmanager
+def swapped(replaced: Mapping[tuple[str, str, int], types.CodeType]) -> Iterator[None]:
+    """Run functions with other code inside the block.
+
+    Args:
+        replaced: The code by the function's file, qualified name and first line.
+    """
+    before = list(_swap(replaced)) if replaced else []
+    try:
+        yield
+    finally:
+        for function, code in before:
+            function.__code__ = code
+
+
+def _swap(
+    replaced: Mapping[tuple[str, str, int], types.CodeType],
+) -> Iterator[tuple[types.FunctionType, types.CodeType]]:
+    for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
+        own = function.__code__
+        new = replaced.get((_absolute(own.co_filename), own.co_qualname, own.co_firstlineno))
+        if new is not None and new.co_freevars == own.co_freevars:
+            # A function that is the model has the name "forward".
+            function.__code__ = renamed(new, new.co_name, own.co_name)
+            yield function, own
+
+
+def renamed(code: types.CodeType, prefix: str, name: str) -> types.CodeType:
+    """Code in which functions whose names begin with ``prefix`` have another name, also inside them."""
+    constants = tuple(renamed(one, prefix, name) if isinstance(one, types.CodeType) else one for one in code.co_consts)
+    return code.replace(co_consts=constants, co_name=name if code.co_name.startswith(prefix) else code.co_name)
+
+
+@functools.cache
+def _absolute(file: str) -> str:
+    return file if file.startswith("<") else str(Path(file).resolve())

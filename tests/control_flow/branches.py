@@ -1,0 +1,560 @@
+"""Branches: ``if``, ``elif``, conditional expressions, early ``return``, boolean operators, assertions."""
+
+# ruff: noqa: SIM108 - the constructs under test
+
+from __future__ import annotations
+
+import torch
+from program import DOWN, UP, program
+from torch import nn
+
+SMALL = ([0.1, 0.2, 0.3],)
+
+
+@program("If")
+def if_else(x):
+    if x.sum() > 0:
+        y = x + 1
+    else:
+        y = x - 1
+    return y * 2
+
+
+@program("If")
+def if_without_else(x):
+    if x.sum() > 0:
+        x = x * 2
+    return x + 1
+
+
+@program("If")
+def if_on_any(x):
+    y = x.clone()
+    if (x < -2).any():
+        y = y.clamp(min=-2)
+    return y
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def elif_chain(x):
+    if x.sum() > 5:
+        y = x.sin()
+    elif x.sum() > 0:
+        y = x.cos()
+    else:
+        y = x.exp()
+    return y
+
+
+@program("If", cases=(UP, DOWN, SMALL, ([9.0, 0.0, 0.0],)))
+def nested(x):
+    if x.sum() > 0:
+        if x.max() > 5:
+            y = x * 2
+        else:
+            y = x * 3
+            if x.min() > 0.5:
+                y = y + 1
+    else:
+        y = -x
+    return y
+
+
+@program("If")
+def early_return(x):
+    if x.sum() > 0:
+        return x * 2
+    y = x.abs()
+    return y + 1
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def two_early_returns(x):
+    if x.sum() > 5:
+        return x * 2
+    x = x + 1
+    if x.sum() > 1:
+        return x * 3
+    return x * 4
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def return_in_nested_branch(x):
+    y = x + 1
+    if x.sum() > 0:
+        if x.max() > 2:
+            return y
+        y = y * 5
+    return y - 2
+
+
+@program("If")
+def returns_in_both(x):
+    if x.mean() > 0:
+        return x.relu()
+    else:
+        return x.sigmoid()
+
+
+@program("If")
+def returns_two(x):
+    if x.sum() > 0:
+        return x, x.sum()
+    return x * 2, x.prod()
+
+
+@program("If")
+def returns_dict(x):
+    out = {"a": x}
+    if x.sum() > 0:
+        out["b"] = x * 2
+    else:
+        out["b"] = x * 3
+    return out
+
+
+@program("If")
+def identity_branch(x):
+    return x if x.sum() > 0 else -x
+
+
+@program("If", "Where")
+def conditional_expression(x):
+    y = x.sin() if x.sum() > 0 else x.cos()
+    return y * (2 if x.max() > 0 else 3)
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def nested_conditional_expression(x):
+    return x + 1 if x.sum() > 5 else (x + 2 if x.sum() > 0 else x + 3)
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def and_operator(x):
+    if x.sum() > 0 and x.max() > 1:
+        return x + 1
+    return x - 1
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def or_operator(x):
+    if x.sum() > 5 or x.max() < 0:
+        return x + 1
+    return x - 1
+
+
+@program("If")
+def not_operator(x):
+    if not x.sum() > 0:
+        x = x + 10
+    return x
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def mixed_operators(x):
+    flag = x.sum() > 5
+    if not flag and (x.min() > -1 or x.max() > 7):
+        return x * 2
+    return x * 3
+
+
+@program("If", cases=(UP, DOWN))
+def short_circuit(x):
+    keep = x[x > 0]
+    if keep.numel() > 0 and keep[0] > 0.5:
+        return x * 2
+    return x * 3
+
+
+@program("If", cases=(UP, DOWN, SMALL))
+def chained_comparison(x):
+    s = x.sum()
+    if 0 < s < 5:
+        return x + 1
+    return x - 1
+
+
+@program("If")
+def bool_call(x):
+    flag = bool((x > 0).all())
+    return x * 2 if flag else x
+
+
+@program("If")
+def item_in_condition(x):
+    if x.sum().item() > 0:
+        return x + 1
+    return x - 1
+
+
+@program("If")
+def int_in_condition(x):
+    n = int(x.sum())
+    if n > 0:
+        return x + n
+    return x - n
+
+
+@program("If")
+def size_in_condition(x):
+    kept = x[x > 0]
+    if kept.shape[0] == 0:
+        return torch.zeros(1)
+    return kept.max().reshape(1)
+
+
+@program("If")
+def different_sizes(x):
+    if x.sum() > 0:
+        return x[:2]
+    return x
+
+
+@program("If")
+def different_dtypes(x):
+    if x.sum() > 0:
+        y = x.argmax()
+    else:
+        y = x.max()
+    return y + 1
+
+
+@program("Where")
+def number_in_both(x):
+    if x.sum() > 0:
+        scale, shift = 2, 0.5
+    else:
+        scale, shift = 3, 1.5
+    return x * scale + shift
+
+
+@program("If")
+def number_and_tensor(x):
+    penalty = 0.0
+    if x.min() < 0:
+        penalty = x.abs().sum()
+    return x + penalty
+
+
+@program("If", "Where")
+def flag_variable(x):
+    flag = False
+    if x.sum() > 0:
+        flag = True
+    if flag:
+        x = x * 2
+    return x
+
+
+@program("If")
+def same_condition_twice(x):
+    positive = x.sum() > 0
+    if positive:
+        y = x * 2
+    z = x + 1
+    if positive:
+        z = z + y
+    return z
+
+
+@program("If")
+def temporary_variable(x):
+    if x.sum() > 0:
+        kept = x[x > 1]
+        x = x + kept.sum()
+    return x
+
+
+@program("If")
+def tuple_assignment(x):
+    a, b = x, x + 1
+    if x.sum() > 0:
+        a, b = b, a
+    return a * 2 + b
+
+
+@program("If")
+def augmented_assignment(x):
+    y = torch.zeros_like(x)
+    if x.sum() > 0:
+        y += x
+        y *= 2
+    return y
+
+
+@program("If")
+def in_place_on_input(x):
+    x = x * 1
+    if x.sum() > 0:
+        x.add_(1)
+    else:
+        x[0] = 7
+    return x
+
+
+@program("If")
+def in_place_through_view(x):
+    y = x.clone()
+    if x.sum() > 0:
+        y[1:].mul_(3)
+    return y
+
+
+@program("If")
+def masked_assignment(x):
+    y = x.clone()
+    if (x < 0).any():
+        y[y < 0] = 0
+    return y + 1
+
+
+@program("If")
+def dict_values(x):
+    parts = {"a": x, "b": x + 1}
+    if x.sum() > 0:
+        parts["a"] = parts["b"] * 2
+    return parts["a"] + parts["b"]
+
+
+@program("If")
+def list_item(x):
+    parts = [x, x + 1]
+    if x.sum() > 0:
+        parts[0] = parts[1] * 2
+    return parts[0] - parts[1]
+
+
+@program("If")
+def list_of_same_length(x):
+    parts = [x]
+    if x.sum() > 0:
+        parts.append(x * 2)
+    else:
+        parts.append(x * 3)
+    return torch.stack(parts)
+
+
+@program("If")
+def conditional_append(x):
+    parts = [x]
+    if x.sum() > 0:
+        parts.append(x * 2)
+    return torch.stack(parts)
+
+
+@program("If")
+def conditional_append_cat(x):
+    parts = [x]
+    for k in range(3):
+        if x[k] > 0:
+            parts.append(x[k : k + 1] * 2)
+    return torch.cat(parts)
+
+
+def _helper(x):
+    if x.max() > 1:
+        return x - x.max()
+    return x
+
+
+@program("If")
+def function_called_from_branch(x):
+    y = x + 1
+    if x.sum() > 0:
+        y = _helper(y)
+    return y
+
+
+@program("If")
+def helper_function(x):
+    return _helper(x) * 2
+
+
+@program("If")
+def closure(x):
+    bias = x.sum()
+
+    def shifted(y):
+        if bias > 0:
+            return y + bias
+        return y - bias
+
+    return shifted(x * 2)
+
+
+@program("If")
+def closure_with_nonlocal(x):
+    total = x * 0
+
+    def add(y):
+        nonlocal total
+        if y.sum() > 0:
+            total = total + y
+
+    add(x)
+    add(x * 2)
+    return total
+
+
+@program("If")
+def default_argument(x):
+    def clipped(y, limit=2.0):
+        if y.max() > limit:
+            y = y.clamp(max=limit)
+        return y
+
+    return clipped(x) + clipped(x, limit=0.5)
+
+
+@program("If")
+def in_lambda(x):
+    choose = lambda y: y * 2 if y.sum() > 0 else y * 3  # noqa: E731
+    return choose(x)
+
+
+def _recursive(x, depth):
+    if depth == 0:
+        return x
+    if x.sum() > 4:
+        return _recursive(x / 2, depth - 1)
+    return x
+
+
+@program("If", cases=(UP, DOWN, ([30.0, 30.0, 30.0],)))
+def bounded_recursion(x):
+    return _recursive(x, 3)
+
+
+@program("If")
+def with_statement(x):
+    with torch.no_grad():
+        if x.sum() > 0:
+            return x * 2
+    return x
+
+
+@program()
+def assertion(x):
+    assert x.abs().sum() >= 0, "never"
+    return x * 2
+
+
+@program()
+def raises_only(x):
+    if torch.isnan(x).any():
+        raise ValueError(f"{x} has NaN")
+    return x * 2
+
+
+@program()
+def prints_only(x):
+    if x.sum() > 0:
+        print("positive")
+    return x * 2
+
+
+@program("If")
+def raises_in_else(x):
+    if x.sum() > -100:
+        y = x * 2
+        if y.max() > 0:
+            y = y + 1
+    else:
+        raise ValueError("too small")
+    return y
+
+
+@program("If")
+def torch_equal(x):
+    if torch.equal(x, x.abs()):
+        return x * 2
+    return x
+
+
+@program("If", cases=(([1.0, 2.0, 3.0], 1), ([1.0, 2.0, 3.0], 4)))
+def member_of_tuple(x, n):
+    if n in (1, 2, 3):
+        return x * 2
+    return x
+
+
+@program("If", cases=(UP, DOWN))
+def minimum_of_tensors(x):
+    top = max(x[0], x[1], x[2])
+    if min(x[0], top) > 0:
+        return x + top
+    return x - top
+
+
+@program("If", cases=(UP, DOWN, ([1.0, -1.0, 1.0],)))
+def any_and_all(x):
+    if any(v < 0 for v in x):
+        x = x - 1
+    if all(v > 0 for v in x):
+        x = x + 5
+    return x
+
+
+@program("If")
+class Method(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.near, self.far = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(x) + 1
+
+    def head(self, x):
+        if x.sum() > 0:
+            return self.near(x)
+        return self.far(x)
+
+
+class _Base(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+@program("If")
+class Super(_Base):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = super().forward(x)
+        return x
+
+
+@program("If")
+class Submodules(nn.Module):
+    """The branch is in a module that is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Method()
+
+    def forward(self, x):
+        return self.inner(self.inner(x))
+
+
+@program("If")
+class Attribute(nn.Module):
+    """A plain attribute of the module is assigned in a branch, and read."""
+
+    def forward(self, x):
+        self.scale = x.new_ones(())
+        if x.sum() > 0:
+            self.scale = x.max()
+        return x * self.scale
+
+
+@program("If")
+class PlainTensorAttribute(nn.Module):
+    """A tensor that is neither a parameter nor a buffer is read in a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.tensor([1.0, 2.0, 3.0])
+
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + self.shift
+        return x * torch.tensor([2.0, 2.0, 2.0])

@@ -1,0 +1,489 @@
+"""Loops: ``while``, ``for`` over ranges and tensors, ``break``, ``continue``, ``return``, lists that grow."""
+
+# ruff: noqa: SIM108, B007 - the constructs under test
+
+from __future__ import annotations
+
+import torch
+from program import DOWN, UP, counts, program
+from torch import nn
+
+ROWS = {"x": {0: torch.export.Dim.DYNAMIC}}
+MANY = ([[1.0, -2.0], [3.0, 0.5], [-1.0, 2.0]],), ([[2.0, 2.0]],), ([[-1.0, 1.0], [4.0, 1.0]] * 4,)
+
+
+@program("Loop", cases=(([1.0, 1.0, 1.0],), ([90.0, 90.0, 90.0],), ([40.0, 5.0, 4.0],)))
+def while_value(x):
+    while x.sum() < 100:
+        x = x * 2
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def while_counter(x, n):
+    i = 0
+    while i < n:
+        x = x * 1.5 + i
+        i += 1
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def while_item(x, n):
+    i = n.item()
+    while i > 0:
+        x = x + i
+        i = i - 1
+    return x
+
+
+@program("Loop", "Where", cases=counts(3, 1, 0, 9))
+def while_true_with_break(x, n):
+    i = 0
+    while True:
+        x = x * 1.1
+        i = i + 1
+        if i >= n:
+            break
+    return x, i
+
+
+@program("Loop", cases=(([1.0, 1.0, 1.0],), ([0.01, 0.01, 0.01],), ([200.0, 0.0, 0.0],)))
+def while_with_two_conditions(x):
+    steps = 0
+    while x.sum() < 100 and steps < 5:
+        x = x * 2
+        steps += 1
+    return x * steps
+
+
+@program("Loop", cases=(([1.0, 1.0, 1.0],), ([0.01, 0.01, 0.01],), ([200.0, 0.0, 0.0],)))
+def while_not_done(x):
+    done = torch.tensor(False)
+    steps = 0
+    while not done and steps < 6:
+        x = x * 2
+        done = x.sum() > 50
+        steps += 1
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def for_range(x, n):
+    for i in range(n):
+        x = x * 1.5 + i
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def for_range_of_item(x, n):
+    y = x
+    for _ in range(int(n)):
+        y = y.sin() + x
+    return y
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def for_range_from(x, n):
+    total = 0
+    for i in range(1, n + 1):
+        total = total + x * i
+    return x + total
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def for_range_with_step(x, n):
+    for i in range(0, n, 2):
+        x = x + i
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def for_range_backwards(x, n):
+    for i in range(n, 0, -1):
+        x = x * 0.5 + i
+    return x
+
+
+@program("Loop", "If", cases=counts(3, 0, 1, 9))
+def for_with_branch(x, n):
+    for i in range(n):
+        if x.sum() > i:
+            x = x - 1
+        else:
+            x = x + 2
+    return x
+
+
+@program("Loop", "If", cases=counts(3, 0, 1, 9))
+def for_with_continue(x, n):
+    for i in range(n):
+        if i % 2 == 1:
+            continue
+        x = x + i
+    return x
+
+
+@program("Loop", "If", cases=counts(3, 0, 1, 9))
+def for_with_break(x, n):
+    for i in range(n):
+        if x.sum() > 4:
+            break
+        x = x + 1 + i
+    return x
+
+
+@program("Loop", "Where", cases=(([1.0, 2.0, 3.0],), ([0.1, 0.1, 0.1],), ([100.0, 0.0, 0.0],)))
+def python_range_with_break(x):
+    for i in range(10):
+        x = x * 1.5
+        if x.sum() > 20:
+            break
+    return x + i
+
+
+@program("Loop", "If", cases=counts(3, 0, 1, 9))
+def for_with_return(x, n):
+    for i in range(n):
+        x = x + i
+        if x.sum() > 5:
+            return x * 10
+    return x
+
+
+@program("Loop", "If", "Where", cases=counts(3, 0, 1, 9))
+def for_else(x, n):
+    for _ in range(n):
+        x = x + 1
+        if x.sum() > 8:
+            break
+    else:
+        x = x * 100
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 5))
+def nested_loops(x, n):
+    for i in range(n):
+        for j in range(i + 1):
+            x = x + j
+        x = x * 0.9
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 5))
+def python_loop_inside(x, n):
+    for _ in range(n):
+        for k in range(3):
+            x = x + k
+    return x
+
+
+@program("Loop", cases=counts(2, 0, 1, 3))
+def index_by_counter(x, n):
+    total = torch.zeros(())
+    for i in range(n):
+        total = total + x[i]
+    return total
+
+
+@program("Loop", cases=counts(2, 0, 1, 3))
+def writes_by_counter(x, n):
+    out = torch.zeros(3)
+    for i in range(n):
+        out[i] = x[i] * 2
+    return out
+
+
+@program("Loop", cases=counts(2, 0, 1, 3))
+def writes_rows(x, n):
+    out = torch.zeros(3, 3)
+    for i in range(n):
+        out[i, :] = x * i
+        out[i, 0] += 1
+    return out
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def list_comprehension(x):
+    return torch.stack([row * i + 1 for i, row in enumerate(x)])
+
+
+@program("Loop", cases=counts(3, 1, 9))
+def list_comprehension_of_range(x, n):
+    rows = [x * i for i in range(n)]
+    return torch.cat(rows) + sum([1, 2])
+
+
+@program("Loop", cases=counts(2, 0, 1, 3))
+def accumulates_in_place(x, n):
+    total = torch.zeros(3)
+    for _ in range(n):
+        total += x
+    return total
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def for_over_rows(x):
+    total = torch.zeros(2)
+    for row in x:
+        total = total * 0.5 + row
+    return total
+
+
+@program("Loop", cases=(UP, DOWN, ([1.0, -1.0, 3.0],)))
+def for_over_selected(x):
+    total = torch.zeros(())
+    for value in x[x > 0]:
+        total = total * 2 + value
+    return total
+
+
+@program("Loop", "Where", cases=MANY, dynamic=ROWS)
+def for_over_range_of_size(x):
+    total = torch.zeros(2)
+    for i in range(x.shape[0]):
+        total = total + x[i] * i
+        if total.sum() > 50:
+            break
+    return total
+
+
+@program("Loop", cases=(UP, DOWN, ([1.0, -1.0, 3.0],)))
+def for_enumerate(x):
+    total = torch.zeros(())
+    for i, value in enumerate(x[x > 0]):
+        total = total + i * value
+    return total
+
+
+@program("Loop", cases=(UP, DOWN, ([1.0, -1.0, 3.0],)))
+def for_zip(x):
+    kept = x[x > 0]
+    total = torch.zeros(())
+    for a, b in zip(kept, kept * 2, strict=False):
+        total = total + a * b
+    return total
+
+
+@program("Loop", cases=(UP, DOWN, ([1.0, -1.0, 3.0],)))
+def for_over_indices(x):
+    for index in torch.nonzero(x > 0).flatten():
+        x = x + index
+    return x
+
+
+@program("If", cases=(UP, DOWN, ([1.0, -1.0, 3.0],)))
+def static_rows_with_branch(x):
+    total = torch.zeros(())
+    for value in x:
+        if value > 0:
+            total = total + value
+    return total
+
+
+@program("Loop", "If", cases=counts(3, 0, 1, 9))
+def append(x, n):
+    rows = []
+    for i in range(n):
+        x = x + i
+        rows.append(x * 2)
+    return torch.stack(rows) if n > 0 else torch.zeros(0, 3)
+
+
+@program("Loop", cases=counts(3, 1, 9))
+def append_to_started_list(x, n):
+    rows = [x]
+    for i in range(n):
+        x = x * 0.5 + i
+        rows.append(x)
+    return torch.stack(rows, 1)
+
+
+@program("Loop", cases=counts(3, 1, 9))
+def append_and_cat(x, n):
+    rows = []
+    for i in range(n):
+        rows.append(x[:2] + i)
+    return torch.cat(rows)
+
+
+@program("Loop", cases=counts(3, 1, 9))
+def append_two(x, n):
+    rows, sums = [], []
+    for i in range(n):
+        rows.append(x + i)
+        sums.append(x.sum() * i)
+    return torch.stack(rows), torch.stack(sums)
+
+
+@program("Loop", "Where", cases=counts(3, 1, 9))
+def append_until_break(x, n):
+    rows = []
+    for _ in range(n):
+        x = x + 1
+        rows.append(x)
+        if x.sum() > 6:
+            break
+    return torch.stack(rows)
+
+
+@program("Loop", "If", cases=counts(3, 1, 9))
+def append_under_condition(x, n):
+    rows = [x]
+    for _ in range(n):
+        x = -x * 1.2
+        if x.sum() > 0:
+            rows.append(x)
+    return torch.stack(rows)
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def tuple_state(x, n):
+    a, b = x, x + 1
+    for _ in range(n):
+        a, b = b, a + b
+    return a, b
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def dict_state(x, n):
+    state = {"h": x, "count": 0}
+    for _ in range(n):
+        state["h"] = state["h"].sin()
+        state["count"] += 1
+    return state["h"] * state["count"]
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def variable_first_assigned_inside(x, n):
+    for i in range(n):
+        half = x / 2
+        x = half + i
+    return x
+
+
+@program("Loop", "If", cases=counts(3, 0, 1, 9))
+def python_flag(x, n):
+    first = True
+    for _ in range(n):
+        if first:
+            x = x * 10
+            first = False
+        x = x + 1
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def float_counter(x, n):
+    t = 0.0
+    for _ in range(n):
+        x = x + t
+        t += 0.25
+    return x
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+def number_becomes_tensor(x, n):
+    total = 0
+    for _ in range(n):
+        total = total + x
+    return total + x
+
+
+def _newton(y, limit):
+    guess = y / 2
+    for _ in range(limit):
+        if (guess * guess - y).abs().max() < 1e-3:
+            break
+        guess = (guess + y / guess) / 2
+    return guess
+
+
+@program("Loop", "If", cases=(([4.0, 9.0, 2.0],), ([4.0, 4.0, 4.0],), ([400.0, 900.0, 0.25],)))
+def newton(x):
+    return _newton(x, 20)
+
+
+@program("Loop", "If", cases=(([4, 6, 9],), ([1, 1, 1],), ([7, 27, 3],)))
+def collatz(x):
+    steps = torch.zeros((), dtype=torch.int64)
+    n = x.sum()
+    while n != 1:
+        if n % 2 == 0:
+            n = n // 2
+        else:
+            n = 3 * n + 1
+        steps = steps + 1
+    return steps
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 4)
+
+    def forward(self, x, n):
+        h = torch.zeros(1, 4)
+        for _ in range(n):
+            h = self.cell(x[None], h)
+        return h
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+class Buffer(nn.Module):
+    """A loop reads a buffer, and a module's list of layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.tensor([0.5, 1.5, 1.0]))
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+
+    def forward(self, x, n):
+        for _ in range(n):
+            for layer in self.layers:
+                x = torch.tanh(layer(x)) * self.scale
+        return x
+
+
+@program("Loop", cases=(([2, 5, 1, 0, 0, 0],), ([0, 4, 0, 0, 0, 0],), ([1, 1, 1, 1, 1, 1],)))
+class GreedyDecoder(nn.Module):
+    """Decodes until the end of the sequence, with a cache of a fixed size."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(8, 4)
+        self.head = nn.Linear(4, 8)
+
+    def forward(self, tokens):
+        tokens = tokens.clone()
+        cache = torch.zeros(6, 4)
+        position = 0
+        done = False
+        while not done:
+            cache[position] = self.embedding(tokens[position])
+            following = self.head(cache.sum(0)).argmax()
+            position += 1
+            tokens[position] = following
+            done = (following == 3) | (position >= 5)
+        return tokens
+
+
+@program("If", cases=(([[1.0, 2.0], [3.0, 4.0], [-1.0, 0.0]],), ([[-1.0, -2.0], [-3.0, -4.0], [-1.0, 0.0]],)))
+class Experts(nn.Module):
+    """Each expert takes the rows that are routed to it, and is skipped if there are none."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(2, 3)
+        self.experts = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+
+    def forward(self, x):
+        chosen = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = chosen == number
+            if mask.any():
+                out[mask] = expert(x[mask])
+        return out

@@ -1,0 +1,136 @@
+"""Programs with control flow on tensors are converted while capturing, and take every path as PyTorch does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import branches
+import loops  # noqa: F401
+import onnx
+import onnxruntime
+import pytest
+import refusals  # noqa: F401
+import torch
+from program import PROGRAMS, REFUSED, Program
+
+import opbridge
+from opbridge.capture.capture import capture
+from opbridge.errors import CaptureError
+
+CONTROL_FLOW = {"If", "Loop", "Scan"}
+
+
+def _ids(program: Program) -> str:
+    return program.name
+
+
+def _results(value: Any) -> list[torch.Tensor]:
+    return [torch.as_tensor(leaf) for leaf in torch.utils._pytree.tree_leaves(value)]
+
+
+def _operators(graph: onnx.GraphProto) -> set[str]:
+    found = set()
+    for node in graph.node:
+        found.add(node.op_type)
+        for attribute in node.attribute:
+            found |= _operators(attribute.g)
+    return found
+
+
+def _expected(program: Program, model: Any, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return _results(model(*(value.clone() for value in inputs)))
+
+
+QUICK = (
+    "elif_chain", "return_in_nested_branch", "returns_dict", "mixed_operators", "short_circuit", "int_in_condition",
+    "different_dtypes", "number_in_both", "in_place_through_view", "conditional_append_cat", "closure_with_nonlocal",
+    "Super", "while_counter", "python_range_with_break", "for_range_backwards", "for_with_return", "for_over_rows",
+    "append_under_condition", "dict_state", "GreedyDecoder", "Experts",
+)  # fmt: skip
+BY_NAME = {program.name: program for program in PROGRAMS}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_captured(name: str) -> None:
+    program = BY_NAME[name]
+    model = program.made()
+    captured = capture(model, program.inputs()[0], dynamic_shapes=program.dynamic_shapes)
+    assert {operator for operator, _ in captured.converted} == program.nodes
+    module = captured.program.module()
+    for inputs in program.inputs():
+        results = _results(module(*(value.clone() for value in inputs)))
+        for result, expected in zip(results, _expected(program, model, inputs), strict=True):
+            torch.testing.assert_close(result, expected, check_dtype=False)
+
+
+@pytest.mark.quick("if_else", "for_with_break", "GreedyDecoder")
+@pytest.mark.parametrize("program", PROGRAMS, ids=_ids)
+def test_exported(program: Program, tmp_path: Path) -> None:
+    model = program.made()
+    bundle = opbridge.export(
+        model, program.inputs()[0], dynamic_shapes=program.dynamic_shapes, path=tmp_path / "bundle", verify=False
+    )
+    assert bundle.path.is_dir()
+    _compare(program, model, tmp_path)
+
+
+OPENVINO = ("nested", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range", "for_with_return")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPENVINO)
+def test_on_openvino(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    program = BY_NAME[name]
+    model = program.made()
+    bundle = opbridge.export(model, program.inputs()[0], path=tmp_path / "bundle", engines=("openvino",), verify=False)
+    session = opbridge.load(bundle.path, engine="openvino")
+    names = [spec.name for spec in session.inputs]
+    for inputs in program.inputs():
+        results = session.run({name: value.numpy() for name, value in zip(names, inputs, strict=True)})
+        for result, expected in zip(results.values(), _expected(program, model, inputs), strict=True):
+            torch.testing.assert_close(torch.as_tensor(result), expected, check_dtype=False)
+
+
+def _compare(program: Program, model: Any, folder: Path) -> None:
+    """Compare the written model with PyTorch on inputs that take every path, without opbridge's verifier."""
+    (path,) = folder.rglob("*.onnx")
+    assert _operators(onnx.load(path).graph) & CONTROL_FLOW == program.nodes & CONTROL_FLOW
+    session = onnxruntime.InferenceSession(str(path))
+    names = [value.name for value in session.get_inputs()]
+    for inputs in program.inputs():
+        results = session.run(None, {name: value.numpy() for name, value in zip(names, inputs, strict=True)})
+        for result, expected in zip(results, _expected(program, model, inputs), strict=True):
+            torch.testing.assert_close(torch.as_tensor(result), expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("program", REFUSED, ids=_ids)
+def test_refused(program: Program) -> None:
+    with pytest.raises(CaptureError) as caught:
+        capture(program.made(), program.inputs()[0])
+    assert program.message in str(caught.value)
+    assert "refusals.py:" in str(caught.value)
+    assert caught.value.fix
+
+
+def test_a_function_is_as_it_was_after_the_capture() -> None:
+    code = branches.if_else.__code__
+    capture(branches.if_else, BY_NAME["if_else"].inputs()[0])
+    assert branches.if_else.__code__ is code
+
+
+def test_a_model_without_such_control_flow_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    export = torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *args, **kwargs: calls.append(1) or export(*args, **kwargs))
+    captured = capture(torch.nn.Linear(3, 3), (torch.ones(2, 3),))
+    assert captured.converted == ()
+    assert len(calls) == 1
+
+
+def test_the_table() -> None:
+    assert len(PROGRAMS) >= 80
+    assert len(BY_NAME) == len(PROGRAMS)
+    assert all(len(program.cases) > 1 for program in PROGRAMS)
