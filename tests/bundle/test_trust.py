@@ -348,6 +348,7 @@ def test_a_strangers_verification_is_a_claim(tmp_path: Path) -> None:
     bundle = read_bundle(of_a_stranger(make(tmp_path / "b", verification=lambda _: PASSED)))
     assert bundle.verified is None
     assert bundle.claim
+    assert repr(bundle).endswith(": claimed passed, for onnxruntime)")
     assert bundle.verification == PASSED
     assert "Claimed, not checked here: matches PyTorch" in render(bundle, "html")
     assert "Claimed, not checked here" in render(bundle, "markdown")

@@ -92,7 +92,8 @@ class Bundle:
         """``"Bundle('build/head': passed, for onnxruntime)"``."""
         verdict = (self.verification or {}).get("verdict", "not verified")
         names = dict.fromkeys(name for model in self.manifest["models"] for name in model["engines"])
-        return f"{type(self).__name__}({str(self.path)!r}: {verdict}, for {', '.join(names)})"
+        claimed = "claimed " if self.claim else ""
+        return f"{type(self).__name__}({str(self.path)!r}: {claimed}{verdict}, for {', '.join(names)})"
 
     def _repr_html_(self) -> str:
         """The report, for a notebook, if this user wrote it."""
