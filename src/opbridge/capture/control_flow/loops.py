@@ -1,26 +1,20 @@
-"""Loops whose length is known only at run time: the body is traced once, and becomes one ``torch.while_loop``."""
+"""``while``, ``for`` and list comprehensions: iterations that Python can decide run as Python code."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.branches import if_
-from opbridge.capture.control_flow.conditions import as_tensor, both, condition
-from opbridge.capture.control_flow.operands import Operands
-from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.conditions import condition
 from opbridge.capture.control_flow.sequences import DynamicSequence, dynamic_sequence, items_of
-from opbridge.capture.control_flow.site import Site, described, refuse
-from opbridge.capture.control_flow.state import State, note_operator, notes_unless_raised
-from opbridge.capture.control_flow.values import ABSENT, UNDEFINED, Agreement, Contents, Output, is_value, refill
-from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph, untracked
+from opbridge.capture.control_flow.site import Site
+from opbridge.capture.control_flow.state import State
+from opbridge.capture.control_flow.traced_loop import TracedLoop
+from opbridge.capture.control_flow.values import Contents
 
 __all__ = ["for_", "list_of", "while_"]
 
@@ -35,7 +29,7 @@ def while_(test: Action, body: Action, state: State, site: Site) -> None:
     while True:
         truth = condition(test())
         if not isinstance(truth, bool):
-            _Loop(test, lambda index: body(), state, site).run()
+            TracedLoop(test, lambda index: body(), state, site).run()
             return
         if not truth:
             return
@@ -83,7 +77,7 @@ def list_of(iterable: Iterable[Any], element: Callable[[Any], Any], site: Site) 
 def _over(
     sequence: DynamicSequence, body: Callable[[Any], None], goes_on: Action | None, state: State, site: Site
 ) -> None:
-    _Loop(goes_on, lambda index: body(sequence.item(index)), state, site, sequence.length).run()
+    TracedLoop(goes_on, lambda index: body(sequence.item(index)), state, site, sequence.length).run()
 
 
 def _rest(
@@ -109,298 +103,3 @@ def _rest(
             contents.restore()
     for item in rest:
         if_(goes_on(), functools.partial(body, item), lambda: None, state, site)
-
-
-@dataclasses.dataclass
-class _Variable:
-    """A variable of a loop, as nested containers of leaves.
-
-    Attributes:
-        name: Its name.
-        leaves: Its values before the loop.
-        structure: The containers.
-    """
-
-    name: str
-    leaves: list[Any]
-    structure: Any
-
-    @classmethod
-    def of(cls, name: str, value: Any) -> _Variable:
-        """A variable with this value."""
-        return cls(name, *pytree.tree_flatten(value))
-
-
-@dataclasses.dataclass
-class _Growth:
-    """A list that each iteration appends to.
-
-    Attributes:
-        like: The elements of one iteration, stacked.
-        kept: Whether each element may be left out.
-    """
-
-    like: Tensor
-    kept: bool
-
-
-_PASSES = 12
-"""The most times that a body is traced until the dtypes and shapes of its variables no longer change."""
-
-
-class _Again(Exception):
-    """Another pass over the body is needed, because a value that seemed constant changes."""
-
-
-class _Loop:
-    """A loop that becomes a ``torch.while_loop``.
-
-    Args:
-        test: The condition before each iteration; None for a ``for`` without ``break``.
-        body: An iteration; takes its number, an int64 tensor of rank 0.
-        state: The variables.
-        site: The statement.
-        length: The largest number of iterations; None if it is not known.
-    """
-
-    def __init__(
-        self, test: Action | None, body: Callable[[Tensor], None], state: State, site: Site, length: Any = None
-    ) -> None:
-        self.test = test
-        self.body = body
-        self.state = state
-        self.site = site
-        self.length = length
-        self.before = state.get()
-        self.contents = Contents([*self.before, *state.held()], [*state.names, *state.touched])
-        self.variables = [_Variable.of(*one) for one in zip(state.names, self.before, strict=True)]
-        self.lists = [_Variable.of(*one) for one in zip(self.contents.names, self.contents.now(), strict=True)]
-        self.carried: dict[tuple[int, int], Output] = {}
-        self.grown: dict[int, _Growth] = {}
-        self.limit = None if length is None else as_number(length)
-
-    def run(self) -> None:
-        """Trace the loop, and assign the variables their values after it."""
-        for _ in range(_PASSES):
-            try:
-                with notes_unless_raised(_Again):
-                    body = self._traced(self._iteration)
-            except _Again:
-                continue
-            self._emit(self._traced(self._goes_on), body)
-            return
-        refuse(self.site, "the shape of a variable grows in each iteration", "write into a tensor of a fixed size.")
-
-    def _traced(self, function: Callable[..., Sequence[Any]]) -> Subgraph:
-        with untracked():
-            arguments = [self._placeholder(output) for output in self.carried.values()]
-            arguments += [_empty(tensor) for tensor in self._extra_carried()]
-        try:
-            return trace_subgraph(function, arguments)
-        finally:
-            self.contents.restore()
-            self.state.set(self.before)
-
-    def _placeholder(self, output: Output) -> Tensor:
-        return torch.empty(output.shape or (), dtype=output.dtype, device=output.device)
-
-    def _extra_carried(self) -> list[Tensor]:
-        """The number of the iteration, and the rows of the lists: tensors like these before the loop."""
-        extra = [torch.zeros((), dtype=torch.int64)]
-        for growth in self.grown.values():
-            count = torch.sym_max(self.length, 0) if isinstance(self.length, torch.SymInt) else max(self.length, 0)
-            like = growth.like
-            extra.append(torch.zeros((count, *like.shape), dtype=like.dtype, device=like.device))
-            if growth.kept:
-                extra.append(torch.zeros((count, growth.like.shape[0]), dtype=torch.bool))
-        return extra
-
-    def _assign(self, values: Sequence[Tensor]) -> None:
-        """Give the variables the values of an iteration."""
-        given = dict(zip(self.carried, values, strict=False))
-        python = {key: self.carried[key].in_python(value) for key, value in given.items()}
-        everything = [
-            pytree.tree_unflatten(
-                [python.get((number, position), leaf) for position, leaf in enumerate(variable.leaves)],
-                variable.structure,
-            )
-            for number, variable in enumerate([*self.variables, *self.lists])
-        ]
-        self.state.set([UNDEFINED if value is ABSENT else value for value in everything[: len(self.variables)]])
-        for container, contents in zip(self.contents.containers, everything[len(self.variables) :], strict=True):
-            refill(container, contents)
-
-    def _goes_on(self, *values: Tensor) -> list[Tensor]:
-        self._assign(values)
-        index = values[len(self.carried)]
-        truth: Any = True if self.limit is None else index < self.limit
-        if self.test is not None:
-            truth = both(truth, condition(self.test()))
-        return [as_tensor(truth).clone()]
-
-    def _iteration(self, *values: Tensor) -> list[Tensor]:
-        self._assign(values)
-        index, *rows = values[len(self.carried) :]
-        self.body(index)
-        after = [*self.state.get(), *self.contents.now()]
-        changed = False
-        computed: dict[tuple[int, int], Any] = {}
-        appended: dict[int, Sequence[Any]] = {}
-        for number, (variable, value) in enumerate(zip([*self.variables, *self.lists], after, strict=True)):
-            if number >= len(self.variables) and len(value) > len(
-                pytree.tree_unflatten(variable.leaves, variable.structure)
-            ):
-                size = variable.structure.num_children
-                appended[number] = value[size:]
-                value = value[:size]
-            changed |= self._compare(number, variable, value, computed)
-        changed |= self._compare_growth(appended)
-        if changed:
-            raise _Again
-        outputs = [output.computed(computed[key]) for key, output in self.carried.items()]
-        return [*outputs, index + 1, *self._written(rows, index, appended)]
-
-    def _compare(self, number: int, variable: _Variable, value: Any, computed: dict[tuple[int, int], Any]) -> bool:
-        """Compare a variable after an iteration with the one before; whether the loop must be traced again."""
-        if len(variable.leaves) == 1 and variable.leaves[0] is UNDEFINED:
-            if value is UNDEFINED or variable.name in self.state.inner:
-                return False
-            leaves, variable.structure = pytree.tree_flatten(value)
-            variable.leaves = [leaf if type(leaf) in _CONSTANTS or not is_value(leaf) else ABSENT for leaf in leaves]
-        leaves, structure = pytree.tree_flatten(value)
-        if structure != variable.structure:
-            self._refuse(variable.name, "changes its type or its number of elements from one iteration to the next")
-        changed = False
-        for position, (entry, leaf) in enumerate(zip(variable.leaves, leaves, strict=True)):
-            changed |= self._compare_leaf((number, position), variable, entry, leaf)
-            computed[number, position] = leaf
-        return changed
-
-    def _compare_leaf(self, key: tuple[int, int], variable: _Variable, entry: Any, leaf: Any) -> bool:
-        known = self.carried.get(key)
-        agreement = Agreement(self.site, ("an iteration", "the one before it"))
-        if known is None:
-            agreement.value(variable.name, leaf, entry)
-        else:
-            example = known.computed(ABSENT) if known.kind == "tensor" or known.kind == "bool" else _NUMBERS[known.kind]
-            agreement.value(variable.name, leaf, example)
-        if not agreement.outputs:
-            return False
-        (output,) = agreement.outputs
-        new = self._carried(variable.name, output, entry, leaf)
-        if known is not None and (new.dtype, new.kind) == (known.dtype, known.kind) and _same(new.shape, known.shape):
-            return False
-        self.carried[key] = new
-        return True
-
-    def _carried(self, name: str, output: Output, entry: Any, leaf: Any) -> Output:
-        """The carried value; its shape must be the same in each iteration."""
-        shape = output.shape
-        if shape is None:
-            shape = tuple(leaf.shape)
-            if isinstance(entry, Tensor) and not _same(tuple(entry.shape), shape):
-                shapes = f"{tuple(entry.shape)} before and {shape} after an iteration"
-                self._refuse(name, f"changes its shape: {shapes}")
-        return dataclasses.replace(output, values=(leaf, entry), shape=shape)
-
-    def _compare_growth(self, appended: dict[int, Sequence[Any]]) -> bool:
-        changed = False
-        for number, tail in appended.items():
-            name = self.lists[number - len(self.variables)].name
-            if self.length is None:
-                refuse(
-                    self.site,
-                    f"the list {name!r} grows in a loop without a largest number of iterations",
-                    "write the loop as `for i in range(largest)` with a break, or write into a tensor of a fixed size.",
-                )
-            if name not in self.state.appended:
-                self._refuse(name, "is a list that grows, and that the loop also reads")
-            like, kept = _stacked(tail)
-            known = self.grown.get(number)
-            may_stop = kept is not None or self.test is not None
-            if known is None or known.like.shape != like.shape or known.kept != may_stop:
-                self.grown[number] = _Growth(like, may_stop)
-                changed = True
-        return changed
-
-    def _written(self, rows: Sequence[Tensor], index: Tensor, appended: dict[int, Sequence[Any]]) -> list[Tensor]:
-        """The rows of the lists with those of this iteration."""
-        written, remaining = [], list(rows)
-        for number, growth in self.grown.items():
-            like, kept = _stacked(appended[number])
-            written.append(remaining.pop(0).index_put((index,), like.to(growth.like.dtype)))
-            if growth.kept:
-                present = torch.ones(like.shape[:1], dtype=torch.bool) if kept is None else kept
-                written.append(remaining.pop(0).index_put((index,), present))
-        return written
-
-    def _emit(self, test: Subgraph, body: Subgraph) -> None:
-        start = [output.computed(output.values[1]) for output in self.carried.values()]
-        start += self._extra_carried()
-        start += [tensor.clone(memory_format=torch.contiguous_format) for tensor in body.mutated]
-        operands = Operands()
-        own = len(start) - len(body.mutated)
-        mutated = {id(tensor): own + position for position, tensor in enumerate(body.mutated)}
-        operands.add(*(value for value in (*body.inputs, *test.inputs) if id(value) not in mutated))
-
-        def function(subgraph: Subgraph) -> Callable[..., Any]:
-            def run(*values: Any) -> tuple[Any, ...]:
-                given = operands.lookup(values[len(start) :])
-                inputs = [
-                    values[mutated[id(value)]] if id(value) in mutated else given(value) for value in subgraph.inputs
-                ]
-                return run_subgraph(subgraph.module, *values[:own], *inputs)
-
-            return run
-
-        note_operator("Loop", self.site)
-        with facts_of_one_path():
-            results = torch.ops.higher_order.while_loop(
-                lambda *values: function(test)(*values)[0], function(body), tuple(start), operands.values()
-            )
-        for tensor, result in zip(body.mutated, results[own:], strict=True):
-            tensor.copy_(result)
-        self._assign(results)
-        self._append(list(results[len(self.carried) + 1 : own]))
-
-    def _append(self, rows: list[Tensor]) -> None:
-        for number, growth in self.grown.items():
-            values = rows.pop(0).flatten(0, 1)
-            kept = rows.pop(0).flatten() if growth.kept else None
-            self.contents.containers[number - len(self.variables)].append(Rows(values, kept))
-
-    def _refuse(self, name: str, what: str) -> None:
-        refuse(
-            self.site,
-            f"{described(name)} {what}",
-            f"give {described(name)} its final shape and type before the loop: write into a tensor, for example.",
-        )
-
-
-_CONSTANTS = (bool, int, float)
-_NUMBERS = {"int": 0, "float": 0.0}
-
-
-def as_number(length: Any) -> Tensor:
-    """A number of iterations as a tensor."""
-    return torch.full((), length, dtype=torch.int64)
-
-
-def _empty(like: Tensor) -> Tensor:
-    return torch.empty_like(like)
-
-
-def _same(a: Sequence[Any] | None, b: Sequence[Any] | None) -> bool:
-    if a is None or b is None or len(a) != len(b):
-        return a is b
-    return all(statically_known_true(x == y) for x, y in zip(a, b, strict=True))
-
-
-def _stacked(elements: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
-    """The elements that an iteration appends: their values, and which of them are kept if that depends on data."""
-    parts = [one if isinstance(one, Rows) else Rows(one.unsqueeze(0)) for one in elements]
-    values = torch.cat([part.values for part in parts]) if len(parts) > 1 else parts[0].values
-    if all(part.kept is None for part in parts):
-        return values, None
-    kept = [torch.ones(part.values.shape[:1], dtype=torch.bool) if part.kept is None else part.kept for part in parts]
-    return values, torch.cat(kept)
