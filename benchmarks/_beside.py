@@ -31,6 +31,8 @@ def runner(path: Path, feeds: Sequence[np.ndarray]) -> Callable[[], object]:
 def in_turns(sides: Mapping[str, Callable[[], object]], runs: int, least: float = 0.0) -> dict[str, list[float]]:
     """Seconds of each run of each side, after one that does not count. The side that begins changes from turn to turn.
 
+    It is the processor's time, because each side runs on one thread, and other work on the machine hardly changes it.
+
     Args:
         sides: What is measured.
         runs: The number of runs of each side.
@@ -44,9 +46,9 @@ def in_turns(sides: Mapping[str, Callable[[], object]], runs: int, least: float 
     while len(times[order[0]]) < runs or time.perf_counter() - start < least:
         order.append(order.pop(0))
         for name in order:
-            before = time.perf_counter()
+            before = time.process_time()
             sides[name]()
-            times[name].append(time.perf_counter() - before)
+            times[name].append(time.process_time() - before)
     return times
 
 
