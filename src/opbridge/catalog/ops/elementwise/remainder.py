@@ -46,7 +46,9 @@ def remainder(self: Any, other: Any) -> Tensor:
 
 
 def _low_bits(a: Any, power: Any, dtype: torch.dtype) -> Tensor:
-    """The remainder of integers for a ``power`` of 2; other divisors are left to ONNX's Mod."""
+    """The remainder of integers for a ``power`` of 2; other divisors are left to ONNX's Mod, a size as a tensor."""
+    if isinstance(power, torch.SymInt):
+        return torch.remainder(a, torch.scalar_tensor(power, dtype=dtype))
     if dtype == torch.bool or not is_power_of_two(power) or power > torch.iinfo(dtype).max:
         return NotImplemented
     return torch.bitwise_and(a, power - 1)
