@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch.nn.functional import pad
 
 from opbridge.capture.capture import capture
 from opbridge.errors import CaptureError
+from opbridge.torch_graph.size_guards import SizeGuard
 
 Dim = torch.export.Dim
 X = torch.arange(24.0).reshape(8, 3)
@@ -102,6 +104,14 @@ def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
     assert "test_declared_sizes.py:" in caught.value.message
     assert fix in caught.value.fix
     assert caught.value.to_dict()["code"] == "restricted-dimension"
+
+
+def test_a_remainder_that_is_not_defined_at_every_size() -> None:
+    from torch.utils._sympy.functions import Mod
+
+    rows = sympy.Symbol("rows", integer=True, positive=True)
+    guard = SizeGuard(sympy.Eq(Mod(rows - 6, 4), 2), {rows: ("L['x'].size()[0]",)}, ())
+    assert [guard.fails({"L['x'].size()[0]": size}) for size in (8, 9, 4)] == [False, True, False]
 
 
 @pytest.mark.parametrize("case", ["divisible", "limit", "one quotient", "nested"])

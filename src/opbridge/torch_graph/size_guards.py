@@ -32,8 +32,14 @@ class SizeGuard:
     frames: tuple[SourceLine, ...]
 
     def fails(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the condition is false at these sizes, by dimension; an unknown dimension leaves it undecided."""
-        return self._with({source: sympy.Integer(size) for source, size in sizes.items()}) == sympy.false
+        """Whether the condition is false at these sizes, by dimension.
+
+        An unknown dimension leaves it undecided, and so do sizes at which a remainder or a quotient is not defined.
+        """
+        try:
+            return self._with({source: sympy.Integer(size) for source, size in sizes.items()}) == sympy.false
+        except (AssertionError, ZeroDivisionError):
+            return False
 
     def limits(self, source: str) -> tuple[int | None, int | None]:
         """The smallest and the largest size of one dimension, if the condition is a limit such as ``n <= 5``."""
