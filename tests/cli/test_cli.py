@@ -188,6 +188,13 @@ def test_diagnose(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     assert run("diagnose", "net.py:model", "--json").data == DIAGNOSIS
 
 
+def test_control_flow_that_was_converted_is_named(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
+    message = "Control flow that depends on the values of tensors became If (net.py:12)."
+    finding = DIAGNOSIS["findings"][0] | {"code": "converted-control-flow", "message": message, "severity": "info"}
+    replace("diagnose", lambda *_, **__: result(DIAGNOSIS | {"findings": [finding]}, ok=True, details=""))
+    assert message in run("diagnose", "net.py:model").out.splitlines()
+
+
 def test_diagnose_is_1_if_a_link_stays_broken(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     finding = DIAGNOSIS["findings"][0] | {"mended": False, "severity": "error", "rung": None, "sources": []}
     broken = DIAGNOSIS | {"ok": False, "operators": [], "opset": None, "opset_reason": "", "findings": [finding]}

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from opbridge.capture.assumption import Assumption
 from opbridge.report.page_words import CLAIM
-from opbridge.report.rungs import operators_view, rungs
+from opbridge.report.rungs import NOTABLE, operators_view, rungs
 from opbridge.report.tables import paragraph, unbroken
 from opbridge.report.verification import verification_view
 
@@ -24,7 +24,8 @@ def bundle_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[R
         verbose: Whether to list every operator with its rung, the problems that opbridge fixed, and all statistics.
     """
     manifest = data["manifest"]
-    findings = [finding for finding in data["sources"].get("findings", []) if finding["severity"] != "info"]
+    found = data["sources"].get("findings", [])
+    findings = [finding for finding in found if finding["severity"] != "info" or finding["code"] in NOTABLE]
     if verbose:
         yield operators_view(_with_sources(data))
         yield ""
@@ -58,6 +59,8 @@ def _findings(findings: Sequence[Mapping[str, Any]], verbose: bool) -> Iterable[
         if not finding["mended"]:
             yield paragraph(f"{finding['severity']} {finding['code']}: {finding['message']}", "bold yellow")
             yield paragraph(f"  fix: {finding['fix']}")
+        elif finding["code"] in NOTABLE:
+            yield paragraph(finding["message"], "dim")
         elif verbose:
             yield paragraph(f"fixed by opbridge: {finding['message']}", "dim")
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from opbridge.report.rungs import operators_view
+from opbridge.report.rungs import NOTABLE, operators_view
 from opbridge.report.tables import paragraph, place, plural
 from opbridge.report.words import fixed_by
 
@@ -33,6 +33,9 @@ def diagnosis_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterabl
     hidden = len(data["operators"]) - len(listed)
     if hidden:
         yield paragraph(f"{plural(hidden, 'native operator')} (-v lists them)", "dim")
+    for finding in data["findings"]:
+        if finding["code"] in NOTABLE and not verbose:
+            yield paragraph(finding["message"], "dim")
     if data["operators"]:
         yield ""
     for finding in data["findings"]:

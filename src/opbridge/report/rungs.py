@@ -9,7 +9,10 @@ from rich.console import RenderableType
 
 from opbridge.report.tables import place, plural, table
 
-__all__ = ["operators_view", "rungs"]
+__all__ = ["NOTABLE", "operators_view", "rungs"]
+
+NOTABLE = ("converted-control-flow",)
+"""The findings that are shown although they need no action: what the model has that its source has not."""
 
 _LINK = {True: "yes", False: "NO", None: "?"}
 _NATIVE = ("native", "opset")
