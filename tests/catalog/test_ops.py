@@ -397,6 +397,8 @@ SPECIAL = {
         (lambda x: torch.remainder(100, x), (HUNDREDS[0],)),
         # The inverse of a remainder shows the sign of 0.
         *((lambda x, number=number: 1 / (x % number), (ODD,)) for number in (1, 4)),
+        *((lambda x, number=number: 1 / (x % number), (2.0 * torch.arange(-9, 9),)) for number in (3, -3)),
+        (lambda x: 1 / (x % 3), (torch.tensor([0.0, -0.0, 3, -3, 2**40, -(2**40)]),)),
     ],
     "div": [
         *((lambda a, b: torch.div(a, b, rounding_mode="floor"), pair) for pair in (QUOTIENTS, HUNDREDS)),
