@@ -117,12 +117,7 @@ def plan(
         decomposed = _decompose(program, chosen, native, recorder, users)
     _check_dynamic(dynamic, decomposed)
     chosen.update({alias: chosen[key] for alias, key in aliases.items()})
-    remove_checks(decomposed)
-    simplify(decomposed)
-    shield_results(decomposed)
-    promote_integers_beside_numbers(decomposed)
-    compute_sizes_in_float64(decomposed)
-    floor_negative_quotients(decomposed)
+    _normalize(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
     needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
     missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)
@@ -264,6 +259,16 @@ def _decompose(
             fix="correct the function at that place; it is traced, so it must not read a tensor's contents.",
             details=str(cause),
         ) from error
+
+
+def _normalize(decomposed: torch.export.ExportedProgram) -> None:
+    """Change a decomposed program so that the mappings of torch.onnx, which do not see their context, are right."""
+    remove_checks(decomposed)
+    simplify(decomposed)
+    shield_results(decomposed)
+    promote_integers_beside_numbers(decomposed)
+    compute_sizes_in_float64(decomposed)
+    floor_negative_quotients(decomposed)
 
 
 def _check_dynamic(before: Mapping[str, tuple[int, ...]], decomposed: torch.export.ExportedProgram) -> None:
