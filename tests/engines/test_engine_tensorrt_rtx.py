@@ -202,7 +202,7 @@ def test_a_bundle_has_the_engine_file_and_the_plugins_sources_and_is_not_passed(
         assert bundle.verification["verdict"] == "built, not run"
         assert "no NVIDIA GPU" in bundle.verification["error"]
         assert "a sibling of TensorRT" in bundle.verification["error"]
-        assert bundle.verified is False
+        assert bundle.verified is None
         with pytest.raises(EngineError, match=r"can't run 'model\.onnx': this machine has no NVIDIA GPU"):
             opbridge.load(bundle.path, "tensorrt_rtx")
     assert (bundle.path / "model.tensorrt_rtx.engine").stat().st_size > 1000
