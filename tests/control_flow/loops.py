@@ -487,3 +487,40 @@ class Experts(nn.Module):
             if mask.any():
                 out[mask] = expert(x[mask])
         return out
+
+
+@program("If", cases=(([[1.0, 2.0], [3.0, 4.0], [-1.0, 0.0]],), ([[-1.0, -2.0], [-3.0, -4.0], [-1.0, 0.0]],)))
+class SparseMixture(nn.Module):
+    """Each row goes to two experts; an expert without rows is skipped with ``continue``."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(2, 4)
+        self.experts = nn.ModuleList([nn.Linear(2, 2) for _ in range(4)])
+
+    def forward(self, x):
+        weights, chosen = self.gate(x).softmax(-1).topk(2)
+        out = torch.zeros_like(x)
+        mask = nn.functional.one_hot(chosen, 4).permute(2, 1, 0)
+        for number, expert in enumerate(self.experts):
+            rank, rows = torch.where(mask[number])
+            if rows.numel() == 0:
+                continue
+            result = expert(x[rows]) * weights[rows, rank, None]
+            out.index_add_(0, rows, result)
+        return out
+
+
+@program("Loop", "If", cases=(([1.0, 0.5, -1.0], 1.0), ([1.0, 2.0, 0.5], 3.0), ([1.0, 2.0, 0.5], 0.0)))
+def adaptive_solver(y, end):
+    t, h, steps = torch.zeros(()), torch.full((), 0.1), 0
+    while t < end and steps < 200:
+        h = torch.minimum(h, end - t)
+        first, second = -y, -(y + h / 2 * -y)
+        error = (h * (first - second)).abs().max()
+        if error <= 1e-2:
+            t = t + h
+            y = y + h * second
+        h = h * (0.9 * (1e-2 / (error + 1e-9)).sqrt()).clamp(0.2, 5.0)
+        steps += 1
+    return y

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition, opposite
 from opbridge.capture.control_flow.operands import Operands
-from opbridge.capture.control_flow.site import Site
+from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_operator
 from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, leaves_of, refill
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph
@@ -133,6 +133,12 @@ def _cond(
 
         return run
 
+    if operands.shares(mutated):
+        refuse(
+            site,
+            "a branch changes a tensor in place and also uses a view of it",
+            "let the branch return a new tensor.",
+        )
     note_operator("If", site)
     with facts_of_one_path():
         results: Sequence[Any] = torch.ops.higher_order.cond(truth, function(0), function(1), operands.values())

@@ -6,7 +6,7 @@ import ast
 import collections
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["appended_only", "assigned", "inside", "loaded", "locals_of", "touched"]
+__all__ = ["appended_only", "assigned", "inside", "is_temporary", "loaded", "locals_of", "touched"]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -98,6 +98,20 @@ def appended_only(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[
             if base:
                 appends[base] += 1
     return [name for name in names if appends[name] and uses[name] == appends[name]]
+
+
+def is_temporary(name: str, blocks: Sequence[Sequence[ast.stmt]]) -> bool:
+    """Whether each of these blocks that uses a variable assigns it before it reads it."""
+    return all(_assigns_first(name, block) for block in blocks)
+
+
+def _assigns_first(name: str, block: Sequence[ast.stmt]) -> bool:
+    for statement in block:
+        if loaded([statement])[name]:
+            return False
+        if isinstance(statement, ast.Assign) and name in assigned([statement]):
+            return True
+    return True
 
 
 def locals_of(function: ast.FunctionDef) -> tuple[set[str], set[str]]:

@@ -31,16 +31,36 @@ class Operands:
         self.add(*symbols_outside(sizes))
 
     def values(self) -> tuple[Any, ...]:
-        """The inputs, as parts of the captured program: a tensor with data is not one."""
-        return tuple(
-            value.detach().clone() if isinstance(value, Tensor) and not is_fake(value) else value
-            for value in self._values.values()
-        )
+        """The inputs, as parts of the captured program: a tensor with data is not one.
+
+        torch refuses inputs that share memory, so each one but the first is a copy.
+        """
+        shared: set[int] = set()
+        return tuple(_own(value, shared) for value in self._values.values())
+
+    def shares(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether one of these tensors shares memory with another input."""
+        inputs = [_memory(value) for value in self._values.values() if isinstance(value, Tensor)]
+        return any(inputs.count(_memory(tensor)) > 1 for tensor in tensors)
 
     def lookup(self, inputs: Sequence[Any]) -> Callable[[Any], Any]:
         """A function from a value outside to the subgraph's input that has it."""
         given = dict(zip(self._values, inputs, strict=True))
         return lambda value: given.get(_key(value), value)
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _own(value: Any, shared: set[int]) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    if not is_fake(value):
+        return value.detach().clone()
+    copied = _memory(value) in shared
+    shared.add(_memory(value))
+    return value.clone() if copied else value
 
 
 def _key(value: Any) -> Any:

@@ -20,7 +20,15 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from opbridge.capture.control_flow.exits import PREFIX, lowered, place
-from opbridge.capture.control_flow.names import appended_only, assigned, inside, loaded, locals_of, touched
+from opbridge.capture.control_flow.names import (
+    appended_only,
+    assigned,
+    inside,
+    is_temporary,
+    loaded,
+    locals_of,
+    touched,
+)
 
 __all__ = ["converted", "reason_not_to_convert"]
 
@@ -46,7 +54,10 @@ def converted(function: ast.FunctionDef, file: str) -> None:
     own = ast.FunctionDef(function.name, function.args, body, [], None)
     names, shared = locals_of(own)
     arguments = [*function.args.posonlyargs, *function.args.args]
-    rewrite = _Function(file, names, shared, loaded([ast.Module(body, [])]), arguments[0].arg if arguments else None)
+    ends = [node.goes_on for one in body for node in ast.walk(one) if hasattr(node, "goes_on")]
+    rewrite = _Function(
+        file, names, shared, loaded([ast.Module(body, []), *ends]), arguments[0].arg if arguments else None
+    )
     head = _parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
     declared = sorted(name for name in names if name not in _parameters(function))
     nonlocal_names = {name for node in inside(body) if isinstance(node, ast.Nonlocal) for name in node.names}
@@ -261,7 +272,15 @@ class _Function(ast.NodeTransformer):
 
     def _state(self, statements: list[ast.stmt], number: int) -> tuple[list[ast.stmt], ast.expr]:
         """The functions that read and assign the variables of a statement, and the call that makes its state."""
+        reads = loaded(statements)
         changed = [name for name in assigned(statements) if self._is_variable(name)]
+        if isinstance(statements[0], ast.If):
+            blocks = (statements[0].body, statements[0].orelse)
+            changed = [
+                name
+                for name in changed
+                if "." in name or reads[name] < self._reads[name] or not is_temporary(name, blocks)
+            ]
         holders = [name for name in touched(statements) if self._is_variable(name) or "." in name]
         get, assign, held = (f"{PREFIX}{part}_{number}" for part in ("get", "set", "held"))
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in changed)
@@ -272,7 +291,6 @@ class _Function(ast.NodeTransformer):
             source.append(f" if {name} is {_FLOW}.UNDEFINED: del {name}")
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in holders)
         source.append(f"def {held}(): return [{values}]")
-        reads = loaded(statements)
         inner = [name for name in changed if "." not in name and reads[name] >= self._reads[name]]
         appended = appended_only(_bodies(statements), holders)
         state = self._call(

@@ -200,9 +200,7 @@ class Agreement:
             kind = max((_KINDS[type(value)] for value in given), key=_ORDER.index)
             return Output((x, y), kind, _DTYPES[kind], (), torch.device("cpu"))
         numbers = [value for value in given if is_number(value)]
-        dtype = (
-            torch.promote_types(tensors[0].dtype, tensors[-1].dtype) if not numbers else _with(tensors[0], numbers[0])
-        )
+        dtype = _promoted(tensors[0].dtype, tensors[-1].dtype) if not numbers else _with(tensors[0], numbers[0])
         ranks = {tensor.dim() for tensor in tensors}
         if len(ranks) > 1:
             shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
