@@ -154,6 +154,10 @@ class _Lifting:
     def __setitem__(self, tensor: Tensor, value: Any) -> None:
         self._own[tensor] = value
 
+    def items(self) -> Any:
+        """The tensors that the subgraph has already; torch 2.13 lists them."""
+        return self._own.items()
+
     def get(self, tensor: Tensor, default: Any = None) -> Any:
         if tensor not in self._own:
             outside = self._outside.tensor_tracker.get(tensor)
