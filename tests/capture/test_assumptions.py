@@ -52,6 +52,13 @@ def counts_in_python(x: Tensor) -> Tensor:
     return x
 
 
+def counts_from_a_float(x: Tensor) -> Tensor:
+    count = int(x.max()) - 10
+    for _ in range(count):
+        x = torch.nn.functional.pad(x, (1, 0))
+    return x
+
+
 CASES = {
     "parity of a size": Case(parity, [("n", "4")]),
     "a loop over the rows": Case(rows_in_python, [("n", "4")]),
@@ -59,6 +66,7 @@ CASES = {
     "a loop whose carried shape grows": Case(
         counts_in_python, [("count = range(20)[x.max().long()] - 10", "12")], X + 2
     ),
+    "a count from a floating-point number": Case(counts_from_a_float, [("for _ in range(count):", "2")], X + 2),
 }
 
 

@@ -147,6 +147,10 @@ class _Int(int, metaclass=_Conversion):
     original = int
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        value = arguments[0] if len(arguments) == 1 else None
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and torch.compiler.is_exporting():
+            # torch writes no check of an assumption about a floating-point number into the program.
+            arguments = (value.to(torch.int64),)
         number = _held(arguments)
         return int(*arguments, **options) if number is None else torch.sym_int(number)
 
