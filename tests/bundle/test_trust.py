@@ -461,6 +461,6 @@ def test_a_stranger_is_verified_with_ones_own_reference(
     ran = Ran(capfd, "verify", bundle, "--reference", f"{entry}:model")
     assert ran.code == 0, ran.err
     assert "onnxruntime with function bodies: passed" in ran.out
-    assert "its kernels were not run; --trust" in ran.out
+    assert "its kernels were not run; --trust" in " ".join(ran.out.split())
     assert not payload.exists()
     assert Bundle(bundle, json.loads((bundle / "bundle.json").read_text())).verified is True

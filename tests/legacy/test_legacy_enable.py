@@ -233,22 +233,6 @@ def test_the_former_table_of_symbolic_functions_is_read_and_changed() -> None:
         assert "asinh" not in list(operators)
 
 
-def test_an_asinh_that_is_registered_by_the_decorator_is_used() -> None:
-    with legacy.enable():
-        from torch.onnx._internal import registration
-
-        @registration.onnx_symbolic("aten::asinh", opset=9)
-        def asinh(g, x):
-            return g.op("vendor::Asinh", x)
-
-        try:
-            program = torch.onnx.export(torch.asinh, (torch.ones(3),), None, opset_version=18)
-            assert [node.op_type for node in program.model.graph] == ["Asinh"]
-            assert [item.name for item in legacy.bridged()] == ["aten::asinh"]
-        finally:
-            legacy.registrations.unregister_custom_op_symbolic("aten::asinh", 9)
-
-
 def test_a_script_that_ends_with_the_bridge_on_ends_quietly() -> None:
     code = "from opbridge import legacy; legacy.enable(); from torch.onnx._internal import jit_utils"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
