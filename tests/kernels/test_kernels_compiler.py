@@ -60,7 +60,7 @@ def test_the_cache_is_keyed_by_content(cache, tmp_path):
     assert [KernelLibrary(path).run("mylib::plain", [x])[0][0] for path in (first, third, fourth)] == [1, 3, 4]
     assert build([including], extra_compile_flags=["-DUNUSED"]) != fourth
     left = [path.name for path in cache.rglob("*") if path.is_file() and not path.name.endswith(".lock")]
-    assert all(name.endswith((".so", ".dylib", ".o")) for name in left), left
+    assert all(name.endswith((".so", ".dylib", ".o", ".code")) for name in left), left
 
 
 @pytest.mark.slow
