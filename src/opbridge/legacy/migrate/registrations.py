@@ -216,16 +216,11 @@ def _edits_of_function(
     for item in at_top:
         detail = f'@opbridge.translation("{item.target}")'
         if _is_decorator(script, item.call):
-            yield Edit(function, _instead_of_nothing, script.line(item.call), item.target, detail)
+            yield Edit(function, lambda updated: updated, script.line(item.call), item.target, detail)
             yield from _without_partial(script)
             continue
         statement = next(node for node in script.parents(item.call) if isinstance(node, cst.SimpleStatementLine))
         yield Edit(statement, lambda updated: cst.RemoveFromParent(), script.line(item.call), item.target, detail)
-
-
-def _instead_of_nothing(updated: cst.CSTNode) -> cst.CSTNode:
-    """The function, whose decorators are replaced already."""
-    return updated
 
 
 def _without_partial(script: Script) -> Iterator[Edit]:

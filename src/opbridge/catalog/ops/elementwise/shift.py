@@ -10,26 +10,30 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
+_WHY = "torch's mapping of a shift of uint8 gives int8"
 
-@decomposition("aten::__lshift__.Tensor")
-def lshift(self: Tensor, other: Tensor) -> Tensor:
+
+@decomposition("aten::__lshift__", overrides=_WHY)
+def lshift(self: Tensor, other: Any) -> Tensor:
     """The bits of ``self`` shifted to the left.
 
     __lshift__.Tensor(Tensor self, Tensor other) -> Tensor
+    __lshift__.Scalar(Tensor self, Scalar other) -> Tensor
     """
     return torch.bitwise_left_shift(self, other)
 
 
-@decomposition("aten::__rshift__.Tensor")
-def rshift(self: Tensor, other: Tensor) -> Tensor:
+@decomposition("aten::__rshift__", overrides=_WHY)
+def rshift(self: Tensor, other: Any) -> Tensor:
     """The bits of ``self`` shifted to the right; the sign bit is repeated.
 
     __rshift__.Tensor(Tensor self, Tensor other) -> Tensor
+    __rshift__.Scalar(Tensor self, Scalar other) -> Tensor
     """
     return torch.bitwise_right_shift(self, other)
 
 
-@decomposition("aten::bitwise_left_shift", overrides="torch's mapping of a shift of uint8 gives int8")
+@decomposition("aten::bitwise_left_shift", overrides=_WHY)
 def bitwise_left_shift(self: Any, other: Any) -> Tensor:
     """The bits of ``self`` shifted to the left.
 
@@ -40,31 +44,13 @@ def bitwise_left_shift(self: Any, other: Any) -> Tensor:
     return _of_bytes(torch.bitwise_left_shift, self, other)
 
 
-@decomposition("aten::bitwise_right_shift", overrides="torch's mapping of a shift of uint8 gives int8")
+@decomposition("aten::bitwise_right_shift", overrides=_WHY)
 def bitwise_right_shift(self: Any, other: Any) -> Tensor:
     """The bits of ``self`` shifted to the right.
 
     bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor
     bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor
     bitwise_right_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
-    """
-    return _of_bytes(torch.bitwise_right_shift, self, other)
-
-
-@decomposition("aten::__lshift__.Scalar", overrides="torch's mapping of a shift of uint8 gives int8")
-def lshift_scalar(self: Tensor, other: Any) -> Tensor:
-    """The bits of ``self`` shifted to the left.
-
-    __lshift__.Scalar(Tensor self, Scalar other) -> Tensor
-    """
-    return _of_bytes(torch.bitwise_left_shift, self, other)
-
-
-@decomposition("aten::__rshift__.Scalar", overrides="torch's mapping of a shift of uint8 gives int8")
-def rshift_scalar(self: Tensor, other: Any) -> Tensor:
-    """The bits of ``self`` shifted to the right.
-
-    __rshift__.Scalar(Tensor self, Scalar other) -> Tensor
     """
     return _of_bytes(torch.bitwise_right_shift, self, other)
 
