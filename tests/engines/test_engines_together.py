@@ -1,4 +1,4 @@
-"""Several engines at once: one bundle for them, their list, and a program that runs one of them without Python."""
+"""Several engines at once: one bundle for them, and their list."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_bundle_holds_one_model_per_need_and_the_libraries_that_each_engine_lo
     cmake = (bundle.path / "kernels" / "CMakeLists.txt").read_text()
     for name in ("onnxruntime_kernels", "openvino_kernels", "plain_kernels"):
         assert f"add_library({name} SHARED" in cmake
-    assert cmake.count("find_package(OpenVINO REQUIRED") == 1
+    assert cmake.count("find_engine(OpenVINO openvino)") == 1
 
 
 def test_every_engine_of_a_bundle_gives_the_same(bundle):
@@ -89,54 +89,6 @@ def test_one_library_of_another_abi_version(bundle, tmp_path):
         with pytest.raises(InputError, match=r"old\.so was built for version 7 of opbridge's kernel ABI") as caught:
             opbridge.load(bundle.path, name, kernels=False, libraries=[copy])
         assert caught.value.fix.startswith("build it again")
-
-
-PROGRAM = """
-#include <iostream>
-#include <openvino/openvino.hpp>
-
-// Runs the model of argv[1] with the library of argv[2] on x = 0, 1, 2, ... and an offset of 1.
-int main(int, char** argv) {
-  ov::Core core;
-  core.add_extension(argv[2]);
-  auto compiled = core.compile_model(core.read_model(argv[1]), "CPU", ov::hint::inference_precision(ov::element::f32));
-  auto request = compiled.create_infer_request();
-  ov::Tensor x(ov::element::f32, {3, 2}), offset(ov::element::f32, {3, 2});
-  for (size_t i = 0; i < 6; ++i) x.data<float>()[i] = static_cast<float>(i), offset.data<float>()[i] = 1;
-  request.set_tensor("x", x);
-  request.set_tensor("offset", offset);
-  request.infer();
-  for (size_t i = 0; i < 2; ++i) std::cout << request.get_output_tensor(0).data<float>()[i] << " ";
-  for (size_t i = 0; i < 2; ++i) std::cout << request.get_output_tensor(1).data<int64_t>()[i] << " ";
-}
-"""
-
-
-@pytest.mark.newest
-def test_a_program_without_python_runs_the_openvino_model_and_its_kernels(tmp_path):
-    pytest.importorskip("openvino", reason="not run: openvino is not installed")
-    with without_kernels():
-        made = opbridge.export(
-            Extremes(),
-            (torch.randn(3, 2), torch.randn(3, 2)),
-            path=tmp_path / "bundle",
-            engines=["openvino"],
-            verify=False,
-        )
-    engine = engines.get("openvino")
-    flags = engine.adapter_flags
-    (tmp_path / "run.cc").write_text(PROGRAM)
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    program = str(tmp_path / "run")
-    command = [compiler, "-std=c++17", *flags.compile, str(tmp_path / "run.cc"), *flags.link, "-o", program]
-    subprocess.run([*command, "-Wl,-rpath-link,."], check=True)
-    folder = next(flag.removeprefix("-L") for flag in flags.link if flag.startswith("-L"))
-    arguments = [str(made.model_file("openvino")), str(made.path / made.kernels("openvino")["file"])]
-    child = subprocess.run(
-        [program, *arguments], env={"LD_LIBRARY_PATH": folder}, capture_output=True, text=True, check=False
-    )
-    assert child.returncode == 0, child.stderr
-    assert child.stdout.split() == ["13", "16", "2", "2"]
 
 
 def test_the_list_of_engines(capsys):

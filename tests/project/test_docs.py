@@ -30,7 +30,7 @@ DOCUMENTS = [
     *("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
     *("docs/engines.md", "docs/surgery.md", "docs/report.md", "docs/compare.md", "docs/catalog.md", "docs/reports.md"),
-    *("docs/packages.md", "docs/control-flow.md", "SECURITY.md"),
+    *("docs/packages.md", "docs/control-flow.md", "docs/cpp.md", "SECURITY.md"),
 ]
 GUIDES = ["README.md", "README.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "

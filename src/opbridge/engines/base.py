@@ -203,6 +203,11 @@ class Engine(abc.ABC):
         return AdapterFlags()
 
     @property
+    def program_sources(self) -> Path | None:
+        """The folder of a C++ program that runs a bundle in the engine, for ``opbridge new-app``; None without one."""
+        return None
+
+    @property
     def takes_kernels(self) -> bool:
         """Whether :meth:`load` takes libraries of kernels. An engine without an adapter calls the C ABI directly."""
         return self.kernel_adapter is not None

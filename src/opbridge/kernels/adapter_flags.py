@@ -14,11 +14,13 @@ class AdapterFlags:
     Attributes:
         compile: Additional compiler flags. The engine's headers are not hashed, so these must include its version.
         link: Additional linker flags.
-        cmake: Lines for a bundle's CMakeLists.txt that find the engine on another machine; ``{target}`` is the library.
+        cmake_package: The engine's CMake package and its Python package, by which a bundle's CMakeLists.txt finds it.
+        cmake: Lines for that file which use the package; ``{target}`` is the library.
     """
 
     compile: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
+    cmake_package: tuple[str, str] | None = None
     cmake: str = ""
 
 

@@ -116,6 +116,8 @@ def write_libraries(libraries: Iterable[Built], folder: Path) -> None:
         shutil.copyfile(built.library.path, folder / built.file)
         if built.adapter is not None:
             _copy_sources([built.adapter], [built.adapter.parent], place / "src", place / "src" / _folder_of(built))
+    if any(built.flags.cmake_package for built in distinct):
+        shutil.copyfile(HEADERS / "python_package.cmake", place / "python_package.cmake")
     (place / "CMakeLists.txt").write_text(_cmake(headers, distinct))
 
 
@@ -152,7 +154,7 @@ def _cmake_target(built: Built) -> str:
     adapter = f" src/{_folder_of(built)}/{built.adapter.name}" if built.adapter is not None else ""
     options = " ".join(flag for flag in compile_flags() if not flag.startswith("-std="))
     linking = " ".join(flag for flag in link_flags() if flag != "-shared")
-    return f"""
+    library = f"""
 add_library({name} SHARED ${{KERNELS}}{adapter})
 target_include_directories({name} PRIVATE src)
 target_compile_options({name} PRIVATE {options})
@@ -161,3 +163,13 @@ if(NOT APPLE AND NOT WIN32)
 endif()
 set_target_properties({name} PROPERTIES PREFIX "" LINKER_LANGUAGE CXX)
 {built.flags.cmake.replace("{target}", name)}"""
+    if built.flags.cmake_package is None:
+        return library
+    package, python_package = built.flags.cmake_package
+    return f"""
+include(python_package.cmake)
+find_engine({package} {python_package})
+if({package}_FOUND)
+{library.strip()}
+endif()
+"""

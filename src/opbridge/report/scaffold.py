@@ -1,4 +1,4 @@
-"""The files of a new operator, and what to run next."""
+"""The files of a new operator or program, and what to run next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["scaffold_view"]
 
 
 def scaffold_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``Scaffold.to_dict()``. The commands are on separate lines, so that they can be copied."""
+    """Render ``Scaffold.to_dict()`` or ``App.to_dict()``. Each command is one line, so that it can be copied."""
+    if data.get("note"):
+        yield paragraph(data["note"], "yellow")
     for file in data["files"]:
         yield paragraph(f"wrote {file}")
     yield paragraph("\nnext:", "bold")

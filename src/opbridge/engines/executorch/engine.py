@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecuTorchEngine"]
 
 # The package's CMake targets need CMake 3.28; these variables work with every version.
-_CMAKE = """find_package(executorch REQUIRED)
-target_include_directories({target} SYSTEM PRIVATE ${EXECUTORCH_INCLUDE_DIRS})
+_CMAKE = """target_include_directories({target} SYSTEM PRIVATE ${EXECUTORCH_INCLUDE_DIRS})
 target_compile_definitions({target} PRIVATE ${EXECUTORCH_COMPILE_DEFINITIONS})
 target_link_libraries({target} PRIVATE ${EXECUTORCH_RUNTIME_LIBRARY_DIR}/libexecutorch.so)
 """
@@ -64,6 +63,7 @@ class ExecuTorchEngine(TakesTorchPrograms):
                 f'-DOPBRIDGE_EXECUTORCH_VERSION="{self.version}"',
             ),
             link=(f"-L{place / 'lib'}", "-lexecutorch"),
+            cmake_package=("executorch", "executorch"),
             cmake=_CMAKE,
         )
 

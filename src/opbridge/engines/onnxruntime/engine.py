@@ -78,6 +78,11 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
         return Path(__file__).with_name("adapter.cc") if numbers >= _OLDEST_WITH_KERNELS else None
 
+    @property
+    def program_sources(self) -> Path:
+        """The C++ program for a bundle."""
+        return Path(__file__).with_name("program")
+
     @functools.cached_property
     def _support(self) -> KernelSupport:
         from opbridge.engines.onnxruntime.support import KernelSupport

@@ -52,6 +52,11 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
         return Path(__file__).with_name("adapter.cc")
 
     @property
+    def program_sources(self) -> Path:
+        """The C++ program for a bundle."""
+        return Path(__file__).with_name("program")
+
+    @property
     def adapter_flags(self) -> AdapterFlags:
         """OpenVINO's headers and libraries, from its wheel. A library works with this release of OpenVINO only."""
         place = native.folder()
@@ -60,6 +65,7 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
         return AdapterFlags(
             compile=(f"-isystem{place / 'include'}", f'-DOPBRIDGE_OPENVINO_VERSION="{self.version}"'),
             link=(f"-L{place / 'libs'}", *names),
+            cmake_package=("OpenVINO", "openvino"),
             cmake=_CMAKE,
         )
 
@@ -120,10 +126,10 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
         return profile_model(Path(path), feeds, libraries=libraries, runs=runs)
 
 
+# The adapter calls TBB itself if its headers are there, as in the Python package.
 _CMAKE = """\
-find_package(OpenVINO REQUIRED COMPONENTS Runtime)
 target_link_libraries({target} PRIVATE openvino::runtime)
-find_package(TBB QUIET)
+find_package(TBB QUIET HINTS "${OpenVINO_DIR}")
 if(TARGET TBB::tbb)
   target_link_libraries({target} PRIVATE TBB::tbb)
 endif()
