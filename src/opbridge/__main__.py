@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 __all__ = ["main"]
 
@@ -12,8 +13,7 @@ def main() -> int:
     """Run the command line, and return the exit code."""
     try:
         _open_standard_files()
-        from opbridge.cli import main as run
-
+        run = _imported()
         return run()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -22,6 +22,24 @@ def main() -> int:
         # All is done and printed; an interrupt of Python's own end would only print a traceback.
         with contextlib.suppress(ValueError):  # Only the main thread may.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _imported() -> Callable[[], int]:
+    """The command line. An interrupt of its import ends the process at once: modules can make any error of it."""
+    previous = signal.getsignal(signal.SIGINT)
+    with contextlib.suppress(ValueError):  # Only the main thread may.
+        if previous is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _end)
+    from opbridge.cli import main as run
+
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, previous)
+    return run
+
+
+def _end(number: int, frame: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)
 
 
 def _open_standard_files() -> None:

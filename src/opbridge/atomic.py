@@ -1,8 +1,8 @@
 """Writes folders and files atomically: a temporary sibling is written, synced, and renamed.
 
 A process holds a lock on each of its temporary siblings. Siblings of a process that was killed are not locked, and the
-next process that writes to the same place deletes them. Their names end with a code made with the user's key, so that
-nothing else is ever taken for one.
+next process that writes to the same place deletes them; for temporary folders that is any other process. Their names
+end with a code made with the user's key, so that nothing else is ever taken for one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import secrets
 import shutil
 import stat
 import sys
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from opbridge.errors import InputError
 from opbridge.user_key import user_key
 
 __all__ = [
+    "TemporaryFolder",
     "delete_stale",
     "is_temporary",
     "locked_file",
@@ -87,10 +90,21 @@ def temporary_sibling(path: str | os.PathLike[str], target: Path) -> Iterator[Pa
 
 @contextlib.contextmanager
 def locked_folder(target: Path) -> Iterator[Path]:
-    """A new folder next to ``target``, on the same disk; it is deleted at the end unless it was renamed."""
+    """A new folder next to ``target``, on the same disk; it is deleted at the end unless it was renamed.
+
+    Raises:
+        InputError: ``target`` is a pipe, a device or the like, which a rename would delete.
+    """
+    _check_target(target)
+    with _locked_folder(target, 0o777) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _locked_folder(target: Path, mode: int) -> Iterator[Path]:
     delete_stale(target)
     with contextlib.ExitStack() as stack:
-        folder = _new_locked(target, Path.mkdir, stack)
+        folder = _new_locked(target, lambda path: path.mkdir(mode), stack)
         try:
             yield folder
         finally:
@@ -99,7 +113,12 @@ def locked_folder(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked_file(target: Path) -> Iterator[Path]:
-    """A new, empty file next to ``target``; it is deleted at the end unless it was renamed."""
+    """A new, empty file next to ``target``; it is deleted at the end unless it was renamed.
+
+    Raises:
+        InputError: ``target`` is a pipe, a device or the like, which a rename would delete.
+    """
+    _check_target(target)
     delete_stale(target)
     with contextlib.ExitStack() as stack:
         file = _new_locked(target, Path.touch, stack)
@@ -109,13 +128,33 @@ def locked_file(target: Path) -> Iterator[Path]:
             file.unlink(missing_ok=True)
 
 
-def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.ExitStack) -> Path:
-    """A new temporary sibling, which ``make`` makes, locked until ``stack`` is closed.
+class TemporaryFolder:
+    """A private folder among the temporary files, as ``tempfile.TemporaryDirectory`` makes one.
 
-    Raises:
-        InputError: ``target`` is a pipe, a device or the like, which a rename would delete.
+    If the process is killed, the next one that makes such a folder deletes it.
+
+    Attributes:
+        name: The path of the folder.
     """
-    _check_target(target)
+
+    def __init__(self) -> None:
+        stack = contextlib.ExitStack()
+        self.name = str(stack.enter_context(_locked_folder(Path(tempfile.gettempdir(), "opbridge"), 0o700)))
+        self._delete = weakref.finalize(self, stack.close)
+
+    def __enter__(self) -> str:
+        return self.name
+
+    def __exit__(self, *_: object) -> None:
+        self.cleanup()
+
+    def cleanup(self) -> None:
+        """Delete the folder, if it still exists."""
+        self._delete()
+
+
+def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.ExitStack) -> Path:
+    """A new temporary sibling, which ``make`` makes, locked until ``stack`` is closed."""
     while True:
         sibling = target.with_name(_temporary_name(target.name, secrets.token_hex(4)))
         make(sibling)
@@ -127,6 +166,8 @@ def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.Ex
 
 
 def _check_target(target: Path) -> None:
+    if not target.name:
+        raise InputError(f"{target} is a folder that can't be replaced.", fix="name a file or a new folder with -o.")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         kind = target.stat().st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
@@ -195,9 +236,9 @@ def _siblings(target: Path) -> list[Path]:
     """The temporary siblings of ``target``; the older ones of folders come first."""
     found = []
     with contextlib.suppress(OSError):
-        for sibling in target.parent.iterdir():
-            if _target_of(sibling.name) == target.name:
-                found.append(sibling)
+        for name in os.listdir(target.parent):
+            if name.startswith(f".{target.name}.") and _target_of(name) == target.name:
+                found.append(target.with_name(name))
     return sorted(found, key=lambda sibling: not sibling.name.endswith(".old"))
 
 

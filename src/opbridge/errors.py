@@ -18,7 +18,7 @@ The command line prints these without a traceback and exits 1. Any other excepti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "TranslationError",
     "UnsupportedOperatorError",
     "VerificationError",
+    "causes",
     "described_error",
     "first_line",
 ]
@@ -151,6 +152,16 @@ class EngineNotInstalledError(EngineError):
 
 class VerificationError(OpbridgeError):
     """The engine's results differ from PyTorch's by more than the tolerance."""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and those that led to it."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
 
 
 def first_line(error: BaseException | str, limit: int | None = None) -> str:

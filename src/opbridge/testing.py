@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.proof.verify.verification import Verification
 from opbridge.verbs.export import export
 
@@ -40,7 +40,7 @@ def assert_equal(
             with its error, and the first mismatching node.
         OpbridgeError: The model can't be exported.
     """
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+    with TemporaryFolder() as folder:
         bundle = export(
             model,
             args,

@@ -103,5 +103,5 @@ def read_regular(file: Path) -> bytes:
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{file.name} is not a regular file")
+            raise OSError(f"{file.name or file} is not a regular file")
         return stream.read()

@@ -23,8 +23,8 @@ import pytest
 import opbridge
 import opbridge.cli
 from opbridge.bundle.bundle import Bundle, write_bundle
-from opbridge.cli import main
-from opbridge.errors import CaptureError
+from opbridge.cli import _outcome, main
+from opbridge.errors import CaptureError, InputError
 
 pytestmark = pytest.mark.newest
 
@@ -593,6 +593,38 @@ def test_a_bug_is_told_as_one(run: Callable[..., Ran], replace: Callable[..., An
     assert run("verify", "b", "--json").data["error"] == "OpbridgeError"
 
 
+def too_many_files() -> InputError:
+    error = InputError("The model 'm.onnx' can't be read.", fix="check the path.")
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    return error
+
+
+NO_BUGS = {
+    "a path": (OSError(errno.ENAMETOOLONG, "File name too long", "ooo"), "Can't use 'ooo': File name too long", "path"),
+    "temporary files": (FileNotFoundError(2, "No usable temporary directory"), "No usable temporary", "TMPDIR"),
+    "open files": (too_many_files(), "The system refused what the command needs: [Errno 24] Too many", "ulimit"),
+}
+
+
+@pytest.mark.parametrize("name", NO_BUGS)
+def test_what_the_system_refuses_is_no_bug(name: str, run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
+    error, message, fix = NO_BUGS[name]
+    replace("verify", raising(error))
+    ran = run("verify", "b")
+    assert ran.code == 1
+    assert message in ran.err
+    assert fix in ran.err.partition("fix:")[2]
+
+
+def test_nobody_reads_what_is_printed(
+    run: Callable[..., Ran], replace: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_outcome, "_drop_stdout", lambda: None)
+    replace("verify", raising(BrokenPipeError()))
+    ran = run("verify", "b")
+    assert (ran.code, ran.err) == (141, "")
+
+
 def test_without_torch_the_line_that_installs_it_is_printed(
     run: Callable[..., Ran], replace: Callable[..., Any]
 ) -> None:
@@ -607,6 +639,19 @@ def test_an_interrupt(run: Callable[..., Ran], replace: Callable[..., Any]) -> N
     replace("verify", raising(KeyboardInterrupt()))
     ran = run("verify", "b")
     assert (ran.code, ran.err) == (130, "interrupted\n")
+
+
+def test_an_interrupt_that_became_another_error(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("datetime") from None
+
+    replace("verify", interrupted)
+    ran = run("verify", "b")
+    assert (ran.code, ran.err) == (130, "interrupted\n")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals there")

@@ -70,9 +70,13 @@ def test_an_interrupt_while_it_starts() -> None:
         (["run", "m.onnx", "--input", "x=x.npy", "-o", "pipe"], "pipe is a pipe or a device"),
         (["run", "pipe", "--input", "x=x.npy", "-o", "y.npz"], "is a pipe or a device, not a model file"),
         (["diagnose", "pipe.onnx"], "is not a regular file"),
+        (["run-script", "--report", "pipe", "x.py"], "run-script: pipe can't be written: it is a pipe"),
+        (["migrate", "pipe"], "pipe can't be read: pipe is not a regular file"),
+        (["conformance", "report", "pipe", "-o", "page"], "'pipe' can't be read: pipe is not a regular file"),
+        (["conformance", "report", "x.npy", "-o", "page"], "Line 1 of 'x.npy' is not a result"),
     ],
 )
-def test_a_pipe_is_not_waited_for(
+def test_what_is_no_file_of_this_kind_is_not_waited_for(
     files: Path, arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     os.mkfifo("pipe")

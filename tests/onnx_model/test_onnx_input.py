@@ -307,6 +307,29 @@ def test_an_unknown_element_type_and_a_weight_of_the_wrong_length(tmp_path: Path
     assert "the weight 'w' has 16388 bytes, but its type and shape need 16384" in refused(tmp_path / "m.onnx").message
 
 
+@pytest.mark.parametrize("dims", [(3,), (0,), (2**40, 2**40), ()])
+@pytest.mark.parametrize("in_a_node", [False, True])
+def test_a_small_weight_that_does_not_fit_its_shape(tmp_path: Path, dims: tuple[int, ...], in_a_node: bool) -> None:
+    small = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    small.dims[:] = dims
+    constants = [node("Constant", [], ["w"], value=small)] if in_a_node else []
+    weights = [] if in_a_node else [small]
+    nodes = [*constants, node("Add", ["x", "w"], ["y"])]
+    model = make_model(nodes, {"x": VECTOR}, {"y": VECTOR}, initializers=weights)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    message = "the content of the weight 'w' does not fit its type and the shape"
+    assert message in refused(tmp_path / "m.onnx").message
+    with pytest.raises(InputError, match=message):
+        model_of_proto(model)
+
+
+def test_a_negative_size_is_a_dynamic_dimension(tmp_path: Path) -> None:
+    model = make_model([node("Relu", ["x"], ["y"])], {"x": ("FLOAT", [-1, 4])}, {"y": ("FLOAT", [-1, 4])})
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    graph = read_model(tmp_path / "m.onnx").graph
+    assert [list(value.shape) for value in (*graph.inputs, *graph.outputs)] == [[ir.SymbolicDim(None), 4]] * 2
+
+
 def test_what_would_be_lost_is_refused() -> None:
     proto = product()
     proto.graph.sparse_initializer.append(onnx.SparseTensorProto())

@@ -58,7 +58,7 @@ def visible(folder: Path) -> set[str]:
 
 def left_behind(place: Path) -> list[str]:
     """Temporary files of ours: torch and ONNX Runtime have some of their own, which they use again."""
-    return [name for name in os.listdir(place / "temporary") if name.startswith(("opbridge", "tmp"))]
+    return [name for name in os.listdir(place / "temporary") if name.startswith(("opbridge", ".opbridge", "tmp"))]
 
 
 # The engine's process.
@@ -195,6 +195,16 @@ def test_no_room_for_the_bundle(place, capfd, small_files, weights, room):
     assert "error: Can't write b: File too large. Nothing was written." in ran.err
     assert "fix: free some disk space" in ran.err
     assert visible(place) == set()
+
+
+def test_no_room_for_the_captured_program(place, capfd, small_files):
+    entry = "import torch\ndef model():\n    return torch.nn.Linear(40, 40), (torch.ones(2, 40),)\n"
+    (place / "net.py").write_text(entry)
+    small_files(6000)
+    ran = Ran(capfd, "export", "net.py:model", "-o", "b", "--engine", "none", "--with-reference", "--no-verify")
+    assert ran.code == 1
+    assert "error: Can't write b: File too large. Nothing was written." in ran.err
+    assert visible(place) - {"__pycache__"} == {"net.py"}
 
 
 def test_no_room_for_the_verification(made, place, capfd, small_files):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable
@@ -50,6 +52,38 @@ def test_what_another_user_left_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert left.exists()
 
 
+HOLD = """
+import sys
+from opbridge.atomic import TemporaryFolder
+folder = TemporaryFolder()
+print(folder.name, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks there")
+def test_a_temporary_folder_is_deleted_after_its_process_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    users = tmp_path / ".opbridge.0123abcd0123456789abcdef"
+    users.mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with atomic.TemporaryFolder() as own:
+            assert folder.is_dir()
+            assert os.listdir(own) == []
+        process.kill()
+    with atomic.TemporaryFolder() as own:
+        assert set(os.listdir(tmp_path)) == {users.name, Path(own).name}
+    assert os.listdir(tmp_path) == [users.name]
+
+
 # Devices and pipes.
 
 
@@ -61,6 +95,8 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="is a pipe or a device") as caught:
             atomic.replace_file(tmp_path / name, b"")
         assert "regular file" in caught.value.fix
+    with pytest.raises(InputError, match="is a folder that can't be replaced"):
+        atomic.replace_file(Path("/"), b"")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 

@@ -43,6 +43,7 @@ from opbridge.bundle.checks import (
     VERIFICATION_SIGNATURE,
     check_files,
     check_nothing_else,
+    checked_sources,
     file_hash,
     manifest_hash,
     parsed,
@@ -141,7 +142,7 @@ class Bundle:
     @property
     def sources(self) -> dict[str, Any]:
         """The content of ``sources.json``; empty if the file is absent."""
-        return _read_side_file(self.path / SOURCES) or {}
+        return checked_sources(self.path, _read_side_file(self.path / SOURCES) or {})
 
     def model_file(self, engine: str) -> Path:
         """The model file for ``engine`` or for another version of it. Raises InputError if there is none."""

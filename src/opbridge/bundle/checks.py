@@ -31,6 +31,7 @@ __all__ = [
     "VERIFICATION_SIGNATURE",
     "check_files",
     "check_nothing_else",
+    "checked_sources",
     "file_hash",
     "manifest_hash",
     "parsed",
@@ -122,6 +123,29 @@ class _Manifest(StoredRecord):
     original: _Original = _Original("")
     weights: str | None = None
     state: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sources(StoredRecord):
+    """What this version reads of ``sources.json``, with its types."""
+
+    entry_path: str | None = None
+    nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    targets: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    captured: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, tuple[str, int | None]] = dataclasses.field(default_factory=dict)
+    operators: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    findings: tuple[Mapping[str, Any], ...] = ()
+
+
+def checked_sources(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
+    """The content of ``sources.json``. Raises InputError if a value has another type."""
+    try:
+        from_dict(_Sources, data)
+    except InputError as error:
+        what = error.message.removeprefix("_Sources.").rstrip(".")
+        raise InputError(f"{folder / SOURCES} is damaged: {what}.", fix=f"delete {SOURCES}.") from error
+    return data
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -12,12 +12,11 @@ import contextlib
 import io
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from opbridge.atomic import replace_file, reported
+from opbridge.atomic import TemporaryFolder, replace_file, reported
 from opbridge.bundle.checks import MANIFEST, MODEL_SIGNATURE, SIDE_FILES, VERIFICATION, VERIFICATION_SIGNATURE
 from opbridge.errors import InputError, described_error
 from opbridge.user_key import read_regular
@@ -39,9 +38,10 @@ def make_signature(folder: Path, name: str, key: str | os.PathLike[str]) -> None
     Raises:
         InputError: The key can't be used, or the signature can't be written.
     """
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as scratch, reported(folder / name):
+    with TemporaryFolder() as scratch, reported(folder / name):
         draft = Path(scratch) / name
         with _explained(f"{folder} can't be signed with {key}", f"make a key pair: {_MAKE_KEYS}"):
+            _check_key(key)
             config = _modules().signing.Config().use_elliptic_key_signer(private_key=Path(key))
             config.set_hashing_config(_hashing(name)).sign(folder, draft)
         replace_file(folder / name, draft.read_bytes())
@@ -67,14 +67,21 @@ def check_signature(folder: Path, name: str, key: str | os.PathLike[str]) -> Non
         ) from error
     what = f"{name} of {folder} is not a signature of these files by {key}"
     fix = "do not use the bundle: get it, and the key, again from whoever signed it."
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as scratch, _explained(what, fix):
+    with TemporaryFolder() as scratch, _explained(what, fix):
         copy = Path(scratch) / name
         copy.write_bytes(content)
+        _check_key(key)
         config = _modules().verifying.Config().use_elliptic_key_verifier(public_key=Path(key))
         config.set_hashing_config(_hashing(name)).verify(folder, copy)
         missing = {MANIFEST, *_COVERED[name]} - _names(content)
         if missing:
             raise ValueError(f"it does not cover {', '.join(sorted(missing))}")
+
+
+def _check_key(key: str | os.PathLike[str]) -> None:
+    """Raise OSError for what is not a regular file, which would be waited for."""
+    if not Path(key).is_file():
+        raise OSError(f"{key} is no file")
 
 
 def _names(signature: bytes) -> set[str]:

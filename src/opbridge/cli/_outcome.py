@@ -20,15 +20,13 @@ from opbridge.bundle.bundle import to_json
 from opbridge.cli._collect import Collector
 from opbridge.cli._progress import Progress
 from opbridge.engines.process.limits import limited
-from opbridge.errors import InputError, OpbridgeError, described_error
+from opbridge.errors import InputError, OpbridgeError, causes, described_error
 
 __all__ = ["Outcome", "run_command"]
 
 _EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
-_EXHAUSTED = {
-    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
-}
+_TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
+_EXHAUSTED = {*_TOO_MANY_FILES, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All control characters but the tab and the end of a line."""
@@ -64,9 +62,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     collector = Collector(arguments.command)
     outcome: Outcome | None = None
     error: OpbridgeError | None = None
+    signals = _Signals()
     try:
         with (
-            _terminable(),
+            _signals(signals),
             collector,
             Progress(collector.screen, quiet=arguments.quiet) as progress,
             contextlib.ExitStack() as stack,
@@ -78,20 +77,21 @@ def run_command(arguments: argparse.Namespace) -> int:
             outcome = _run_within_limits(arguments, progress)
         collector.write(outcome.details)
     except KeyboardInterrupt:
-        collector.close(keep=False)
-        print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return _interrupted(collector)
     except _Terminated as raised:
         collector.close(keep=False)
         with contextlib.suppress(OSError):
             print(f"ended by {signal.Signals(raised.number).name}", file=sys.stderr)
         return 128 + raised.number
-    except OpbridgeError as raised:
-        error = raised
-        collector.write(error.details or "")
+    except BrokenPipeError:
+        collector.close(keep=False)
+        _drop_stdout()
+        return _BROKEN_PIPE
     except Exception as raised:
+        if signals.interrupted:  # The interrupted code has turned the interrupt into an exception of its own.
+            return _interrupted(collector)
         error = _explained(raised)
-        collector.write("".join(traceback.format_exception(raised)))
+        collector.write(error.details or "" if error is raised else "".join(traceback.format_exception(raised)))
     failed = outcome is None or outcome.exit_code != 0
     log = collector.close(keep=failed)
     with _printing() as printing:
@@ -119,7 +119,28 @@ def _run_within_limits(arguments: argparse.Namespace, progress: Progress) -> Out
     return outcome
 
 
+def _interrupted(collector: Collector) -> int:
+    collector.close(keep=False)
+    with contextlib.suppress(OSError):
+        print("interrupted", file=sys.stderr)
+    return _INTERRUPTED
+
+
+def _exhausted(error: BaseException) -> OpbridgeError:
+    reason = f"{error}" if isinstance(error, OSError) else "there is not enough memory"
+    return OpbridgeError(
+        f"The system refused what the command needs: {reason}.",
+        fix="free some memory or disk space (TMPDIR names the folder of temporary files), or raise the limits of the "
+        "process (ulimit -a shows them).",
+    )
+
+
 def _explained(error: Exception) -> OpbridgeError:
+    """The error that is shown: the system's, if it refused something, or what the user can do about it."""
+    if isinstance(error, OpbridgeError):
+        # Whatever could not be opened is not to blame.
+        reached = (cause for cause in causes(error) if isinstance(cause, OSError) and cause.errno in _TOO_MANY_FILES)
+        return next(map(_exhausted, reached), error)
     missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing in _EXPORT_MODULES:
         return InputError(
@@ -127,16 +148,25 @@ def _explained(error: Exception) -> OpbridgeError:
             fix='pip install "opbridge[export]"',
         )
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _EXHAUSTED):
-        reason = f"{error}" if isinstance(error, OSError) else "there is not enough memory"
-        return OpbridgeError(
-            f"The system refused what the command needs: {reason}.",
-            fix="free some memory or disk space (TMPDIR names the folder of temporary files), or raise the limits of "
-            "the process (ulimit -a shows them).",
-        )
+        return _exhausted(error)
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        if not _has_current_folder():
+            return InputError("The current folder was deleted.", fix="change to a folder that exists.")
+        return _exhausted(error)  # There is no folder for temporary files.
+    if isinstance(error, OSError) and error.filename is not None:
+        return InputError(f"Can't use {error.filename!r}: {error.strerror}.", fix="choose another path, or repair it.")
     return OpbridgeError(
         f"opbridge itself failed with {described_error(error)}",
         fix="this is a bug in opbridge; please report it with the log.",
     )
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _show_error(error: OpbridgeError, log: str | None, *, as_json: bool) -> None:
@@ -206,13 +236,17 @@ def _printing() -> Iterator[_Printing]:
         yield printing
     except OSError as error:
         printing.failed = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            # Python flushes stdout once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         if not isinstance(error, BrokenPipeError):
             with contextlib.suppress(OSError):
                 print(f"error: the result can't be printed: {error.strerror or error}.", file=sys.stderr)
                 print("fix: redirect stdout to a place that can be written.", file=sys.stderr)
+
+
+def _drop_stdout() -> None:
+    """Send stdout nowhere, because Python flushes it once more at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
@@ -232,20 +266,33 @@ def _traced_crash(screen: TextIO) -> Iterator[None]:
         faulthandler.disable()
 
 
+@dataclasses.dataclass
+class _Signals:
+    """Whether the user has interrupted the process."""
+
+    interrupted: bool = False
+
+
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP unwind the stack, so that temporary files are deleted."""
+def _signals(signals: _Signals) -> Iterator[None]:
+    """Make SIGTERM and SIGHUP unwind the stack, so that temporary files are deleted, and note that SIGINT came."""
 
     def stop(number: int, frame: object) -> None:
         raise _Terminated(number)
+
+    def interrupt(number: int, frame: object) -> None:
+        signals.interrupted = True
+        raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     # Ignored signals (nohup) stay ignored.
-    caught = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, stop) for number in caught}
+    handlers = {number: stop for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = interrupt
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

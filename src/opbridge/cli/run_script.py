@@ -39,6 +39,8 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     report = None if arguments.report is None else Path(arguments.report).absolute()
     if report is not None and not report.parent.is_dir():
         raise _unwritable(arguments.report, "the folder does not exist")
+    if report is not None and report.is_fifo():
+        raise _unwritable(arguments.report, "it is a pipe")
     run = run_script(arguments.script, arguments.arguments)
     if report is None:
         return Outcome(run.to_dict(), script_view, run.exit_code)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.process.host import EngineProcess
 from opbridge.engines.process.limits import Limits
 
@@ -53,7 +53,7 @@ class AskedEngine:
             EngineCrashError: The engine crashed.
             OpbridgeError: The child process raised this error.
         """
-        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        with TemporaryFolder() as folder:
             path = Path(folder) / "node.onnx"
             path.write_bytes(model)
             options = {"path": str(path), "threads": 1, "providers": None, "libraries": []}

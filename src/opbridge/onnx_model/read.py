@@ -73,6 +73,8 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
         _check_dtype(tensor, name)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             files.check(tensor)
+        elif tensor.name not in stripped.weights or _has_content(tensor):
+            _check_content(tensor, name)
     model = _deserialized(proto, name)
     for key, (offset, length) in stripped.weights.items():
         value = model.graph.initializers[key]
@@ -98,6 +100,7 @@ def model_of_proto(proto: onnx.ModelProto) -> ir.Model:
                 f"The model's weight {tensor.name!r} is in another file, and a ModelProto does not record its folder.",
                 fix="pass the path of the .onnx file, or load it with onnx.load(path), which reads the weights too.",
             )
+        _check_content(tensor, "The model")
     return _deserialized(proto, "The model")
 
 
@@ -128,12 +131,22 @@ def _deserialized(proto: onnx.ModelProto, name: str) -> ir.Model:
         model = ir.from_proto(proto)
         for graph in (model.graph, *(function.graph for function in model.functions.values())):
             graph.sort()
+        _forget_negative_sizes(model)
     except (ir.serde.SerdeError, ValueError, TypeError, NotImplementedError) as error:
         reason = first_line(error.__cause__ or error)
         raise InputError(
             f"{name} can't be read: {reason}", fix="check it with onnx.checker.check_model.", details=str(error)
         ) from error
     return model
+
+
+def _forget_negative_sizes(model: ir.Model) -> None:
+    """Make sizes below 0 dynamic dimensions without a name: some exporters write -1 for these."""
+    for graph in all_graphs(model):
+        for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+            if value.shape is not None and any(isinstance(size, int) and size < 0 for size in value.shape):
+                sizes = [None if isinstance(size, int) and size < 0 else size for size in value.shape]
+                value.shape = ir.Shape(sizes)
 
 
 class _Files:
@@ -203,6 +216,22 @@ def _check_dtype(tensor: onnx.TensorProto, name: str) -> None:
             f"{list(tensor.dims)}, which the installed onnx_ir does not support.",
             fix="pip install --upgrade onnx onnx-ir, or write the model again.",
         )
+
+
+def _has_content(tensor: onnx.TensorProto) -> bool:
+    return any(field.name == "raw_data" or field.name.endswith("_data") for field, _ in tensor.ListFields())
+
+
+def _check_content(tensor: onnx.TensorProto, name: str) -> None:
+    """Raise an error unless the content of a tensor in the model file has the length that its type and shape need."""
+    try:
+        ir.serde.deserialize_tensor(tensor).numpy()
+    except (ValueError, TypeError, NotImplementedError, MemoryError, ir.serde.SerdeError) as error:
+        raise InputError(
+            f"{name}: the content of the weight {tensor.name!r} does not fit its type and the shape "
+            f"{list(tensor.dims)}: {first_line(error)}.",
+            fix="the file is damaged: write the model again.",
+        ) from error
 
 
 def _size(data_type: int, dims: Any) -> int:

@@ -128,8 +128,9 @@ def finished(original: Any, model: ir.Model, changes: Iterable[Change]) -> Edite
     if problem:
         earlier = _problem(model_of(original))
         if earlier:
+            name = f"The model {Path(original).name!r}" if isinstance(original, str | os.PathLike) else "The model"
             raise InputError(
-                f"The model is not valid, before any change: {_first_line(earlier)}",
+                f"{name} is not valid, before any change: {_first_line(earlier)}",
                 fix="repair it first; onnx.checker.check_model(path, full_check=True) shows the same error.",
                 details=earlier,
             )

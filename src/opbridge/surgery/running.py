@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import ml_dtypes  # noqa: F401 - registers its dtype names with NumPy
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines import get
 from opbridge.engines.base import Session
 from opbridge.onnx_model.write import save_model
@@ -28,7 +28,7 @@ def loaded(model: ir.Model, engine: str) -> Iterator[Session]:
     Raises:
         EngineError: The engine rejects the model.
     """
-    with tempfile.TemporaryDirectory(prefix="opbridge_") as folder:
+    with TemporaryFolder() as folder:
         # An engine maps weights in a separate file, but copies weights in the model file.
         save_model(model, Path(folder), external_data=True)
         yield get(engine).load_lean(Path(folder) / "model.onnx")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.bundle.checks import MANIFEST
 from opbridge.bundle.trust import Consent
 from opbridge.capture.entry import Entry, load_entry
@@ -79,7 +79,7 @@ def compare(
     """
     options = VerifyOptions(DEFAULT_SEED if seed is None else seed, inputs, rtol, atol)
     texts = (first, first if second is None else second)
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+    with TemporaryFolder() as folder:
         loader = _Sides(ops, trust, Path(folder), progress)
         one, other = (
             loader.side(model, where) for model, where in zip(texts, _places(texts, engines, second), strict=True)

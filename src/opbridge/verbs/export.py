@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.bundle.bundle import Bundle, check_destination, write_bundle
 from opbridge.bundle.checks import read_manifest
 from opbridge.bundle.trust import Trust
@@ -174,7 +174,7 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
     climbed = climb_all(source.model, source.catalog, engines, options.requested, report=report)
     source.check_kernels(climbed)
     versions = {engine.name: engine.version for engine in engines}
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as scratch:
+    with TemporaryFolder() as scratch:
         # copytree copies a folder's mode, and the temporary one is private.
         converted = Path(scratch) / "converted"
         converted.mkdir()

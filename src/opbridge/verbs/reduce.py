@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opbridge.atomic import check_new_folder
+from opbridge.atomic import TemporaryFolder, check_new_folder
 from opbridge.bundle.trust import Consent
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.errors import InputError
@@ -70,7 +69,7 @@ def reduce(
     if is_onnx(model) or Path(model).is_dir():
         side = model_side(model, engine, trust=trust)
         return _reduce_side(side, Path(path), clock, started, inputs, seed, reference, ops, progress)
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+    with TemporaryFolder() as folder:
         from opbridge.proof.reduce.exports import exported_or_reduced
 
         bundle = Path(folder) / "bundle"

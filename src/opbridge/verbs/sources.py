@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -141,7 +142,10 @@ class _TorchSource:
 
     def save_reference(self, climbed: ClimbedAll, folder: Path, external_data: bool | None) -> None:
         """Write the captured program."""
-        torch.export.save(self.captured.program, str(folder / REFERENCE))
+        with _ProgramFile(folder / REFERENCE, "wb") as file:
+            torch.export.save(self.captured.program, file)
+            if file.error is not None:
+                raise file.error
 
     def save_state(self, folder: Path) -> None:
         """Write the buffers that are inputs."""
@@ -152,6 +156,22 @@ class _TorchSource:
     def reference(self, climbed: ClimbedAll) -> BundleReference:
         """The captured program."""
         return CapturedModel(self.captured)
+
+
+class _ProgramFile(io.FileIO):
+    """A file whose errors are kept for later: torch's writer ends the process if one is raised."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write all of the data, or nothing once there was an error."""
+        left = memoryview(data)
+        while left and self.error is None:
+            try:
+                left = left[super().write(left) :]
+            except OSError as error:
+                self.error = error
+        return len(data)
 
 
 def _refuse_functions(captured: Captured) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.base import Refusal, Session
 from opbridge.engines.ncnn import native
 from opbridge.engines.roles import CompilesAhead
@@ -126,7 +126,7 @@ class NcnnEngine(CompilesAhead):
         # Converting needs onnx, running does not.
         from opbridge.engines.ncnn.conversion import convert_file, write_files
 
-        with tempfile.TemporaryDirectory(prefix="opbridge-ncnn-") as name:
+        with TemporaryFolder() as name:
             converted = convert_file(path, _targets(libraries))
             main = write_files(converted, Path(name) / "model")[0]
             return load_session(main, threads=threads, libraries=libraries)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.ncnn import native
 from opbridge.errors import EngineError
 
@@ -78,7 +78,7 @@ def run_pnnx(model: onnx.ModelProto) -> Converted:
     """
     import onnx
 
-    with tempfile.TemporaryDirectory(prefix="opbridge-ncnn-") as name:
+    with TemporaryFolder() as name:
         folder = Path(name)
         onnx.save(model, folder / "model.onnx")
         command = [str(native.converter()), "model.onnx", "fp16=0", *_shapes(model)]

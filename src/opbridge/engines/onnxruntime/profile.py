@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.onnxruntime.session import load_session
 from opbridge.engines.profiling import NodeTime
 
@@ -23,7 +23,7 @@ def profile_model(
     path: Path, feeds: Mapping[str, np.ndarray], *, libraries: Sequence[Path], runs: int
 ) -> tuple[NodeTime, ...]:
     """See :meth:`opbridge.engines.roles.Profiles.profile`."""
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+    with TemporaryFolder() as folder:
         session = load_session(path, threads=None, providers=None, libraries=libraries, profile=Path(folder) / "times")
         for _ in range(1 + runs):
             session.run(feeds)

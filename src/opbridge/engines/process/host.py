@@ -21,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 import opbridge.errors
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.process.frames import read_frame, write_frame
 from opbridge.engines.process.limits import Limits, current_limits
 from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
@@ -61,7 +62,7 @@ class EngineProcess:
         self._lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child is
         # A child that crashes or is killed does not delete its own temporary files.
-        scratch = tempfile.TemporaryDirectory(prefix="opbridge-", ignore_cleanup_errors=True)
+        scratch = TemporaryFolder()
         process = subprocess.Popen(
             _command(python),
             stdin=subprocess.PIPE,
@@ -217,7 +218,7 @@ def _end(process: subprocess.Popen[bytes], timed_out: threading.Event) -> None:
     process.kill()
 
 
-def _close(process: subprocess.Popen[bytes], log: IO[bytes], scratch: tempfile.TemporaryDirectory[str]) -> None:
+def _close(process: subprocess.Popen[bytes], log: IO[bytes], scratch: TemporaryFolder) -> None:
     # A child that waits for a request ends when its pipe closes; a child that is computing does not.
     _close_pipes(process)
     try:

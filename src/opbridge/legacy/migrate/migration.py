@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from opbridge.atomic import replace_file
 from opbridge.errors import InputError, first_line
 from opbridge.records import Record
+from opbridge.user_key import read_regular
 
 if TYPE_CHECKING:
     from opbridge.legacy.migrate.script import Edit, Left
@@ -78,11 +79,10 @@ def migrate(file: str | Path) -> Migration:
     from opbridge.legacy.migrate.script import Left, Script, applied
 
     try:
-        with Path(file).open(encoding="utf-8", newline="") as opened:  # newline="" keeps the line endings.
-            source = opened.read()
+        source = read_regular(Path(file)).decode()  # It keeps the line endings.
         module = cst.parse_module(source)
     except OSError as error:
-        raise InputError(f"migrate: {file} can't be read: {error.strerror}.", fix="check the path.") from error
+        raise InputError(f"migrate: {file} can't be read: {error.strerror or error}.", fix="check the path.") from error
     except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
         raise InputError(
             f"migrate: {file} is not valid Python: {first_line(error)}", fix="correct the file first."

@@ -8,13 +8,13 @@ model is the one at fault.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.process.crash import Crash
 from opbridge.engines.process.isolation import IsolatedSession, SessionSettings
 from opbridge.errors import EngineCrashError, OpbridgeError, first_line
@@ -74,7 +74,7 @@ class CrashSites:
             return (dataclasses.replace(crash, detail="the engine's model is not an ONNX graph, so it can't be cut"),)
         self._runs = 0
         try:
-            with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+            with TemporaryFolder() as folder:
                 found = self._search(_quicker(settings, crash), crash, feeds, Path(folder))
         except (OpbridgeError, OSError, ValueError) as problem:
             found = dataclasses.replace(crash, detail=f"the search for the node failed: {first_line(problem)}")

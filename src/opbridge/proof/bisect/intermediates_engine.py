@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.base import Engine, Session
 from opbridge.engines.process.isolation import IsolatedSession, compile_isolated
 from opbridge.onnx_model.infer import fill_types
@@ -105,7 +106,7 @@ class EngineModel:
         self._load = load
         self._model = model if isinstance(model, ir.Model) else read_model(model)
         fill_types(self._model)
-        self._folder = tempfile.TemporaryDirectory(prefix="opbridge-")
+        self._folder = TemporaryFolder()
         self._nodes = list(self._model.graph)
         self._depths = {node: depth for depth, node in enumerate(self._nodes)}
         self._producers = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.proof.bisect.bisection import comparable_sizes, traced_value
 from opbridge.proof.bisect.intermediates import Intermediate, ReferenceValues, judged, portions
 from opbridge.proof.bisect.intermediates_engine import EngineModel
@@ -49,7 +49,7 @@ def trace(
     sizes = comparable_sizes(model, reference, known)
     chosen = _spread([name for name in known if name in sizes], most_values)
     found: dict[str, TracedValue] = {}
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+    with TemporaryFolder() as folder:
         # The reference is slower than the engine, so it runs only once, and the engine's results are stored on disk.
         results: dict[str, _Kept] = {}
         for portion in portions(chosen, sizes, most_bytes):

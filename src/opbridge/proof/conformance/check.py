@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.capture.capture import Captured, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import without_kernels
@@ -80,7 +80,7 @@ class Checker:
                 moves = [moves_of(entry, call) for call in calls] if self._way.dynamic else []
                 shapes = _dynamic_shapes(calls, moves) if moves else None
                 captured = self._captured(calls, shapes)
-            with tempfile.TemporaryDirectory() as folder:
+            with TemporaryFolder() as folder:
                 with run.stage("translate"):
                     export = EXPORTERS[self._way.exporter]
                     exported = export(captured, self._engine, Path(folder), self._catalog, shapes)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.process.isolation import child_environment, describe_death
 from opbridge.errors import OpbridgeError
 from opbridge.proof.verify.verification import OUTSIDE
@@ -88,7 +89,7 @@ class _Worker:
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the child runs
-        self._scratch = tempfile.TemporaryDirectory(prefix="opbridge-", ignore_cleanup_errors=True)
+        self._scratch = TemporaryFolder()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "opbridge.proof.conformance.worker"],
             stdin=subprocess.PIPE,

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from opbridge.bundle.checks import parsed
 from opbridge.catalog.declare.nan import EXACT, Nan
 from opbridge.errors import InputError
 from opbridge.records import StoredRecord
+from opbridge.user_key import read_regular
 
 __all__ = ["STATUSES", "Result", "Way", "latest", "read_results"]
 
@@ -82,19 +84,23 @@ def read_results(path: Path) -> list[Result]:
     Raises:
         InputError: The file is missing, or has other content.
     """
-    if not path.is_file():
-        raise InputError(f"There is no file {str(path)!r}.", fix="name a file that `opbridge conformance -o` wrote.")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    fix = "name a file that `opbridge conformance -o` wrote."
+    try:
+        lines = read_regular(path).splitlines()
+    except FileNotFoundError as error:
+        raise InputError(f"There is no file {str(path)!r}.", fix=fix) from error
+    except OSError as error:
+        raise InputError(f"{str(path)!r} can't be read: {error.strerror or error}.", fix=fix) from error
     results = []
     for number, line in enumerate(lines, 1):
         try:
-            results.append(Result.from_dict(json.loads(line)))
+            results.append(Result.from_dict(parsed(line)))
         except (ValueError, InputError) as error:
             if number == len(lines) and isinstance(error, json.JSONDecodeError):
                 break
             raise InputError(
                 f"Line {number} of {str(path)!r} is not a result of a conformance run.",
-                fix="name a file that `opbridge conformance -o` wrote.",
+                fix=fix,
                 details=str(error),
             ) from error
     return results

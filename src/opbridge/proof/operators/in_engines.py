@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.bundle.bundle import Bundle
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines import get
@@ -43,7 +43,7 @@ def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iter
     Yields:
         The name of each check and its outcome.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryFolder() as folder:
         try:
             bundle = export(case.module, case.tensors, path=Path(folder) / "bundle", engines=[engine], verify=False)
         except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 
 from opbridge import engines
+from opbridge.atomic import TemporaryFolder
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog, Ops
@@ -209,7 +209,7 @@ def _written(
 
 def _shows(text: str) -> bool:
     """Whether a script reproduces the fault."""
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+    with TemporaryFolder() as folder:
         script = Path(folder) / SCRIPT
         script.write_text(text, encoding="utf-8")
         return runs_and_fails(Path(sys.executable), script, seconds=_SCRIPT_SECONDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedFunctionsPass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.process.limits import Limits
 from opbridge.errors import InputError, OpbridgeError
@@ -177,7 +177,7 @@ class _Recorded(Mapping[str, Any]):
         part.opset_imports.update(graph.opset_imports)
         RemoveUnusedFunctionsPass()(model)
         RemoveUnusedOpsetsPass()(model)
-        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        with TemporaryFolder() as folder:
             save_model(model, Path(folder))
             try:
                 with IsolatedSession(

@@ -6,12 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from opbridge.atomic import replace_folder, reported, sync_tree, temporary_sibling
+from opbridge.atomic import TemporaryFolder, replace_folder, reported, sync_tree, temporary_sibling
 from opbridge.engines.roles import InEnvironments
 from opbridge.onnx_model.write import save_model
 from opbridge.proof.compare.sides import ModelSide
@@ -99,7 +98,7 @@ def runs_and_fails(python: Path, script: Path, *, seconds: float = 4 * _HANG_SEC
 
     A script that ends with an ImportError, because a package is missing, does not reproduce the failure.
     """
-    with tempfile.TemporaryDirectory(prefix="opbridge-") as elsewhere:
+    with TemporaryFolder() as elsewhere:
         try:
             done = subprocess.run(
                 [str(python), str(script.resolve())],

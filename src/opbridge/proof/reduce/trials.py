@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.base import Engine
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.engines.process.limits import current_limits
@@ -94,7 +94,7 @@ class EngineTrials:
         expected = evaluate(problem.model, problem.feeds) if expected is None else expected
         if expected is None and must_be_standard:
             return Tried(None)
-        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+        with TemporaryFolder() as folder:
             save_model(problem.model, Path(folder))
             return self._run(problem, Path(folder) / "model.onnx", expected)
 

@@ -8,13 +8,13 @@ nodes of its ``symbolic`` do not compute what its ``forward`` computes, outputs 
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
@@ -136,7 +136,7 @@ def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: 
         captured = capture(_Alone(call), tuple(map(_example, node.args)))
         planned = plan(captured.program, Catalog((call.spec(),), ()))
         model = translate(planned, captured).model
-        with tempfile.TemporaryDirectory() as folder:
+        with TemporaryFolder() as folder:
             file = _save(model, Path(folder))
             with IsolatedSession(engine, file, libraries=libraries) as session:
                 alone = verify(CapturedReference(captured), session, engine=engine)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.base import Engine
 from opbridge.errors import EngineCrashError, InputError, OpbridgeError
 from opbridge.proof.bisect.onnx_values import OriginalValues
@@ -57,7 +57,7 @@ class OnnxReference:
         self._original = original
         self._examples = examples
         self._seed = DEFAULT_SEED
-        self._folder = tempfile.TemporaryDirectory(prefix="opbridge-")
+        self._folder = TemporaryFolder()
         self._runs = OriginalRuns(original, engine, Path(self._folder.name), own)
         self._random = random_outputs(original)
         self._longest_sum = longest_sum(original)

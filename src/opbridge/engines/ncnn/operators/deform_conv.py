@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from opbridge.atomic import TemporaryFolder
 from opbridge.engines.ncnn.carried import array_of, mat_of
 from opbridge.engines.ncnn.nets import fresh_net, load_net
 from opbridge.errors import EngineError
@@ -96,7 +96,7 @@ def _net(weights: np.ndarray, attributes: Mapping[str, Any], threads: int) -> An
         lines = [f"Input {name} 0 1 {name}" for name in names]
         lines.append(f"DeformableConv2D deform {count} 1 {' '.join(names)} out0 {settings}")
         nets[count] = fresh_net(threads)
-        with tempfile.TemporaryDirectory(prefix="opbridge-ncnn-") as folder:
+        with TemporaryFolder() as folder:
             param, data = Path(folder) / "deform.param", Path(folder) / "deform.bin"
             param.write_text(f"7767517\n{len(lines)} {count + 1}\n" + "\n".join(lines) + "\n")
             # Four zero bytes mark float32 weights.
