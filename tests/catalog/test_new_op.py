@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from opbridge import engines
 from opbridge.catalog.declare.scaffold import new_operator
 from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.kernels.compiler import build
 from opbridge.kernels.library import KernelLibrary
+from opbridge.verbs.operator_check import check_operators
 
 pytestmark = pytest.mark.newest
 
@@ -60,6 +62,21 @@ def test_it_exports_at_once(kernel: bool, tmp_path: Path, monkeypatch: pytest.Mo
     (step,) = [step for step in manifest["operators"] if step["target"] == f"test_new_op::{name}"]
     assert step["rung"] == ("kernel" if kernel else "function")
     assert json.loads((tmp_path / "build/it/verification.json").read_text())["verdict"] == "passed"
+
+
+@pytest.mark.slow
+def test_it_passes_its_checks_in_engines_without_some_types(tmp_path: Path) -> None:
+    """What an engine can't hold at all does not apply to it: float64 to OpenVINO, empty tensors to ncnn."""
+    able = [name for name in ("openvino", "ncnn") if engines.get(name).is_installed()]
+    scaffold = new_operator("test_new_op::checked", tmp_path, kernel=True)
+    found = check_operators(scaffold.files[0], engines=able)
+    assert found.passed, [result for result in found.results if result.status == "failed"]
+    without = {(r.check, r.sample) for r in found.results if r.check in able and r.status == "not applicable"}
+    assert without <= {
+        ("openvino", "float64"),
+        *(("ncnn", sample) for sample in ("empty", "float64", "float16", "bfloat16")),
+    }
+    assert {result.check.partition(",")[0] for result in found.results if result.status == "passed"} >= set(able)
 
 
 @pytest.mark.slow

@@ -207,6 +207,15 @@ class Engine(abc.ABC):
         """The folder of a C++ program that runs a bundle in the engine, for ``opbridge new-app``; None without one."""
         return None
 
+    def cannot_hold(self, dtype: str, shape: Sequence[int]) -> str | None:
+        """Why the engine has no tensors of this element type and shape; None if it has.
+
+        Args:
+            dtype: The name of the element type, as in :class:`TensorSpec`.
+            shape: The sizes.
+        """
+        return None
+
     @property
     def takes_kernels(self) -> bool:
         """Whether :meth:`load` takes libraries of kernels. An engine without an adapter calls the C ABI directly."""

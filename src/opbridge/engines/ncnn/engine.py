@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from opbridge.atomic import TemporaryFolder
 from opbridge.engines.base import Refusal, Session
 from opbridge.engines.ncnn import native
+from opbridge.engines.ncnn.carried import CARRIED
 from opbridge.engines.roles import CompilesAhead
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels.library import KernelLibrary
@@ -37,6 +38,12 @@ class NcnnEngine(CompilesAhead):
         "float64": "float32",
         "node times": "does not measure the time of each node",
     }
+
+    def cannot_hold(self, dtype: str, shape: Sequence[int]) -> str | None:
+        """Types other than those that ncnn carries, and empty tensors."""
+        if dtype not in CARRIED:
+            return f"ncnn has no tensors of {dtype}"
+        return "ncnn has no empty tensors" if 0 in shape else None
 
     @property
     def version(self) -> str:

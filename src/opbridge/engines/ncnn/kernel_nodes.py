@@ -90,7 +90,7 @@ def _values(model: onnx.ModelProto) -> dict[str, ir.Value]:
 
 
 class _StandIn:
-    """The placeholder of one node, between reshapes to and from flat tensors."""
+    """The placeholder of one node, between reshapes to and from flat tensors. A rank of 0 is one element here."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class _StandIn:
                 dtype, shape = self._checked(values.get(name), f"input {index}")
                 self._shapes.append(shape)
                 inputs.append({"dtype": dtype, "shape": _open(shape)})
-                flat.append(self._reshaped(name, f"{self._name}_in{index}", [-1]) if len(shape) != 1 else name)
+                flat.append(self._reshaped(name, f"{self._name}_in{index}", [-1]) if len(shape) > 1 else name)
         outputs: list[Any] = []
         results = []
         after: list[tuple[str, str, list[int]]] = []
@@ -130,8 +130,8 @@ class _StandIn:
             dtype, shape = self._checked(values.get(name), f"output {index}")
             self._results.append((dtype, shape))
             outputs.append({"dtype": dtype, "shape": _open(shape)})
-            results.append(name if len(shape) == 1 else f"{self._name}_out{index}")
-            if len(shape) != 1:
+            results.append(name if len(shape) <= 1 else f"{self._name}_out{index}")
+            if len(shape) > 1:
                 after.append((results[-1], name, _open(shape)))
         self.nodes.append(helper.make_node(self._name, flat, results, name=node.name, domain=_DOMAIN))
         for source, name, sizes in after:

@@ -56,6 +56,10 @@ class OpenVinoEngine(AnswersQuestions, Profiles):
         """The C++ program for a bundle."""
         return Path(__file__).with_name("program")
 
+    def cannot_hold(self, dtype: str, shape: Sequence[int]) -> str | None:
+        """Float64, unless the device computes in it."""
+        return self._support.loses(dtype)
+
     @property
     def adapter_flags(self) -> AdapterFlags:
         """OpenVINO's headers and libraries, from its wheel. A library works with this release of OpenVINO only."""

@@ -78,14 +78,17 @@ class OpenVinoSupport:
             return Reason(
                 f"{self._name} has no kernel on the CPU for {names}, which the node becomes", missing_dtypes=dtypes
             )
-        if self._loses_float64(question):
-            narrow = self._questions.float64_is
-            return Reason(f"{self._name} computes float64 in {narrow} on the CPU", RefusalKind.DTYPE, ("float64",))
+        if "tensor(double)" in question.output_types and question.op_type not in _MOVING:
+            loss = self.loses("float64")
+            return Reason(loss, RefusalKind.DTYPE, ("float64",)) if loss is not None else None
         return None
 
-    def _loses_float64(self, question: Question) -> bool:
-        is_double = "tensor(double)" in question.output_types and question.op_type not in _MOVING
-        return is_double and self._questions.float64_is not in ("f64", "float64")
+    def loses(self, dtype: str) -> str | None:
+        """Why the engine does not compute in an element type; None if it does. Only float64 is asked about."""
+        narrow = self._questions.float64_is if dtype == "float64" else dtype
+        if narrow in ("f64", dtype):
+            return None
+        return f"{self._name} computes {dtype} in {narrow} on the CPU"
 
 
 def _ranks_are_known(question: Question) -> bool:

@@ -11,7 +11,7 @@ from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines import get
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import EngineNotInstalledError, InputError
-from opbridge.proof.operators.outcome import Outcome, failed, failed_with
+from opbridge.proof.operators.outcome import Outcome, failed, failed_with, not_applicable
 from opbridge.proof.operators.subjects import Case
 from opbridge.proof.operators.verdict import judged
 from opbridge.proof.verify.options import VerifyOptions
@@ -43,6 +43,9 @@ def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iter
     Yields:
         The name of each check and its outcome.
     """
+    if (reason := _not_held(case, engine)) is not None:
+        yield engine, not_applicable(reason)
+        return
     with TemporaryFolder() as folder:
         try:
             bundle = export(case.module, case.tensors, path=Path(folder) / "bundle", engines=[engine], verify=False)
@@ -60,6 +63,13 @@ def check_engine(case: Case, engine: str, export: Callable[..., Bundle]) -> Iter
         yield f"{engine}, kernel", _verified(case, engine, bundle, (bundle.path / kernels["file"],))
         if kernels["optional"]:
             yield f"{engine}, function body", _verified(case, engine, bundle, ())
+
+
+def _not_held(case: Case, engine: str) -> str | None:
+    """Why the engine can't hold a tensor of the sample; None if it can hold all."""
+    held = get(engine)
+    reasons = (held.cannot_hold(str(tensor.dtype).removeprefix("torch."), tensor.shape) for tensor in case.tensors)
+    return next(filter(None, reasons), None)
 
 
 def _unused(case: Case, bundle: Bundle) -> str | None:
