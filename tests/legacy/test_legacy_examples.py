@@ -30,6 +30,7 @@ from opbridge.legacy.migrate import migrate  # noqa: E402
 from opbridge.legacy.run_script import run_script  # noqa: E402
 
 LEGACY = EXAMPLES / "legacy"
+LOOPS = ("traced", "scripted")
 
 
 def need_compiler() -> None:
@@ -208,3 +209,42 @@ def test_my_add_with_its_extension(tmp_path: Path) -> None:
         assert nodes(model) == ["Mul", "Add"]
         assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["a", "b", "sum"]
         np.testing.assert_allclose(run(model, a, b)[0], 2 * a + b, 1e-6)
+
+
+_OLD_AND_MIGRATED = """
+import runpy, sys
+from opbridge.legacy.run_script import run_script
+
+for name in sys.argv[1:]:
+    assert run_script(f"{name}.py", [f"{name}_old"]).exit_code == 0
+for name in list(sys.argv[1:]):
+    sys.argv = [f"{name}_migrated.py", f"{name}_new"]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.newest
+def test_migrated_examples_write_models_that_compute_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("libcst")
+    pytest.importorskip("torchvision")
+    names = ["asinh", "clamp_swish", "deform_conv", "loop", "super_resolution"]
+    for name in names:
+        shutil.copy(LEGACY / f"{name}.py", tmp_path)
+        migration = migrate(LEGACY / f"{name}.py")
+        assert migration.left == ()
+        (tmp_path / f"{name}_migrated.py").write_text(migration.text)
+    command = [sys.executable, "-c", _OLD_AND_MIGRATED, *names]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name in ("clamp_swish", "deform_conv"):
+        old, new = (onnx.load(tmp_path / f"{name}_{kind}") for kind in ("old", "new"))
+        assert nodes(new)[-1] == nodes(old)[-1]
+        assert "::" in nodes(new)[-1]
+    files = ["asinh_{}", "super_resolution_{}", *(f"loop_{{}}/{n}_{kind}.onnx" for n in (2, 3) for kind in LOOPS)]
+    generator = np.random.default_rng(0)
+    for file in files:
+        old, new = (onnx.load(tmp_path / file.format(kind)) for kind in ("old", "new"))
+        sizes = [size.dim_value for size in old.graph.input[0].type.tensor_type.shape.dim]
+        inputs = [generator.random(sizes, np.float32), np.array([1, 1, 2, 2], np.float32)][: len(old.graph.input)]
+        np.testing.assert_allclose(run(new, *inputs)[0], run(old, *inputs)[0], 1e-4, 1e-5)

@@ -31,8 +31,10 @@ DOCUMENTS = [
     *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
     *("docs/engines.md", "docs/surgery.md", "docs/report.md", "docs/compare.md", "docs/catalog.md", "docs/reports.md"),
     *("docs/packages.md", "docs/control-flow.md", "docs/cpp.md", "SECURITY.md"),
+    *("docs/tutorial.md", "docs/tutorial.zh.md"),
 ]
 GUIDES = ["README.md", "README.zh.md"]
+TUTORIALS = ["docs/tutorial.md", "docs/tutorial.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
 NEEDS = {"examples/deform_conv.py": "torchvision"}
 
@@ -170,6 +172,17 @@ def test_the_lower_bounds_are_the_versions_that_are_tested() -> None:
 
 def test_the_chinese_guide_has_the_commands_of_the_english_one() -> None:
     assert set(commands("README.md")) <= set(commands("README.zh.md"))
+    assert set(commands("docs/tutorial.md")) == set(commands("docs/tutorial.zh.md"))
+
+
+def test_the_tutorial_has_every_old_program_beside_its_modern_form() -> None:
+    old = {file.relative_to(ROOT).as_posix() for file in (EXAMPLES / "legacy").glob("**/*.py")}
+    for page in TUTORIALS:
+        for line in commands(page):
+            for file in re.findall(r"examples/\S+?\.py", line):
+                assert (ROOT / file).exists(), line
+        named = set(re.findall(r"\]\(\.\./(examples/legacy/\S+?\.py)\)", text(page)))
+        assert named == old - {"examples/legacy/my_add/setup.py", "examples/legacy/mmdeploy_rewrites.py"}
 
 
 # Commands and code, run.
@@ -223,7 +236,7 @@ def test_the_output_that_is_shown_has_the_headings_that_are_printed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.newest
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", ["README.md", *TUTORIALS])
 def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = tmp_path / "guide.py"
