@@ -1,8 +1,5 @@
 """Fuzzes the readers of files: bundles, their manifests and side files, ``.onnx`` models, arrays, kernel libraries.
 
-    python fuzz/readers.py --seconds 60
-    python fuzz/readers.py --seconds 3600 --area manifest
-
 Each area starts from a valid file and changes it: bytes of it, or values in its JSON data, whose hash is then made
 right again. A reader must succeed or raise an :class:`~opbridge.errors.OpbridgeError` within a few seconds; anything
 else is a failure, which Hypothesis reduces and prints. The exit code is 1 if there was one. Engines are not fuzzed.
@@ -10,12 +7,10 @@ else is a failure, which Hypothesis reduces and prints. The exit code is 1 if th
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import dataclasses
 import json
-import sys
 import tempfile
 import time
 import traceback
@@ -320,26 +315,3 @@ def fuzz(area: str, *, seconds: float = float("inf"), examples: int | None = Non
                 tally.failures.append(f"seed {number}:\n{traceback.format_exc()}")
             number += 1
     return tally
-
-
-def main() -> int:
-    """Fuzz the areas, print a table, and return 1 if there was a failure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seconds", type=float, default=60.0, help="the time for all areas together (default: 60)")
-    parser.add_argument("--area", choices=sorted(AREAS), action="append", help="an area (repeatable; default: all)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="the first seed (default: from the clock)")
-    arguments = parser.parse_args()
-    names = arguments.area or list(AREAS)
-    failed = False
-    print(f"{'area':<16} {'tried':>8} {'refused':>8} {'failures':>8}   (first seed {arguments.seed})")
-    for name in names:
-        tally = fuzz(name, seconds=arguments.seconds / len(names), first_seed=arguments.seed)
-        print(f"{name:<16} {tally.tried:>8} {tally.refused:>8} {len(tally.failures):>8}", flush=True)
-        for failure in tally.failures:
-            print(failure, file=sys.stderr)
-        failed = failed or bool(tally.failures)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

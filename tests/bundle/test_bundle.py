@@ -83,7 +83,7 @@ def test_folder_permissions_follow_the_umask(tmp_path: Path) -> None:
 def test_the_verification_marks_the_bundle(tmp_path: Path, verdict: str, verified: bool) -> None:
     bundle = make(tmp_path / "b", verification=lambda _: {"verdict": verdict, "worst": float("inf")})
     assert bundle.verified is verified
-    assert bundle.verification == {"verdict": verdict, "worst": "inf"}
+    assert bundle.verification == {"verdict": verdict, "worst": "inf", "bundle": bundle.manifest["sha256"]}
     assert read_bundle(bundle.path) == bundle
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -156,6 +157,22 @@ def test_a_verification_that_was_changed_is_a_claim_of_a_signed_bundle(signed: P
     assert bundle.verified is None
     write_side_file(bundle, "verification.json", {**PASSED, "verdict": "failed"})
     assert read_bundle(signed, trust=keys / "mine.pub").verified is False
+
+
+def test_a_failing_input_that_was_changed_makes_the_verification_a_claim(signed: Path, keys: Path) -> None:
+    (signed / "failing_input.npz").write_bytes(b"another")
+    bundle = read_bundle(signed, trust=keys / "mine.pub")
+    assert bundle.trust == "signed"
+    assert bundle.verified is None
+
+
+def test_a_key_in_a_pipe_is_not_waited_for(signed: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "key")
+    (signed / "verification.json").unlink()
+    with pytest.raises(InputError, match=r"can't be signed with .*key is no file"):
+        sign(signed, tmp_path / "key")
+    with pytest.raises(InputError, match="key is no file"):
+        read_bundle(signed, trust=tmp_path / "key")
 
 
 def test_a_claim_is_not_signed(signed: Path, keys: Path) -> None:

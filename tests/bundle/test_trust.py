@@ -13,7 +13,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,103 +20,27 @@ from typing import Any
 import numpy as np
 import pytest
 from command_lines import Ran
-from one_node import FLOAT, one_node, save
+from one_node import save
+from strangers import (
+    PASSED,
+    PROGRAM,
+    RELU,
+    hostile_program,
+    kernels,
+    make,
+    of_a_stranger,
+    rewritten,
+    with_entry,
+    with_kernels,
+)
 
 import opbridge
 from opbridge import engines, user_key
-from opbridge.bundle import trust
-from opbridge.bundle.bundle import Bundle, read_bundle, write_bundle, write_side_file
-from opbridge.bundle.checks import manifest_hash, to_json
+from opbridge.bundle.bundle import Bundle, read_bundle, write_side_file
 from opbridge.errors import InputError, OpbridgeError
-from opbridge.kernels.binary import own_platform
 from opbridge.report.written import render
 
-RELU = one_node("Relu", [(FLOAT, ["n"])], [(FLOAT, ["n"])])
 X = np.array([-1, 2], np.float32)
-SPEC = {"dtype": "float32", "shape": ["n"]}
-MANIFEST: dict[str, Any] = {
-    "entry": None,
-    "models": [{"file": "model.onnx", "engines": ["onnxruntime"], "opset": 20, "ir_version": 10}],
-    "inputs": [{"name": "x0", **SPEC}],
-    "outputs": [{"name": "y0", **SPEC}],
-}
-PASSED = {"verdict": "passed", "engine": "onnxruntime", "cases": [], "comparisons": [], "seconds": {}}
-
-LIBRARY = """
-#include <stdio.h>
-#include <stdlib.h>
-__attribute__((constructor)) static void run(void) {
-    FILE *file = fopen(getenv("OPBRIDGE_TEST_PAYLOAD"), "w");
-    if (file) fclose(file);
-}
-"""
-PROGRAM = """
-import os
-open(os.environ["OPBRIDGE_TEST_PAYLOAD"], "w").close()
-raise RuntimeError("the payload ran")
-"""
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("library")
-    (folder / "evil.c").write_text(LIBRARY)
-    subprocess.run(["cc", "-shared", "-fPIC", "evil.c", "-o", "evil.so"], cwd=folder, check=True)
-    return folder / "evil.so"
-
-
-@pytest.fixture(autouse=True)
-def payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that every payload writes; and a user whose key is in the test's own folder."""
-    monkeypatch.setenv("OPBRIDGE_TEST_PAYLOAD", str(tmp_path / "payload ran"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "me"))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "me"))
-    return tmp_path / "payload ran"
-
-
-def make(
-    path: Path, change: dict[str, Any] | None = None, files: dict[str, bytes] | None = None, **options: Any
-) -> Path:
-    def write(folder: Path) -> None:
-        save(RELU, folder / "model.onnx")
-        for name, content in (files or {}).items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(content)
-
-    return write_bundle(path, {**MANIFEST, **(change or {})}, write, **options).path
-
-
-def of_a_stranger(bundle: Path) -> Path:
-    """The same bundle with the marks of another user."""
-    mine = os.environ["XDG_DATA_HOME"]
-    os.environ["XDG_DATA_HOME"] = str(bundle.parent / "stranger")
-    try:
-        read = read_bundle(bundle, trust=True)
-        sides = [name for name in os.listdir(bundle) if name in ("verification.json", "sources.json")]
-        marks = trust.marks_with(bundle, read.manifest["sha256"], sides, own=["bundle.json"])
-        (bundle / "marks.json").write_text(marks)
-    finally:
-        os.environ["XDG_DATA_HOME"] = mine
-    return bundle
-
-
-def rewritten(bundle: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    """The bundle with another manifest, whose hash is right."""
-    manifest = json.loads((bundle / "bundle.json").read_text())
-    change(manifest)
-    manifest["sha256"] = manifest_hash(manifest)
-    (bundle / "bundle.json").write_text(to_json(manifest))
-    return bundle
-
-
-def kernels(optional: bool, file: str = "kernels/evil.so") -> dict[str, Any]:
-    return {
-        "kernels": [{"engine": "onnxruntime", "file": file, "platform": own_platform(), "optional": optional}],
-    }
-
-
-def with_kernels(path: Path, library: Path, *, optional: bool = True) -> Path:
-    return make(path, kernels(optional), files={"kernels/evil.so": library.read_bytes()})
 
 
 def refuses(match: str, fix: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -172,6 +95,7 @@ def test_the_key_is_private_and_made_once(tmp_path: Path) -> None:
 
 def test_a_key_that_others_can_read_is_not_used(tmp_path: Path) -> None:
     bundle = make(tmp_path / "b")
+    assert user_key.key_file().is_relative_to(tmp_path.parent)
     user_key.key_file().chmod(0o644)
     user_key._key_of.cache_clear()
     refuses("can be read or written by other users", "chmod 600", read_bundle, bundle)
@@ -265,12 +189,6 @@ def test_machine_code_beside_a_model_is_refused(tmp_path: Path) -> None:
 # The reference that a bundle brings along.
 
 
-def with_entry(path: Path) -> Path:
-    (path.parent / "evil.py").write_text(PROGRAM)
-    where = {"entry_path": str(path.parent / "evil.py")}
-    return make(path, {"entry": "evil.py:model"}, sources=where)
-
-
 def test_verify_imports_nothing_that_a_stranger_names(
     tmp_path: Path, payload: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,31 +213,6 @@ def test_the_file_of_an_onnx_model_that_a_stranger_names_is_not_read(tmp_path: P
     save(RELU, tmp_path / "mine.onnx")
     where = {"entry": str(tmp_path / "mine.onnx"), "original": {"sha256": "0"}}
     refuses("names .*mine.onnx", "--reference", opbridge.verify, of_a_stranger(make(tmp_path / "b", where)))
-
-
-def hostile_program(file: Path, payload: Path) -> bytes:
-    """A saved program with a size that is an expression which torch evaluates."""
-    import torch
-
-    batch = torch.export.Dim("batch", min=2, max=64)
-    program = torch.export.export(torch.nn.ReLU(), (torch.ones(3),), dynamic_shapes=({0: batch},))
-    torch.export.save(program, str(file))
-    changed = file.with_suffix(".changed")
-    code = f"open({str(payload)!r}, 'w').close() or Symbol('s0', integer=True)"
-    with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
-        for item in old.infolist():
-            content = old.read(item)
-            if item.filename.endswith(".json"):
-                data = json.loads(content)
-                content = json.dumps(_with_expressions(data, code)).encode()
-            new.writestr(item, content)
-    return changed.read_bytes()
-
-
-def _with_expressions(data: Any, code: str) -> Any:
-    if isinstance(data, dict):
-        return {key: code if key == "expr_str" else _with_expressions(item, code) for key, item in data.items()}
-    return [_with_expressions(item, code) for item in data] if isinstance(data, list) else data
 
 
 def test_a_saved_program_of_a_stranger_is_not_read(tmp_path: Path, payload: Path) -> None:
@@ -349,7 +242,7 @@ def test_a_strangers_verification_is_a_claim(tmp_path: Path) -> None:
     assert bundle.verified is None
     assert bundle.claim
     assert repr(bundle).endswith(": claimed passed, for onnxruntime)")
-    assert bundle.verification == PASSED
+    assert bundle.verification == {**PASSED, "bundle": bundle.manifest["sha256"]}
     assert "Claimed, not checked here: matches PyTorch" in render(bundle, "html")
     assert "Claimed, not checked here" in render(bundle, "markdown")
     assert "claimed, not checked here" in render(bundle, "junit")
@@ -366,6 +259,15 @@ def test_a_verification_that_was_changed_is_a_claim(tmp_path: Path) -> None:
     (bundle / "verification.json").write_text(json.dumps(PASSED))
     assert read_bundle(bundle).verified is None
     assert read_bundle(bundle).trust == "own"
+
+
+def test_a_verification_of_another_bundle_is_none(tmp_path: Path) -> None:
+    one = make(tmp_path / "one", verification=lambda _: PASSED)
+    other = make(tmp_path / "other", {"entry": "a.py:b"})
+    shutil.copy(one / "verification.json", other / "verification.json")
+    assert read_bundle(one).verification is not None
+    assert read_bundle(other).verification is None
+    assert read_bundle(of_a_stranger(other)).verified is None
 
 
 # Anything that is not a listed file.

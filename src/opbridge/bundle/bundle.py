@@ -4,7 +4,7 @@
 
     model.onnx  ...      the model's files, each listed with its sha256
     bundle.json          the manifest: byte-identical for identical input, without absolute paths
-    verification.json    the result of the last verification (side file: may be absent, is replaced as a whole)
+    verification.json    the result of the last verification, and the digest of the manifest it is about (side file)
     sources.json         the source locations of the entry and the nodes (side file with absolute paths)
     failing_input.npz    a small input on which a verification failed, if one was searched for (side file)
     report.html          a readable report made from the files above (side file)
@@ -46,8 +46,8 @@ from opbridge.bundle.checks import (
     checked_sources,
     file_hash,
     manifest_hash,
-    parsed,
     read_manifest,
+    read_side_file,
     to_json,
 )
 from opbridge.bundle.destination import check_destination
@@ -55,7 +55,6 @@ from opbridge.bundle.signing import check_signature
 from opbridge.bundle.trust import MARKS, Consent, Trust, has_mark, marks_with
 from opbridge.engines.base import NOT_RUN, Engine, TensorSpec
 from opbridge.errors import InputError
-from opbridge.user_key import read_regular
 from opbridge.version import __version__
 
 __all__ = [
@@ -120,8 +119,9 @@ class Bundle:
 
     @property
     def verification(self) -> dict[str, Any] | None:
-        """The content of ``verification.json``; None if the bundle was never verified."""
-        return _read_side_file(self.path / VERIFICATION)
+        """The content of ``verification.json``; None if there is none about this bundle."""
+        found = read_side_file(self.path / VERIFICATION)
+        return found if found is not None and found.get("bundle", self._digest) == self._digest else None
 
     @property
     def verified(self) -> bool | None:
@@ -142,7 +142,7 @@ class Bundle:
     @property
     def sources(self) -> dict[str, Any]:
         """The content of ``sources.json``; empty if the file is absent."""
-        return checked_sources(self.path, _read_side_file(self.path / SOURCES) or {})
+        return checked_sources(self.path, read_side_file(self.path / SOURCES) or {})
 
     def model_file(self, engine: str) -> Path:
         """The model file for ``engine`` or for another version of it. Raises InputError if there is none."""
@@ -214,7 +214,11 @@ class Bundle:
         return path if isinstance(path, str) else None
 
     def _is_own(self, name: str) -> bool:
-        return has_mark(self.path, self.manifest.get("sha256", ""), name)
+        return has_mark(self.path, self._digest, name)
+
+    @property
+    def _digest(self) -> str:
+        return str(self.manifest.get("sha256", ""))
 
     def kernels(self, engine: str) -> Mapping[str, Any] | None:
         """The manifest's entry about the engine's library of kernels; None if there is no library."""
@@ -338,7 +342,8 @@ def write_bundle(
             (folder / MANIFEST).write_bytes(_json(complete))
         proof = verification(folder) if verification is not None else None
         with reported(path):
-            for name, data in ((SOURCES, sources), (VERIFICATION, proof)):
+            attested = None if proof is None else {**proof, "bundle": complete["sha256"]}
+            for name, data in ((SOURCES, sources), (VERIFICATION, attested)):
                 if data is not None:
                     (folder / name).write_bytes(_json(data))
             written = [name for name in SIDE_FILES if (folder / name).exists()]
@@ -365,24 +370,14 @@ def write_side_file(
     """
     if name not in SIDE_FILES:
         raise ValueError(f"{name!r} is not one of {SIDE_FILES}")
+    if name == VERIFICATION and not isinstance(data, str):
+        data = {**data, "bundle": bundle.manifest["sha256"]}
     content = data.encode(errors="replace") if isinstance(data, str) else _json(data)
     with reported(bundle.path / name, is_new=False):
         replace_file(bundle.path / name, content)
         if name != REPORT:
             marks = marks_with(bundle.path, bundle.manifest["sha256"], [name, *evidence])
             replace_file(bundle.path / MARKS, marks.encode())
-
-
-def _read_side_file(file: Path) -> dict[str, Any] | None:
-    try:
-        data = parsed(read_regular(file))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"Can't read {file}: {error}.", fix=f"delete {file.name}, then verify again.") from error
-    if not isinstance(data, dict):
-        raise InputError(f"{file} holds no JSON object.", fix=f"delete {file.name}, then verify again.")
-    return data
 
 
 def _json(data: Mapping[str, Any]) -> bytes:

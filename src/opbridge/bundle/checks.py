@@ -21,6 +21,7 @@ from opbridge.records import to_json as finite
 from opbridge.user_key import read_regular
 
 __all__ = [
+    "FAILING_INPUT",
     "FORMAT",
     "MANIFEST",
     "MODEL_SIGNATURE",
@@ -36,6 +37,7 @@ __all__ = [
     "manifest_hash",
     "parsed",
     "read_manifest",
+    "read_side_file",
     "to_json",
     "unlisted_files",
 ]
@@ -45,17 +47,19 @@ FORMAT = 1
 
 MANIFEST = "bundle.json"
 VERIFICATION = "verification.json"
+FAILING_INPUT = "failing_input.npz"
 SOURCES = "sources.json"
 REPORT = "report.html"
 MODEL_SIGNATURE = "model.sig"
 VERIFICATION_SIGNATURE = "verification.sig"
 SIDE_FILES = (
-    *(VERIFICATION, SOURCES, REPORT, "failing_input.npz", MARKS),
+    *(VERIFICATION, SOURCES, REPORT, FAILING_INPUT, MARKS),
     *(MODEL_SIGNATURE, VERIFICATION_SIGNATURE),
 )
 """The files that the manifest does not list: they are written later, or have absolute paths."""
 
 _CHUNK = 4 << 20
+_DIGITS = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,11 +182,30 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def parsed(content: bytes) -> Any:
-    """JSON data. Raises ValueError if it is not JSON, or nested too deeply to be read."""
+    """JSON data. Raises ValueError if it is not JSON, is nested too deeply, or has integers that no float can hold."""
     try:
-        return json.loads(content)
+        return json.loads(content, parse_int=_integer)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def read_side_file(file: Path) -> dict[str, Any] | None:
+    """The JSON object in a side file; None if there is no such file. Raises InputError if it is damaged."""
+    try:
+        data = parsed(read_regular(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"Can't read {file}: {error}.", fix=f"delete {file.name}, then verify again.") from error
+    if not isinstance(data, dict):
+        raise InputError(f"{file} holds no JSON object.", fix=f"delete {file.name}, then verify again.")
+    return data
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"it has an integer of {len(text)} digits")
+    return int(text)
 
 
 def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

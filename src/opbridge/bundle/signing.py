@@ -1,8 +1,8 @@
 """Signatures of bundles: OpenSSF's model signing with an offline key pair, by the package ``model-signing``.
 
-``model.sig`` covers the manifest and the files that it lists, ``verification.sig`` the verification too. Both are
-Sigstore bundles, which ``model_signing verify key`` of that package checks as well. The other side files (the report,
-the marks, the source locations, a failing input) are not covered, and the signatures say so.
+``model.sig`` covers the manifest and the files that it lists, ``verification.sig`` the verification and its failing
+input too. Both are Sigstore bundles, which ``model_signing verify key`` of that package checks as well. The other side
+files (the report, the marks, the source locations) are not covered, and the signatures say so.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from opbridge.atomic import TemporaryFolder, replace_file, reported
-from opbridge.bundle.checks import MANIFEST, MODEL_SIGNATURE, SIDE_FILES, VERIFICATION, VERIFICATION_SIGNATURE
+from opbridge.bundle.checks import (
+    FAILING_INPUT,
+    MANIFEST,
+    MODEL_SIGNATURE,
+    SIDE_FILES,
+    VERIFICATION,
+    VERIFICATION_SIGNATURE,
+)
 from opbridge.errors import InputError, described_error
 from opbridge.user_key import read_regular
 
 __all__ = ["check_signature", "make_signature"]
 
-_COVERED = {MODEL_SIGNATURE: (), VERIFICATION_SIGNATURE: (VERIFICATION,)}
+_COVERED = {MODEL_SIGNATURE: (), VERIFICATION_SIGNATURE: (VERIFICATION, FAILING_INPUT)}
 """The side files that each signature covers, in addition to the manifest and the files that it lists."""
 
 
@@ -73,7 +80,7 @@ def check_signature(folder: Path, name: str, key: str | os.PathLike[str]) -> Non
         _check_key(key)
         config = _modules().verifying.Config().use_elliptic_key_verifier(public_key=Path(key))
         config.set_hashing_config(_hashing(name)).verify(folder, copy)
-        missing = {MANIFEST, *_COVERED[name]} - _names(content)
+        missing = {MANIFEST, *_COVERED[name]} - {FAILING_INPUT} - _names(content)
         if missing:
             raise ValueError(f"it does not cover {', '.join(sorted(missing))}")
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from opbridge.atomic import locked_file, reported, sync
+from opbridge.bundle.checks import FAILING_INPUT
 from opbridge.records import write_npz
 
-__all__ = ["FAILING_INPUT", "SmallInput"]
-
-FAILING_INPUT = "failing_input.npz"
+__all__ = ["SmallInput"]
 
 
 class SmallInput:
