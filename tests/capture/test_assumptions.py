@@ -83,6 +83,7 @@ def captured(case: Case, **options: Any) -> Captured:
     return capture(Model(case.function).eval(), (X,), dynamic_shapes={"x": {0: "n"}}, **options)
 
 
+@pytest.mark.quick("grows", "an index")
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_captured_for_the_example_inputs_only_with_assume(name: str) -> None:
     case = CASES[name]
@@ -121,6 +122,7 @@ def test_what_is_assumed_on_one_line_is_listed_once_and_buffers_are_restored() -
     assert model.calls == 0
 
 
+@pytest.mark.slow
 def test_the_verdict_names_the_assumptions_and_inputs_that_violate_them_fail(tmp_path: Path) -> None:
     case = CASES["an index that is read"]
     model = Model(case.function).eval()

@@ -135,6 +135,7 @@ def test_singular_values_and_vectors(a: Any, is_full: bool, form: str) -> None:
     _close((left[..., :count] * values.unsqueeze(-2)) @ right[..., :count, :], a, _size(a))
 
 
+@pytest.mark.quick("body")
 @pytest.mark.parametrize("form", FORMS)
 def test_wide_matrices_of_unknown_sizes(form: str) -> None:
     """Where sizes are symbolic, the shorter side is not known; the result is right either way."""
@@ -189,6 +190,7 @@ def _check_eigenvalues(a: Any, form: str) -> None:
     _close(values.sum(-1).real, a.double().diagonal(dim1=-2, dim2=-1).sum(-1), _size(a))
 
 
+@pytest.mark.quick("body")
 @pytest.mark.parametrize("form", FORMS)
 def test_real_eigenvalues_have_no_imaginary_part(form: str) -> None:
     eig_of = _in_form(form, eig)
@@ -199,6 +201,7 @@ def test_real_eigenvalues_have_no_imaginary_part(form: str) -> None:
     assert float(turned[..., 1].sum()) == 0
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_kernels_on_larger_matrices(dtype: Any) -> None:
@@ -220,6 +223,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.quick("eigh-nan")
 @needs_compiler
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
 @pytest.mark.parametrize("name", KERNELS)

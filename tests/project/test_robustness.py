@@ -64,6 +64,7 @@ def left_behind(place: Path) -> list[str]:
 # The engine's process.
 
 
+@pytest.mark.slow
 def test_a_crash_is_a_result_and_the_other_cases_are_run(place, monkeypatch, capfd):
     crashing_engine.install(place / "engine", monkeypatch, "Sinh=crash")
     ran = Ran(capfd, "export", "m.onnx", "-o", "b", *ENGINES, "--json")

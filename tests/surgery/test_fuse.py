@@ -301,6 +301,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.quick("nothing, but", "overlap", "undeclared", "no operator")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     model, operator, options, message, fix = REFUSED[name]

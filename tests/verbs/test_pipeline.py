@@ -204,6 +204,7 @@ def opbridge_entry(model: nn.Module, *args: Tensor) -> Any:
     return Entry("", model, args, {}, None, None, None)
 
 
+@pytest.mark.quick("write")
 @pytest.mark.parametrize("fails", ["capture", "mapping", "write"])
 def test_nothing_is_left_of_a_failed_export(folder: Path, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_disk(*args: Any, **kwargs: Any) -> None:

@@ -219,6 +219,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.quick("wrong_factor", "wrong_weight")
 @pytest.mark.parametrize(("name", "plant"), FAULTS, ids=[plant.__name__ for _, plant in FAULTS])
 def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node], tmp_path: Path) -> None:
     model = exported(name).model.clone()

@@ -277,6 +277,7 @@ def test_samples_that_can_not_be_used(samples: str, message: str, check: Check) 
     assert message in rows(found, "failed")["", "samples"]
 
 
+@pytest.mark.slow
 def test_mappings(check: Check) -> None:
     found = check(f"""{HEAD}
 from onnxscript import opset18 as op

@@ -153,6 +153,7 @@ def test_a_wrong_kernel_among_43_nodes(tmp_path: Path, monkeypatch: pytest.Monke
     assert Reduction.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
+@pytest.mark.slow
 def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Erf=abort")
     model = chain(tmp_path / "chain.onnx")
