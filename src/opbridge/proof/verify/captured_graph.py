@@ -10,7 +10,8 @@ import contextlib
 import dataclasses
 import operator
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -69,6 +70,7 @@ class PairRun:
         without_float64: Operators without a float64 implementation, which ran in their own dtype in both runs.
         longest_sum: The largest number of terms that one node may have added.
         seconds: The time of the run.
+        runs: How often each graph ran, by its name; that of the captured graph itself is empty.
     """
 
     own: list[Any]
@@ -77,6 +79,7 @@ class PairRun:
     without_float64: tuple[str, ...]
     longest_sum: int
     seconds: float
+    runs: Mapping[str, int]
 
 
 class CapturedGraph:
@@ -154,6 +157,7 @@ class CapturedGraph:
             without_float64=tuple(sorted(walk.without_float64)),
             longest_sum=walk.longest_sum,
             seconds=time.perf_counter() - start,
+            runs={name: walk.runs[part] for name, part in self.module.named_modules() if part in walk.runs},
         )
 
     def node(self, name: str) -> torch.fx.Node | None:
@@ -204,6 +208,7 @@ class _Walk:
         self.watch = watch
         self.without_float64: set[str] = set()
         self.longest_sum = 1
+        self.runs: Counter[torch.nn.Module] = Counter()
         self.seen: dict[str, int] = {}
         self.state: dict[int, Pair] = {}
 
@@ -216,6 +221,7 @@ class _Walk:
 
     def graph(self, module: torch.fx.GraphModule, inputs: Sequence[Pair], path: str) -> list[Pair]:
         """The results of one graph module, flattened by one level."""
+        self.runs[module] += 1
         values: dict[torch.fx.Node, Pair] = {}
         last_use: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in module.graph.nodes:

@@ -34,6 +34,7 @@ class Run:
         longest_sum: The number of terms of the longest sum in the model.
         nan: The first value of PyTorch's run that is NaN outside the contract, in words; empty if there is none, or if
             the contract includes NaN.
+        runs: How often each graph inside a captured graph ran, by its name.
     """
 
     own: Feeds
@@ -42,6 +43,7 @@ class Run:
     random: frozenset[str] = frozenset()
     longest_sum: int = 1
     nan: str = ""
+    runs: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from opbridge.proof.verify.modes import Given, named_cases
 from opbridge.proof.verify.nan import NanWatch
 from opbridge.proof.verify.near_ties import CapturedNearTies
 from opbridge.proof.verify.options import VerifyOptions
+from opbridge.proof.verify.paths import Paths, untaken, varied
 from opbridge.proof.verify.perturbed import perturbed
 from opbridge.proof.verify.reference import Case, Feeds, Run
 from opbridge.proof.verify.size_search import SizeSearch
@@ -37,6 +39,7 @@ from opbridge.torch_graph.sources import source_of_node
 __all__ = ["CapturedReference", "output_positions"]
 
 _MOST_EDGES = 24
+_PATH_SEEDS = 8
 
 
 class CapturedReference:
@@ -67,6 +70,7 @@ class CapturedReference:
         self._seed = DEFAULT_SEED
         self._assumed = bool(captured.assumptions)
         self._excludes_nan = False
+        self._paths = Paths(self.graph.module)
 
     def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
         """Run the captured graph; see the protocol."""
@@ -126,16 +130,20 @@ class CapturedReference:
             random=frozenset(name for name, random in zip(self.outputs, run.random, strict=False) if random),
             longest_sum=run.longest_sum,
             nan=nan,
+            runs=run.runs,
         )
 
     def cases(self, options: VerifyOptions, journal: EngineJournal) -> Iterator[Case | CaseResult | Passed]:
         """The user's own inputs, or fresh ones; see the protocol."""
         self._seed = options.seed
         self._excludes_nan = options.nan == ABSENT
-        if options.inputs is None:
-            yield from self._fresh(options.modes.edge_sizes)
-        else:
-            yield from self._given(options.inputs, journal)
+        self._paths.clear()
+        given = options.inputs
+        for case in self._fresh(options.modes.edge_sizes) if given is None else self._given(given, journal):
+            if isinstance(case, Case):
+                self._paths.add(case.run.runs)
+            yield case
+        self.notes += [note for note in self._paths.notes() if note not in self.notes]
 
     def sizes_of(self, feeds: Feeds) -> dict[str, int]:
         """The sizes of the dynamic dimensions in these arrays."""
@@ -224,8 +232,24 @@ class CapturedReference:
             name = self._dimension_names.get(symbol, symbol)
             text = f"No other size of the dynamic dimension {name} could be verified: {'; '.join(reasons)}"
             yield CaseResult(f"other sizes of {name}", {}, NOT_VERIFIED, error=text)
+        yield from self._on_other_paths(scale)
         if edge_sizes:
             yield from self._at_edges(scale, search.done)
+
+    def _on_other_paths(self, scale: int) -> Iterator[Case]:
+        """Inputs of the example's sizes on which a branch is taken, or a loop runs as often, as in no case before."""
+        number, sizes, specs = 1, self.specs.sizes.base, self.specs
+        positions = [item.position for item in specs.inputs if item.symbol is None]
+        others = (specs.fresh(sizes, self._seed + seed, scale) for seed in range(1, _PATH_SEEDS + 1))
+        candidates = itertools.chain(others, varied(specs.fresh(sizes, self._seed, scale), positions))
+        for flat in untaken(self._paths, candidates, lambda flat: self.graph.run(flat, float64=False).runs):
+            try:
+                case = self._case(f"path {number}", sizes, flat)
+            except Exception:
+                continue
+            if not case.run.nan:
+                number += 1
+                yield case
 
     def _at_edges(self, scale: int, done: Sequence[Mapping[str, int]]) -> Iterator[Case]:
         """Every dynamic dimension at 0, at 1, and at an odd or even size."""

@@ -1,0 +1,176 @@
+"""The branches and loops of a captured graph: which of them ran, and inputs that may make the others run."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.torch_graph.sources import source_of_node
+
+__all__ = ["Paths", "untaken", "varied"]
+
+_BRANCHES = {"cond": 1}
+_BODIES = {"while_loop": 1, "scan": 0, "map_impl": 0}
+_MANY = 2
+_MOST_NOTES = 5
+_SECONDS = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Inner:
+    """A graph inside the captured graph that some runs skip.
+
+    Attributes:
+        name: Its name.
+        around: The name of the graph that contains it; empty for the captured graph itself.
+        text: What it is, for the reader.
+        counts: How often it should run: a branch once, the body of a loop zero times, once, and more often.
+    """
+
+    name: str
+    around: str
+    text: str
+    counts: frozenset[int]
+
+
+class Paths:
+    """The branches and loops of a captured graph, and how often each ran in the runs that were added.
+
+    Args:
+        module: The captured graph.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        self._inner = tuple(_inner_graphs(module))
+        self._seen: dict[str, set[int]] = {}
+
+    def clear(self) -> None:
+        """Forget all runs."""
+        self._seen.clear()
+
+    def add(self, runs: Mapping[str, int]) -> None:
+        """Add a run, given as the number of times that each graph ran."""
+        for item, count in self._counts(runs):
+            self._seen.setdefault(item.name, set()).add(count)
+
+    def is_new(self, runs: Mapping[str, int]) -> bool:
+        """Whether in a run a branch is taken, or a loop runs as often, as in no run before."""
+        return any(count in self._missing(item) for item, count in self._counts(runs))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every branch was taken, and every loop ran zero times, once, and more often."""
+        return not any(map(self._missing, self._inner))
+
+    def _counts(self, runs: Mapping[str, int]) -> list[tuple[_Inner, int]]:
+        return [(item, min(runs.get(item.name, 0), _MANY)) for item in self._inner if item.around in runs]
+
+    def _missing(self, item: _Inner) -> frozenset[int]:
+        return item.counts - self._seen.get(item.name, set())
+
+    def notes(self) -> list[str]:
+        """What never ran, outermost branches and loops only."""
+        ran = {name for name, counts in self._seen.items() if any(counts)}
+        skipped = [item for item in self._inner if item.name not in ran and (not item.around or item.around in ran)]
+        texts = list(dict.fromkeys(item.text for item in skipped))
+        notes = [f"not verified: {text}; give inputs that lead there (--inputs)" for text in texts[:_MOST_NOTES]]
+        return notes + ([f"not verified: {len(texts) - _MOST_NOTES} more"] if len(texts) > _MOST_NOTES else [])
+
+
+def _inner_graphs(module: torch.fx.GraphModule) -> Iterator[_Inner]:
+    for around, part in module.named_modules():
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            operator = getattr(node.target, "_name", "") if node.op == "call_function" else ""
+            place = source_of_node(node) or node.name
+            prefix = f"{around}." if around else ""
+            if operator in _BRANCHES:
+                for number, value in enumerate((True, False), 1):
+                    text = f"the branch for {value} of the condition at {place}"
+                    yield _Inner(f"{prefix}{node.args[number].target}", around, text, frozenset({1}))
+            elif operator in _BODIES:
+                body = node.args[_BODIES[operator]].target
+                yield _Inner(f"{prefix}{body}", around, f"the loop at {place}", frozenset(range(_MANY + 1)))
+
+
+def untaken(
+    paths: Paths, candidates: Iterable[list[Any]], run: Callable[[list[Any]], Mapping[str, int]]
+) -> Iterator[list[Any]]:
+    """The candidates that take a path that ``paths`` does not have yet.
+
+    Args:
+        paths: The paths; the caller adds the run of a candidate that it uses before it asks for the next one.
+        candidates: Inputs. The search ends after ten seconds.
+        run: Runs the captured graph on inputs, and returns how often each graph in it ran.
+    """
+    end = time.perf_counter() + _SECONDS
+    for candidate in candidates:
+        if paths.complete or time.perf_counter() > end:
+            return
+        try:
+            runs = run(candidate)
+        except Exception:  # inputs that the model does not take
+            continue
+        if paths.is_new(runs):
+            yield candidate
+
+
+def varied(values: Sequence[Any], positions: Sequence[int]) -> Iterator[list[Any]]:
+    """Inputs that differ from the given ones in sign, in magnitude, or by being constant.
+
+    Args:
+        values: The flattened inputs.
+        positions: The positions of the tensors to change: all of them at once, then each one alone.
+    """
+    groups = [list(positions), *([position] for position in positions if len(positions) > 1)]
+    for group in groups:
+        for change in range(max(map(len, _CHANGES.values()))):
+            changed = [*values]
+            for position in group:
+                changed[position] = _changed(values[position], change)
+            yield changed
+
+
+def _changed(value: torch.Tensor, number: int) -> torch.Tensor:
+    changes = _CHANGES[_kind(value)]
+    return changes[number % len(changes)](value).to(value.dtype)
+
+
+def _kind(value: torch.Tensor) -> str:
+    if value.dtype is torch.bool:
+        return "bool"
+    return "floating point" if value.is_floating_point() or value.is_complex() else "integer"
+
+
+def _span(value: torch.Tensor) -> float:
+    return float(value.abs().double().max()) + 1 if value.numel() else 1.0
+
+
+_CHANGES: dict[str, Sequence[Callable[[torch.Tensor], torch.Tensor]]] = {
+    "floating point": (
+        torch.neg,
+        torch.abs,
+        lambda value: -value.abs(),
+        torch.zeros_like,
+        torch.ones_like,
+        lambda value: value + 3 * _span(value),
+        lambda value: value - 3 * _span(value),
+        lambda value: value * 100,
+        lambda value: value * -100,
+        lambda value: value / 100,
+    ),
+    "integer": (
+        torch.zeros_like,
+        torch.ones_like,
+        lambda value: torch.full_like(value, 2),
+        lambda value: value.amax().expand_as(value) if value.numel() else value,
+        lambda value: value.amin().expand_as(value) if value.numel() else value,
+        lambda value: value + 1,
+        lambda value: value * 2,
+        lambda value: -value,
+    ),
+    "bool": (torch.zeros_like, torch.ones_like, torch.logical_not),
+}
