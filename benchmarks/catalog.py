@@ -211,7 +211,7 @@ def chosen(options: argparse.Namespace, catalog: Catalog) -> Iterator[tuple[str,
     """The cases asked for, with their families."""
     families, names = (set(filter(None, text.split(","))) for text in (options.family, options.op))
     for case in cases():
-        family = _spec(case, catalog).function.__module__.split(".")[2]
+        family = _spec(case, catalog).function.__module__.removeprefix("opbridge.catalog.ops.").partition(".")[0]
         own = {part for target in case.targets for part in (target, target.rpartition("::")[2])}
         if (not families or family in families) and (not names or names & own):
             yield family, case
