@@ -50,7 +50,7 @@ def test_a_stream_that_can_not_be_written(files: Path, line: str) -> None:
 
 
 def test_an_interrupt_while_it_starts() -> None:
-    command = [sys.executable, "-c", "print(flush=True); from opbridge.__main__ import main; exit(main())", "ops"]
+    command = [sys.executable, "-c", "from opbridge.__main__ import main; print(flush=True); exit(main())", "ops"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
