@@ -1,7 +1,7 @@
 """A loop in Python, exported traced and scripted, with the argument ``example_outputs`` that torch 1.10 removed.
 
-Tracing unrolls the loop, and the exporter turns a scripted module's into a ``Loop``. After ``opbridge migrate`` both
-calls export the module itself, whose loop over a Python number is unrolled. ``examples/loop.py`` keeps the loop.
+The loop over a Python number is unrolled in each model, and ``opbridge migrate`` exports the module itself, which gives
+the same. ``examples/loop.py`` keeps a loop.
 
     opbridge run-script examples/legacy/loop.py build/loop
 """

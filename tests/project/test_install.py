@@ -1,4 +1,7 @@
-"""Installing from source: adapters are compiled if they can be, and it never fails for want of a compiler."""
+"""Installing: the wheel and the sdist hold the whole package, and a missing compiler is no error.
+
+From source, adapters are compiled if they can be.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -52,3 +57,38 @@ def test_without_a_compiler_nothing_is_compiled_and_nothing_fails(tmp_path: Path
     printed = install({"PATH": str(tmp_path), "CXX": "", "OPBRIDGE_CACHE": str(tmp_path / "cache")})
     assert printed == "opbridge: the adapters are compiled when they are first needed (BuildError)\n"
     assert not list(tmp_path.rglob("*.o"))
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel and an sdist, made from a copy of the sources."""
+    pytest.importorskip("setuptools")
+    place = tmp_path_factory.mktemp("distributions")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "src", place / "source" / "src", ignore=ignore)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, place / "source")
+    program = "from setuptools.build_meta import *; print(build_sdist('..')); print(build_wheel('..'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=place / "source",
+        env={**os.environ, "CXX": "", "PATH": str(place), "OPBRIDGE_CACHE": str(place / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,), (sdist,) = place.glob("*.whl"), place.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def test_the_wheel_and_the_sdist_hold_every_file_of_the_package(distributions: tuple[Path, Path]) -> None:
+    files = [file for file in (ROOT / "src" / "opbridge").rglob("*") if file.is_file()]
+    expected = {file.relative_to(ROOT).as_posix() for file in files if "__pycache__" not in file.parts}
+    wheel, sdist = distributions
+    with zipfile.ZipFile(wheel) as archive:
+        held = {f"src/{name}" for name in archive.namelist() if ".dist-info/" not in name}
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    assert held == expected
+    assert expected - packed == set()
