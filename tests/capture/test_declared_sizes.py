@@ -28,7 +28,7 @@ def as_int(x: torch.Tensor) -> torch.Tensor:
 
 
 def padded_if_odd(x: torch.Tensor) -> torch.Tensor:
-    return pad(x, (0, 0, 0, 1)) if x.shape[0] % 2 else x
+    return (x, pad(x, (0, 0, 0, 1)))[x.shape[0] % 2]
 
 
 def padded(x: torch.Tensor) -> torch.Tensor:
@@ -36,7 +36,7 @@ def padded(x: torch.Tensor) -> torch.Tensor:
 
 
 def branch(x: torch.Tensor) -> torch.Tensor:
-    return x - 1 if x.shape[0] < 10 else x + 1
+    return (x + 1, x - 1)[bool(x.shape[0] < 10)]
 
 
 def in_pairs(x: torch.Tensor) -> torch.Tensor:
@@ -44,11 +44,11 @@ def in_pairs(x: torch.Tensor) -> torch.Tensor:
 
 
 def of_equal_size(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum()
+    return x.sum() + (0, y.sum())[bool(x.shape[0] == y.shape[0])]
 
 
 def nested(x: torch.Tensor, parts: dict[str, list[torch.Tensor]]) -> torch.Tensor:
-    return x.sum() + (parts["a"][0] if parts["a"][0].shape[1] > 2 else 0 * parts["a"][0])
+    return x.sum() + (0, 1)[bool(parts["a"][0].shape[1] > 2)] * parts["a"][0]
 
 
 def in_fours(x: torch.Tensor) -> torch.Tensor:
@@ -57,7 +57,7 @@ def in_fours(x: torch.Tensor) -> torch.Tensor:
 
 
 def three_threes(x: torch.Tensor) -> torch.Tensor:
-    return x + 1 if x.shape[0] // 3 == 3 else x
+    return (x, x + 1)[bool(x.shape[0] // 3 == 3)]
 
 
 def one_row(x: torch.Tensor) -> torch.Tensor:

@@ -558,3 +558,11 @@ class PlainTensorAttribute(nn.Module):
         if x.sum() > 0:
             x = x + self.shift
         return x * torch.tensor([2.0, 2.0, 2.0])
+
+
+@program("If")
+def chooses_a_function(x):
+    act = torch.sin
+    if x.sum() > 0:
+        act = torch.cos
+    return act(x)

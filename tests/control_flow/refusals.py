@@ -47,14 +47,6 @@ def different_ranks(x):
     return y * 2
 
 
-@refused("'act'")
-def chooses_a_function(x):
-    act = torch.sin
-    if x.sum() > 0:
-        act = torch.cos
-    return act(x)
-
-
 @refused("'x' changes its shape", cases=counts(3, 1))
 def growing_tensor(x, n):
     for _ in range(n):

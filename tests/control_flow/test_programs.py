@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 import refusals  # noqa: F401
+import sizes  # noqa: F401
 import torch
 from program import PROGRAMS, REFUSED, Program
 
@@ -46,6 +47,7 @@ def _expected(program: Program, model: Any, inputs: tuple[torch.Tensor, ...]) ->
 QUICK = (
     "elif_chain", "return_in_nested_branch", "different_dtypes", "in_place_through_view", "closure_with_nonlocal",
     "python_range_with_break", "for_over_rows", "append_under_condition",
+    "cropped_after_padding", "compares_tuples",
 )  # fmt: skip
 BY_NAME = {program.name: program for program in PROGRAMS}
 

@@ -265,6 +265,7 @@ _FILES_OF_INTERNALS = (
     "internals.py",
     "recurrent.py",
     "reuse.py",
+    "subgraphs.py",
     "torch_registry.py",
     "torchscript.py",
 )

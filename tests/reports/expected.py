@@ -26,10 +26,6 @@ class Expected:
 
 
 EXPECTED: dict[str, Expected] = {
-    "a branch on a size": Expected(
-        "refused",
-        "The branch is decided in Python; the error names the range, and the declared Dim is to be narrowed to it.",
-    ),
     "pack_padded_sequence around an LSTM": Expected(
         "refused",
         "torch.export can't capture an LSTM of a packed sequence.",

@@ -217,10 +217,10 @@ def _with_changes(
                 changes.checks.add(check)
             elif has_buffers and not changes.known and not failure.lines:
                 changes.known = True
-            elif changes.conversions.extend(failure, can_go_on=assumptions is not None):
-                pass
-            elif assumptions is None or not assumptions.extend(failure):
-                raise (changes.conversions.refusal or failure) from failure.__cause__
+            elif not changes.conversions.extend(failure, can_go_on=assumptions is not None):
+                cause = changes.conversions.without_sizes(failure)
+                if assumptions is None or not assumptions.extend(cause):
+                    raise (changes.conversions.refusal or cause) from cause.__cause__
             continue
         statements = {str(line): statement_that_only_raises(line) for line in changes.checks}
         unchecked = {(line, statement) for line, statement in statements.items() if statement}

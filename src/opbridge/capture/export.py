@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from opbridge.torch_graph.outputs import opening_outputs
 from opbridge.torch_graph.python_sizes import dynamic_builtins, einsum_from_left_to_right
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
-from opbridge.torch_graph.sources import FixedSize
+from opbridge.torch_graph.sources import FixedSize, SourceLine, innermost
 from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["Example", "declared_by", "export_program"]
@@ -99,4 +100,14 @@ def _export_as_declared(
     except Exception as error:
         with keeping_state(module):
             explained = explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes, fixed_sizes=fixed)
+        if isinstance(explained, CaptureFailure) and not explained.lines:
+            explained.lines = tuple(_restricting(guards, explained.axes))
         raise explained from error
+
+
+def _restricting(guards: Sequence[SizeGuard], axes: Sequence[str]) -> Iterator[SourceLine]:
+    """The lines outside torch whose conditions restrict these axes."""
+    for guard in guards:
+        line = innermost(guard.frames, libraries=True)
+        if line is not None and any(axis in sources for axis in axes for sources in guard.symbols.values()):
+            yield line

@@ -1,16 +1,16 @@
 """A dynamic dimension is captured for some of its sizes only, and PyTorch accepts others.
 
-What it means: the model compares a dynamic size in a Python condition, or converts it to a Python number. torch.export
-evaluates this for the size in the example, and the captured program is valid only for sizes with the same result.
+What it means: the model compares a dynamic size in a Python condition that opbridge can't convert to a branch of the
+model, or converts it to a Python number. torch.export evaluates this for the size in the example, and the captured
+program is valid only for sizes with the same result.
 
 Why it is a problem: at other sizes that PyTorch accepts, the ONNX model would be wrong, or would fail.
 
 Example::
 
-    if x.shape[0] % 4:                  # the example has 8 rows: captured without padding
-        x = pad(x, (0, 0, 0, 4 - x.shape[0] % 4))
+    mask = None if x.shape[0] % 4 == 0 else self.mask   # the example has 8 rows: captured without a mask
 
-Fix: compute with the size instead of branching on it (``pad(x, (0, 0, 0, -x.shape[0] % 4))``), or write the branch with
+Fix: compute with the size instead of branching on it (a mask of ones instead of None), or write the branch with
 ``torch.cond``. If the sizes in use all satisfy the condition, declare only these: a range such as
 ``torch.export.Dim("n", max=5)``, one name for dimensions that are always equal, or no dynamic dimension.
 """

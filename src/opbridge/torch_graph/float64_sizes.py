@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 __all__ = ["compute_sizes_in_float64"]
 
@@ -66,7 +67,9 @@ class _Conversion:
     def apply(self) -> None:
         node = self.node
         number, *digits = node.args
-        if _is_quotient(number) and node.target in (math.floor, math.ceil):
+        if _is_quotient(number) and (
+            node.target in (math.floor, math.ceil) or (node.target is math.trunc and _is_not_negative(number))
+        ):
             self._divide(number)
             return
         if self.mode is None or any(digit is not None for digit in digits) or not self._is_known(number):
@@ -129,6 +132,12 @@ def _is_quotient(number: Any) -> bool:
         and number.target is operator.truediv
         and all(isinstance(_number(value), int | torch.SymInt) for value in number.args)
     )
+
+
+def _is_not_negative(quotient: Any) -> bool:
+    """Whether a quotient is known not to be negative, so that it is truncated by rounding down."""
+    numerator, divisor = map(_number, quotient.args)
+    return bool(statically_known_true(numerator >= 0) and statically_known_true(divisor >= 0))
 
 
 def _number(value: Any) -> Any:

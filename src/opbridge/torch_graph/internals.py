@@ -9,10 +9,8 @@ each of them, so that it fails first if a torch release moves one.
   addition to ``torch.export.default_decompositions()``.
 * ``torch.fx.experimental._config.patch`` and ``patch_dynamic_shape_rnn_decompositions``: apply the settings with which
   torch.onnx captures and decomposes a model, so that opbridge's single decomposition results in the same graph.
-* ``ShapeEnv.ignore_fresh_unbacked_symbols``: torch.onnx runs the shape functions of operators with data-dependent
-  sizes, and leaves their new symbols pending.
-* ``torch._library.fake_impl.FakeImplCtx.create_unbacked_symint``: torchvision's non-maximum suppression assumes that at
-  least two boxes remain.
+* ``ShapeEnv.ignore_fresh_unbacked_symbols``: torch.onnx runs shape functions, and leaves their new symbols pending.
+* ``torch._library.fake_impl.FakeImplCtx.create_unbacked_symint``: torchvision's nms assumes that two boxes remain.
 * ``torch._subclasses.fake_tensor.FakeTensorMode``: runs a captured program on tensors without data. (The public
   alternative, the ``meta`` device, can't run a program with CPU constants.)
 * ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before
@@ -27,9 +25,9 @@ each of them, so that it fails first if a torch release moves one.
   ``flex_attention`` index a tensor by a position under ``torch.vmap``.
 * ``torch.onnx._internal.torchscript_exporter``: contains the former contents of ``torch.onnx.symbolic_helper`` and
   similar modules.
-* ``torch._dynamo``: records the identities of Python's builtins when it is imported, so this must happen before a
-  capture replaces some of them. Its ``config`` keeps the numbers that a loop uses constant in a later export.
-* ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: is the opset of a model without a requested one.
+* ``torch._dynamo``: records Python's builtins when it is imported, so this must happen before a capture replaces some.
+  Its ``config`` keeps the numbers that a loop uses constant in a later export.
+* ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: is the default opset.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ import torch
 
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import reusing_operator_list
-from opbridge.torch_graph.size_guards import SizeGuard
+from opbridge.torch_graph.size_guards import SizeGuard, current_path
 from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
 
@@ -312,6 +310,8 @@ def noting_sizes(fixed: list[FixedSize], guards: list[SizeGuard]) -> Iterator[No
         return tuple(source.name for source in env.var_to_sources.get(symbol, ()))
 
     def noting_replace(env: Any, symbol: Any, target: Any, message: str) -> None:
+        if current_path() and sources(env, symbol):
+            return  # A branch requires it, not the program.
         was_fixed = env.replacements.get(symbol) == target
         replace(env, symbol, target, message)
         if target.is_Integer and not was_fixed and env.replacements.get(symbol) == target:
@@ -320,8 +320,9 @@ def noting_sizes(fixed: list[FixedSize], guards: list[SizeGuard]) -> Iterator[No
     def noting_log(env: Any, prefix: str, condition: Any, forcing_spec: bool) -> None:
         log(env, prefix, condition, forcing_spec)
         if prefix == "eval":  # Other prefixes: guards that torch drops, and checks at run time.
-            symbols = {symbol: sources(env, symbol) for symbol in condition.free_symbols}
-            guards.append(SizeGuard(condition, symbols, frames_of_stack()))
+            free = condition.free_symbols.union(*(one.free_symbols for one in current_path()))
+            symbols = {symbol: sources(env, symbol) for symbol in free}
+            guards.append(SizeGuard(condition, symbols, frames_of_stack(), current_path()))
 
     ShapeEnv._set_replacement = noting_replace  # type: ignore[method-assign, assignment]
     ShapeEnv._log_guard = noting_log  # type: ignore[method-assign, assignment]

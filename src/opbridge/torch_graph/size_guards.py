@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -11,7 +13,25 @@ from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["SizeGuard", "range_around", "step_around"]
+__all__ = ["SizeGuard", "current_path", "range_around", "step_around", "under"]
+
+_path: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("path", default=())
+
+
+def current_path() -> tuple[Any, ...]:
+    """The conditions of the branches that are being traced."""
+    return _path.get()
+
+
+@contextlib.contextmanager
+def under(condition: Any) -> Iterator[None]:
+    """Trace a branch inside the block that is taken under this condition on torch's symbols."""
+    token = _path.set((*_path.get(), condition))
+    try:
+        yield
+    finally:
+        _path.reset(token)
+
 
 _OPERATORS = {"FloorDiv": "//", "CleanDiv": "//", "IntTrueDiv": "/", "FloatTrueDiv": "/", "Mod": "%", "PythonMod": "%"}
 _FUNCTIONS = {"TruncToInt": "int", "ToFloat": "float", "CeilToInt": "math.ceil", "FloorToInt": "math.floor"}
@@ -25,19 +45,23 @@ class SizeGuard:
         condition: The condition on torch's symbols, true for the example inputs.
         symbols: The dimensions of each symbol, in torch's notation: ``L['x'].size()[0]``.
         frames: The stack of executing lines, outermost first.
+        path: The conditions under which the program evaluates it: those of the branches that it is in.
     """
 
     condition: Any
     symbols: Mapping[Any, tuple[str, ...]]
     frames: tuple[SourceLine, ...]
+    path: tuple[Any, ...] = ()
 
     def fails(self, sizes: Mapping[str, int]) -> bool:
         """Whether the condition is false at these sizes, by dimension.
 
         An unknown dimension leaves it undecided, and so do sizes at which a remainder or a quotient is not defined.
         """
+        values = {source: sympy.Integer(size) for source, size in sizes.items()}
         try:
-            return self._with({source: sympy.Integer(size) for source, size in sizes.items()}) == sympy.false
+            taken = all(self._with(values, condition) == sympy.true for condition in self.path)
+            return taken and self._with(values) == sympy.false
         except (AssertionError, ZeroDivisionError):
             return False
 
@@ -55,8 +79,9 @@ class SizeGuard:
         return (number + strict, None) if relation in (">", ">=") else (None, None)
 
     def is_inequality(self) -> bool:
-        """Whether the condition excludes single sizes, as in ``n // 160 != 1``."""
-        return isinstance(self.condition, sympy.Ne)
+        """Whether the condition excludes single sizes, as in ``n // 160 != 1`` and ``n // 160 > 1``."""
+        relation = self.condition
+        return isinstance(relation, sympy.Ne) or (isinstance(relation, (sympy.Gt, sympy.Lt)) and relation.lts == 1)
 
     def is_equality_of_dimensions(self) -> bool:
         """Whether the condition is that two dimensions are equal."""
@@ -66,10 +91,11 @@ class SizeGuard:
         """The condition as Python source, with these names of the dimensions."""
         return str(_Python().doprint(self._with({source: sympy.Symbol(name) for source, name in names.items()})))
 
-    def _with(self, values: Mapping[str, Any]) -> Any:
-        """The condition with values of some dimensions."""
+    def _with(self, values: Mapping[str, Any], condition: Any = None) -> Any:
+        """The condition, or one of the path, with values of some dimensions."""
         known = ((symbol, source) for symbol, sources in self.symbols.items() for source in sources)
-        return self.condition.xreplace({symbol: values[source] for symbol, source in known if source in values})
+        condition = self.condition if condition is None else condition
+        return condition.xreplace({symbol: values[source] for symbol, source in known if source in values})
 
 
 class _Python(StrPrinter):  # type: ignore[misc]

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from torch import Tensor, fx
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, RoundToInt, ToFloat, TruncToInt
 
 __all__ = [
     "Subgraph",
@@ -72,9 +74,14 @@ def constant_of(tensor: Tensor) -> Tensor | None:
     return getattr(slot, "constant", None)
 
 
-def is_unknown(condition: torch.SymBool) -> bool:
-    """Whether a condition depends on a size or number that is known only at run time."""
-    if not free_unbacked_symbols(condition):
+def is_unknown(condition: torch.SymBool, *, of_sizes: bool = False) -> bool:
+    """Whether a condition depends on a number that is known only at run time.
+
+    Args:
+        condition: The condition.
+        of_sizes: Whether a dynamic size of an input is such a number too.
+    """
+    if not (condition.node.expr.free_symbols if of_sizes else free_unbacked_symbols(condition)):
         return False
     return not (statically_known_true(condition) or statically_known_true(torch.sym_not(condition)))
 
@@ -124,7 +131,7 @@ def symbols_outside(values: Sequence[Any]) -> list[torch.SymInt]:
 
 def known_outside(size: Any) -> bool:
     """Whether the program outside can compute this size."""
-    if not isinstance(size, torch.SymInt):
+    if not isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return True
     return _free(size) <= _current().fx_tracer.sympy_expr_tracker.keys()
 
@@ -169,6 +176,44 @@ class _Lifting:
         return self._own[tensor]
 
 
+_CONVERSIONS: dict[Any, Any] = {
+    IntTrueDiv: operator.truediv,
+    ToFloat: torch.sym_float,
+    TruncToInt: math.trunc,
+    CeilToInt: math.ceil,
+    FloorToInt: math.floor,
+    RoundToInt: round,
+}
+"""Functions of sizes that torch can't compute again from their arguments inside a subgraph."""
+
+
+class _LiftingNumbers:
+    """The dynamic numbers of a subgraph's tracer; one that it can't compute from its inputs becomes an input."""
+
+    def __init__(self, tracer: Any, outside: Any, lift: Callable[[Any], fx.Proxy]) -> None:
+        self._own = tracer.symnode_tracker
+        self._tracer = tracer
+        self._outside = outside
+        self._lift = lift
+
+    def __contains__(self, number: Any) -> bool:
+        return number in self._own
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._own[number]
+
+    def __setitem__(self, number: Any, value: Any) -> None:
+        self._own[number] = value
+
+    def get(self, number: Any, default: Any = None) -> Any:
+        if number not in self._own and isinstance(number, torch.SymInt) and number in self._outside.symnode_tracker:
+            expression = number.node.expr
+            known = expression in self._tracer.sympy_expr_tracker
+            if not known and proxy_tensor._build_proxy_for_sym_expr(self._tracer, expression) is None:
+                proxy_tensor.set_proxy_slot(number, self._tracer, proxy_tensor.Thunk(lambda: self._lift(number)))
+        return self._own.get(number, default)
+
+
 def trace_subgraph(function: Callable[..., Sequence[Any]], arguments: Sequence[Tensor] = ()) -> Subgraph:
     """Trace a function apart from the program that is being captured.
 
@@ -177,20 +222,22 @@ def trace_subgraph(function: Callable[..., Sequence[Any]], arguments: Sequence[T
         arguments: Tensors that only exist inside the subgraph, made under :func:`untracked`.
     """
     outside = _current()
+    proxy_tensor._sympy_handlers().update(_CONVERSIONS)
     symbols = [tracked.value for tracked in outside.fx_tracer.sympy_expr_tracker.values()]
-    lifted: dict[fx.Node, tuple[Tensor, int]] = {}
+    lifted: dict[fx.Node, tuple[Any, int]] = {}
 
     def run(*values: Any) -> tuple[Any, ...]:
         tracer = _current().fx_tracer
 
-        def lift(tensor: Tensor) -> fx.Proxy:
+        def lift(value: Any) -> fx.Proxy:
             with _among_the_inputs(tracer.graph):
                 proxy = tracer.create_proxy("placeholder", f"outer_{len(lifted)}", (), {})
-            proxy_tensor.set_meta(proxy, tensor)
-            lifted[proxy.node] = (tensor, tensor._version)
+            proxy_tensor.set_meta(proxy, value)
+            lifted[proxy.node] = (value, getattr(value, "_version", 0))
             return proxy
 
         tracer.tensor_tracker = _Lifting(tracer, outside.fx_tracer, lift)
+        tracer.symnode_tracker = _LiftingNumbers(tracer, outside.fx_tracer, lift)
         return tuple(function(*values[len(symbols) :]))
 
     versions = [argument._version for argument in arguments]
@@ -203,7 +250,7 @@ def trace_subgraph(function: Callable[..., Sequence[Any]], arguments: Sequence[T
     module.graph.eliminate_dead_code()
     values.update(_constants_as_inputs(module))
     changed = [node for node, one, version in zip(own, arguments, versions, strict=True) if one._version != version]
-    mutated = [node for node, (tensor, version) in lifted.items() if tensor._version != version]
+    mutated = [node for node, (value, version) in lifted.items() if getattr(value, "_version", 0) != version]
     _write_into_copies(module.graph, changed, mutated)
     _sizes_of_inputs(module.graph, values)
     kept = [node for node in module.graph.find_nodes(op="placeholder") if node in values and node.users]

@@ -14,6 +14,7 @@ from opbridge.capture.control_flow.operands import Operands
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_operator
 from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, leaves_of, refill
+from opbridge.torch_graph.size_branches import guards_of_one_path, is_computable, selected_number, state_sizes
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph
 
 __all__ = ["all_of", "any_of", "if_", "if_expression", "not_"]
@@ -85,19 +86,25 @@ def _traced(action: Action, state: State, before: Sequence[Any], contents: Conte
 def _branch(truth: Any, body: Action, orelse: Action, state: State, site: Site) -> None:
     before = state.get()
     contents = Contents([*before, *state.held()], [*state.names, *state.touched])
-    paths = [_traced(action, state, before, contents) for action in (body, orelse)]
-    agreement = Agreement(site, ("one branch", "the other"))
+    paths = []
+    for action in (body, orelse):
+        with guards_of_one_path(truth, action is body):
+            paths.append(_traced(action, state, before, contents))
+    agreement = Agreement(site, ("one branch", "the other"), _choice_of_functions(truth, site))
     made = [agreement.value(*values) for values in zip(state.names, paths[0].after, paths[1].after, strict=True)]
     refilled = [
         agreement.value(*values) for values in zip(contents.names, paths[0].contents, paths[1].contents, strict=True)
     ]
     mutated = list({id(tensor): tensor for path in paths for tensor in path.subgraph.mutated}.values())
-    if mutated or not all(
-        _is_simple(path, output, side) for output in agreement.outputs for side, path in enumerate(paths)
-    ):
-        results = _cond(truth, paths, agreement, mutated, site)
+    chosen = [_chosen(truth, *output.values) for output in agreement.outputs]
+    outputs = [output for output, number in zip(agreement.outputs, chosen, strict=True) if number is None]
+    if len(outputs) < len(chosen):
+        note_operator("Where", site)
+    if mutated or not all(_is_simple(path, output, side) for output in outputs for side, path in enumerate(paths)):
+        computed = iter(_cond(truth, paths, outputs, mutated, site))
     else:
-        results = _selected(truth, agreement.outputs, site)
+        computed = iter(_selected(truth, outputs, site))
+    results = [next(computed) if number is None else number for number in chosen] + list(computed)
     for container, make in zip(contents.containers, refilled, strict=True):
         refill(container, make(results))
     for tensor, result in zip(mutated, results[len(agreement.outputs) :], strict=True):
@@ -105,13 +112,30 @@ def _branch(truth: Any, body: Action, orelse: Action, state: State, site: Site) 
     state.set([make(results) for make in made])
 
 
+def _chosen(truth: Any, a: Any, b: Any) -> Any:
+    """A number that each branch has, without a branch; None if that is not possible."""
+    return selected_number(truth, a, b) if is_computable(a) and is_computable(b) else None
+
+
+def _choice_of_functions(truth: Any, site: Site) -> Callable[[Any, Any], Any]:
+    """Makes one function of two: a call of it is a branch."""
+
+    def choose(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            return if_expression(truth, lambda: first(*args, **kwargs), lambda: second(*args, **kwargs), site)
+
+        return chosen
+
+    return choose
+
+
 def _cond(
-    truth: Any, paths: Sequence[_Path], agreement: Agreement, mutated: Sequence[Tensor], site: Site
+    truth: Any, paths: Sequence[_Path], outputs: Sequence[Output], mutated: Sequence[Tensor], site: Site
 ) -> Sequence[Any]:
     operands = Operands()
     for side, path in enumerate(paths):
         operands.add(*path.subgraph.inputs, *mutated)
-        for output in agreement.outputs:
+        for output in outputs:
             value = output.values[side]
             if isinstance(value, Tensor) and id(value) not in path.results:
                 operands.add(value)
@@ -124,12 +148,11 @@ def _cond(
 
         def run(*values: Any) -> tuple[Tensor, ...]:
             given = operands.lookup(values)
-            results = run_subgraph(path.subgraph.module, *map(given, path.subgraph.inputs))
-            outputs = [
-                output.computed(path.resolve(output.values[side], results, given)) for output in agreement.outputs
-            ]
-            copies = [path.resolve(tensor, results, given).clone() for tensor in mutated]
-            return (*outputs, *copies)
+            with guards_of_one_path(truth, side == 0):
+                results = run_subgraph(path.subgraph.module, *map(given, path.subgraph.inputs))
+                made = [output.computed(path.resolve(output.values[side], results, given)) for output in outputs]
+                copies = [path.resolve(tensor, results, given).clone() for tensor in mutated]
+            return (*made, *copies)
 
         return run
 
@@ -140,8 +163,13 @@ def _cond(
             "let the branch return a new tensor.",
         )
     note_operator("If", site)
-    with facts_of_one_path():
+    # torch compares the strides of the two results, which are contiguous.
+    with facts_of_one_path(), guards_of_one_path(truth, None):
         results: Sequence[Any] = torch.ops.higher_order.cond(truth, function(0), function(1), operands.values())
+    for output, result in zip(outputs, results, strict=False):
+        first, second = output.values
+        if isinstance(first, Tensor) and isinstance(second, Tensor):
+            state_sizes(truth, result, first, second)
     return results
 
 

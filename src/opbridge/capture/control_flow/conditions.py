@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
+import math
+from collections.abc import Iterator
 from operator import and_, or_, xor
 from typing import Any
 
@@ -14,7 +18,29 @@ from opbridge.capture.control_flow.values import as_scalar
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.subgraphs import constant_of, is_tracing, is_unknown
 
-__all__ = ["as_tensor", "both", "combined", "condition", "is_dynamic", "opposite", "position"]
+__all__ = [
+    "as_tensor",
+    "both",
+    "combined",
+    "condition",
+    "equality",
+    "is_dynamic",
+    "on_sizes",
+    "opposite",
+    "position",
+]
+
+_of_sizes: contextvars.ContextVar[bool] = contextvars.ContextVar("of_sizes", default=False)
+
+
+@contextlib.contextmanager
+def on_sizes(active: bool) -> Iterator[None]:
+    """Leave conditions on the sizes of inputs to the model inside the block, if active."""
+    token = _of_sizes.set(active)
+    try:
+        yield
+    finally:
+        _of_sizes.reset(token)
 
 
 def is_dynamic(value: Any) -> bool:
@@ -24,9 +50,9 @@ def is_dynamic(value: Any) -> bool:
     if isinstance(value, Tensor):
         return is_fake(value) and constant_of(value) is None
     if isinstance(value, torch.SymBool):
-        return is_unknown(value)
+        return is_unknown(value, of_sizes=_of_sizes.get())
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
-        return is_unknown(value != 0)
+        return is_unknown(value != 0, of_sizes=_of_sizes.get())
     return False
 
 
@@ -88,6 +114,15 @@ def combined(operator: str, a: Any, b: Any) -> Any:
 _COMBINED = {"BitAnd": and_, "BitOr": or_, "BitXor": xor}
 
 
+def equality(a: Any, b: Any, negated: bool) -> Any:
+    """``a == b``, or ``a != b``; Python compares the elements of two tuples one by one, and decides each."""
+    sequences = isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)) and len(a) == len(b)
+    if not sequences or not any(isinstance(element, torch.SymInt) for element in (*a, *b)):
+        return a != b if negated else a == b
+    equal = functools.reduce(both, (condition(x == y) for x, y in zip(a, b, strict=True)))
+    return opposite(equal) if negated else equal
+
+
 def comparison(owner: Any, name: str) -> Any:
     """``torch.equal`` and the like as functions whose result is a tensor; any other attribute unchanged.
 
@@ -97,6 +132,8 @@ def comparison(owner: Any, name: str) -> Any:
     """
     if owner is torch:
         return _COMPARISONS[name]
+    if name == "is_integer":
+        return owner.is_integer if not isinstance(owner, torch.SymFloat) else lambda: math.floor(owner) == owner
     return functools.partial(_COMPARISONS[name], owner) if isinstance(owner, Tensor) else getattr(owner, name)
 
 

@@ -9,18 +9,26 @@ import types
 from collections.abc import Collection, Iterator
 
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
+from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX
 from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
 from opbridge.capture.failures import CaptureFailure
-from opbridge.findings import data_dependent_guard, data_dependent_operator, data_dependent_value, dynamic_dimension
+from opbridge.findings import (
+    data_dependent_guard,
+    data_dependent_operator,
+    data_dependent_value,
+    dynamic_dimension,
+    restricted_dimension,
+)
 from opbridge.torch_graph.code_swap import functions_of, parsed_file, renamed, swapped
 from opbridge.torch_graph.sources import SourceLine, condition_at, frames_outside_torch
 
 __all__ = ["Conversions", "converting"]
 
 _CODES = (data_dependent_guard.CODE, data_dependent_operator.CODE, data_dependent_value.CODE)
+_OF_SIZES = (dynamic_dimension.CODE, restricted_dimension.CODE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +49,17 @@ class Conversions:
 
     Attributes:
         functions: The functions.
+        on_sizes: Whether a condition on the sizes of inputs becomes a part of the program too.
         refusal: Why a function can't be converted, if there is one.
     """
 
     def __init__(self) -> None:
         self.functions: list[Function] = []
+        self.on_sizes = False
+        self._before_sizes: list[Function] = []
         self.refusal: Unconverted | None = None
         self._left: list[Function] = []
+        self._restriction: CaptureFailure | None = None
 
     def extend(self, failure: CaptureFailure, *, can_go_on: bool) -> bool:
         """Convert the function whose control flow stopped the capture.
@@ -61,6 +73,7 @@ class Conversions:
         """
         if isinstance(failure, Unconverted):
             return self._leave(failure) and can_go_on
+        of_sizes = _is_on_sizes(failure)
         for frame in _frames(failure):
             node = _enclosing(frame)
             if node is None:
@@ -68,15 +81,39 @@ class Conversions:
             function = Function(frame.file, node.lineno)
             if function in self._left:
                 return False
-            if function not in self.functions:
+            if function not in self.functions or (of_sizes and not self.on_sizes):
                 reason = reason_not_to_convert(node)
                 if reason is None:
-                    self.functions.append(function)
+                    self._add(function, failure if of_sizes else None)
                     return True
                 self._left.append(function)
                 self.refusal = unconverted(Site(frame.file, frame.line), reason, _FIX)
                 return False
         return can_go_on and self._leave_all()
+
+    def _add(self, function: Function, restriction: CaptureFailure | None) -> None:
+        if restriction is not None and not self.on_sizes:
+            self._before_sizes = list(self.functions)
+        if restriction is not None:
+            self.on_sizes, self._restriction = True, restriction
+        if function not in self.functions:
+            self.functions.append(function)
+
+    def without_sizes(self, failure: CaptureFailure) -> CaptureFailure:
+        """Go on without the functions that were converted because of conditions on sizes.
+
+        Args:
+            failure: Why the last capture failed.
+
+        Returns:
+            The failure to report: the last condition on sizes, if there was one and something else failed since.
+        """
+        if self._restriction is None:
+            return failure
+        self._left += [function for function in self.functions if function not in self._before_sizes]
+        self.functions, self.on_sizes, self.refusal = self._before_sizes, False, None
+        restriction, self._restriction = self._restriction, None
+        return failure if failure.finding.code in _OF_SIZES else restriction
 
     def _leave(self, refusal: Unconverted) -> bool:
         self.refusal = refusal
@@ -102,8 +139,24 @@ def _frames(failure: CaptureFailure) -> list[SourceLine]:
     """The lines whose functions may have stopped the capture, innermost first."""
     if failure.finding.code in _CODES and failure.__cause__ is not None:
         return list(reversed(frames_outside_torch(failure.__cause__)))
-    loops = [line for line in failure.lines if (found := condition_at(line)) is not None and found.keyword == "for"]
-    return loops if failure.finding.code == dynamic_dimension.CODE else []
+    if failure.finding.code not in _OF_SIZES:
+        return []
+    return [line for line in failure.lines if _keyword(line)]
+
+
+def _is_on_sizes(failure: CaptureFailure) -> bool:
+    """Whether a condition on sizes stopped the capture, and not the number of iterations of a loop."""
+    return failure.finding.code in _OF_SIZES and any(_keyword(line) not in ("", "for") for line in failure.lines)
+
+
+def _keyword(line: SourceLine) -> str:
+    """What decides something on a line: "if", "for", "and", ...; empty if nothing does."""
+    condition = condition_at(line)
+    tree = parsed_file(line.file)
+    if condition is not None or tree is None:
+        return "" if condition is None else condition.keyword
+    spanning = (node for node in ast.walk(tree) if isinstance(node, ast.BoolOp) and node.lineno <= line.line)
+    return "and" if any(line.line <= (node.end_lineno or node.lineno) for node in spanning) else ""
 
 
 def _enclosing(frame: SourceLine) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -128,7 +181,7 @@ def converting(conversions: Conversions) -> Iterator[Notes]:
     for file in {function.file for function in conversions.functions}:
         lines = {function.line for function in conversions.functions if function.file == file}
         replaced.update({(file, *key): code for key, code in _converted_codes(file, lines).items()})
-    with noting() as notes, swapped(replaced):
+    with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes):
         yield notes
 
 

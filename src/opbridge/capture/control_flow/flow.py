@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expression, not_
-from opbridge.capture.control_flow.conditions import combined, comparison, condition, position
+from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, position
 from opbridge.capture.control_flow.loops import for_, list_of, while_
 from opbridge.capture.control_flow.sequences import builtin, contains
 from opbridge.capture.control_flow.site import Site, refuse
@@ -23,6 +23,7 @@ __all__ = [
     "combined",
     "comparison",
     "contains",
+    "equality",
     "for_",
     "frozenset",
     "if_",

@@ -244,6 +244,10 @@ class _Function(ast.NodeTransformer):
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             call = self._call("contains", self.visit(node.left), self.visit(node.comparators[0]))
             return ast.copy_location(self._call("not_", call) if isinstance(node.ops[0], ast.NotIn) else call, node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            sides = self.visit(node.left), self.visit(node.comparators[0])
+            negated = ast.Constant(isinstance(node.ops[0], ast.NotEq))
+            return ast.copy_location(self._call("equality", *sides, negated), node)
         values = [node.left, *node.comparators]
         if len(node.ops) > 1 and all(map(_is_simple, values[1:-1])):
             pairs = zip(values[:-1], node.ops, values[1:], strict=True)
@@ -326,7 +330,7 @@ class _Function(ast.NodeTransformer):
 
 
 _REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "float", "min", "max", "any", "all")
-_COMPARISONS = ("equal", "allclose", "is_nonzero")
+_COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer")
 
 
 def _bodies(statements: Sequence[ast.stmt]) -> list[ast.stmt]:

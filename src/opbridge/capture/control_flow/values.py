@@ -108,7 +108,7 @@ class Output:
 
     def in_python(self, result: Tensor) -> Any:
         """The result as the Python code uses it: a number stays a number."""
-        return result.item() if self.kind in ("int", "float") else result
+        return result.item() if self.kind in ("int", "float") and isinstance(result, Tensor) else result
 
 
 def as_scalar(value: Any, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
@@ -124,11 +124,13 @@ class Agreement:
     Args:
         site: The statement, for refusals.
         paths: What the two paths are, for refusals: "one branch" and "the other".
+        choose: Makes one function of the functions that the two paths have.
     """
 
-    def __init__(self, site: Site, paths: tuple[str, str]) -> None:
+    def __init__(self, site: Site, paths: tuple[str, str], choose: Callable[[Any, Any], Any] | None = None) -> None:
         self.site = site
         self.paths = paths
+        self._choose = choose
         self.outputs: list[Output] = []
 
     def value(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
@@ -187,6 +189,9 @@ class Agreement:
         if same(x, y):
             return lambda results: x
         given = [value for value in (x, y) if value is not ABSENT]
+        if self._choose is not None and callable(x) and callable(y):
+            chosen = self._choose(x, y)
+            return lambda results: chosen
         if not all(map(is_value, given)):
             self._refuse(name, f"is {_described(x)} after {self.paths[0]} and {_described(y)} after {self.paths[1]}")
         index = len(self.outputs)

@@ -1,0 +1,98 @@
+"""Branches on the sizes of inputs: the numbers after them, and the guards of their paths.
+
+The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
+of a ``ShapeEnv`` with its ``_set_replacement`` and ``_inner_evaluate_expr``, the ``symnode_tracker`` of a tracer, and
+``_build_proxy_for_sym_expr``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch import Tensor
+from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from opbridge.torch_graph.size_guards import under
+from opbridge.torch_graph.subgraphs import known_outside, untracked
+
+__all__ = ["guards_of_one_path", "is_computable", "selected_number", "state_sizes"]
+
+
+@contextlib.contextmanager
+def guards_of_one_path(truth: Any, taken: bool | None) -> Iterator[None]:
+    """Restrict the guards on sizes inside the block to the sizes for which a branch is taken.
+
+    Args:
+        truth: The condition of the branch. If it depends on data, the guards restrict all sizes.
+        taken: The value of the condition for which the branch is taken; None to restrict no size.
+    """
+    if not isinstance(truth, torch.SymBool) or free_unbacked_symbols(truth):
+        yield
+        return
+    env: Any = truth.node.shape_env
+    tables = (env.replacements, env.var_to_range, env.axioms)
+    before, divisible, count = [dict(table) for table in tables], set(env.divisible), len(env.guards)
+    try:
+        with under({True: truth.node.expr, False: sympy.Not(truth.node.expr), None: sympy.false}[taken]):
+            yield
+    finally:
+        for table, contents in zip(tables, before, strict=True):
+            new = {key: value for key, value in table.items() if key not in contents and free_unbacked_symbols(key)}
+            table.clear()
+            table.update({**contents, **new})
+        env.divisible.intersection_update(divisible)
+        del env.guards[count:]
+        env._version_counter += 1
+        env._inner_evaluate_expr.cache_clear()
+
+
+def selected_number(truth: Any, a: Any, b: Any) -> Any:
+    """``a if truth else b`` of numbers that are functions of the sizes of inputs; None if they are not.
+
+    Args:
+        truth: The condition.
+        a: A Python number or a dynamic number, also one of a subgraph.
+        b: Such a number.
+    """
+    numbers = (truth, a, b)
+    if not isinstance(truth, torch.SymBool) or not all(map(_is_of_inputs, numbers)):
+        return None
+    if isinstance(a, (bool, torch.SymBool)) and isinstance(b, (bool, torch.SymBool)):
+        return (truth & a) | (torch.sym_not(truth) & b)
+    kinds = {torch.SymFloat if isinstance(one, (float, torch.SymFloat)) else torch.SymInt for one in (a, b)}
+    if len(kinds) > 1:
+        return None
+    if type(a) is type(b):
+        return torch.sym_ite(truth, a, b)
+    # torch.sym_ite takes no number of Python beside a dynamic one.
+    return b + torch.sym_ite(truth, 1, 0) * (a - b)
+
+
+def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
+    """State the sizes of ``a if truth else b``, where they are functions of the sizes of inputs."""
+    with untracked():
+        numbers = [selected_number(truth, *sizes) for sizes in zip(a.shape, b.shape, strict=True)]
+    for size, number in zip(result.shape, numbers, strict=True):
+        if isinstance(size, torch.SymInt) and free_unbacked_symbols(size) and isinstance(number, torch.SymInt):
+            size.node.shape_env._set_replacement(size.node.expr, number.node.expr, "a size after a branch")
+
+
+def is_computable(number: Any) -> bool:
+    """Whether the program outside can compute a number of a subgraph."""
+    if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return True
+    tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER.fx_tracer  # type: ignore[union-attr]
+    if number in tracer.symnode_tracker:
+        return True
+    return proxy_tensor._build_proxy_for_sym_expr(tracer, number.node.expr) is not None
+
+
+def _is_of_inputs(number: Any) -> bool:
+    if isinstance(number, (torch.SymBool, torch.SymInt, torch.SymFloat)):
+        return not free_unbacked_symbols(number) and known_outside(number)
+    return isinstance(number, (bool, int, float))

@@ -1,0 +1,84 @@
+"""Branches on a dynamic size of an input."""
+
+from __future__ import annotations
+
+import torch
+from program import program
+from torch.nn.functional import avg_pool1d, interpolate, pad
+
+LENGTH = {"x": {2: torch.export.Dim.DYNAMIC}}
+LENGTHS = [(torch.arange(3.0 * n).reshape(1, 3, n).sin(),) for n in (8, 2, 9, 11, 12, 13, 20)]
+IMAGE = {"x": {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}}
+IMAGES = [(torch.arange(float(h * w)).reshape(1, 1, h, w).sin(),) for h, w in ((10, 10), (9, 12), (12, 9), (16, 5))]
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def padded_to_multiple(x):
+    if x.shape[2] % 4:
+        x = pad(x, (0, 4 - x.shape[2] % 4))
+    return x.reshape(1, 3, -1, 4).sum(-1)
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def pooled_if_long(x):
+    if x.shape[2] > 12:
+        x = avg_pool1d(x, 2, ceil_mode=True)
+    return x.cumsum(2)
+
+
+def _padded(x):
+    rest = x.shape[2] % 4
+    if rest == 0:
+        return x, 0
+    return torch.cat([x, torch.zeros(1, 3, 4 - rest)], 2), 4 - rest
+
+
+@program("If", "Where", cases=LENGTHS, dynamic=LENGTH)
+def cropped_after_padding(x):
+    x, extra = _padded(x)
+    x = x.reshape(1, 3, -1, 4).cumsum(-1).flatten(2)
+    if extra > 0:
+        x = x[..., :-extra]
+    return x
+
+
+@program("If", "Where", cases=LENGTHS, dynamic=LENGTH)
+def quotient_is_integer(x):
+    parts = x.shape[2] / 4
+    if parts.is_integer():
+        added = False
+    else:
+        x, added = pad(x, (0, 3)), True
+    return x[..., :-1] if added else x
+
+
+@program("If", "Where", cases=LENGTHS, dynamic=LENGTH)
+def several_conditions(x):
+    n = x.shape[2]
+    odd = n % 2 == 1 or n > 12
+    return x + 1 if odd and n != 13 else x[..., ::2]
+
+
+@program("Where", cases=IMAGES, dynamic=IMAGE)
+def resized_by_shorter_side(x):
+    h, w = x.shape[2:]
+    short, long = (w, h) if w <= h else (h, w)
+    a, b = 6, int(6 * long / short)
+    height, width = (b, a) if w <= h else (a, b)
+    return interpolate(x, (height, width), mode="bilinear")
+
+
+@program("If", cases=IMAGES, dynamic=IMAGE)
+def compares_tuples(x):
+    size = tuple(x.shape[2:])
+    if size == (10, 10):
+        return x * torch.ones(10, 10).tril()
+    if size != (12, 9):
+        x = x + 1
+    return x * 2
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def chooses_a_function_by_size(x):
+    change = torch.sin if x.shape[2] > 10 else torch.cos
+    return change(x)
