@@ -126,11 +126,20 @@ def test_a_translation_that_can_not_be_is_followed_by_the_body(engines: list[Pic
     trip.check(torch.randn(4))
 
 
-def test_a_refusal_climbs_from_the_users_mapping_to_torchs() -> None:
-    mine = OpSpec("aten::relu", "translate", lambda self: opset18.Elu(opset18.Max(self, opset18.CastLike(0.0, self))))
-    trip = travel(nn.ReLU(), (torch.randn(4),), specs=[mine], engines=[PickyEngine("Elu")])
-    assert trip.op_types == ["Relu"]
-    trip.check(torch.randn(4))
+def test_no_other_mapping_replaces_a_refused_one_of_the_user() -> None:
+    mine = OpSpec("aten::relu", "translate", lambda self: opset18.Sin(self), source="my.py:7")
+    with pytest.raises(UnsupportedOperatorError, match=r"it is on the list of this test, of the mapping at my\.py:7"):
+        travel(nn.ReLU(), (torch.randn(4),), specs=[mine], engines=[PickyEngine("Sin")])
+
+
+def test_the_body_does_not_replace_a_custom_node_of_the_user() -> None:
+    def translation(self: Any) -> Any:
+        return opbridge.custom_node("engines::Relu", self)
+
+    specs = [OpSpec("aten::relu", "translate", translation), OpSpec("aten::relu", "function", torch.sin)]
+    with pytest.raises(UnsupportedOperatorError, match=r"aten::relu: no kernel for engines::Relu") as caught:
+        travel(nn.ReLU(), (torch.randn(4),), specs=specs)
+    assert "@opbridge.body_for('engines::Relu')" in caught.value.fix
 
 
 def test_no_rung_left_names_every_operator_and_its_place() -> None:
@@ -176,13 +185,9 @@ def raising(*args: Any, **kwargs: Any) -> Any:
     raise ValueError("this mapping was never finished")
 
 
-def test_a_translation_that_raises_climbs_to_torchs() -> None:
-    trip = travel(nn.ReLU(), (torch.randn(4),), specs=[OpSpec("aten::relu", "translate", raising, source="my.py:7")])
-    assert trip.op_types == ["Relu"]
-    (found,) = trip.climbed.breaks
-    assert (found.target, found.link, found.mended) == ("aten::relu.default", "mapping", True)
-    assert "this mapping was never finished" in found.reason
-    trip.check(torch.randn(4))
+def test_torchs_mapping_does_not_replace_a_translation_of_the_user_that_raises() -> None:
+    with pytest.raises(TranslationError, match=r"aten::relu.* fails: ValueError: this mapping was never finished"):
+        travel(nn.ReLU(), (torch.randn(4),), specs=[OpSpec("aten::relu", "translate", raising, source="my.py:7")])
 
 
 def test_a_translation_that_raises_with_nothing_else_names_the_operator() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch.autograd import Function
@@ -205,7 +206,7 @@ CASES: dict[str, Any] = {
     "symbolic assigned while the model runs": (late, "t.Late {}"),
     "the outer of nested ones": (Outer.apply, "t.Outer {}"),
     "changed in place": (in_place, "Abs {} of t.InPlace"),
-    "returns its input": (lambda x: ItsInput.apply(x.relu()), "Identity {}"),
+    "returns its input": (lambda x: ItsInput.apply(x.relu()), "Relu {}"),
     "twice": (twice, "t.Plain {'scale': 2.0} of t.Plain"),
 }  # fmt: skip
 
@@ -425,12 +426,13 @@ def test_another_thread_runs_the_original_meanwhile() -> None:
     assert torch.equal(other[0], torch.full((2,), 5.0))
 
 
-def test_a_model_that_asks_is_in_an_export() -> None:
+@pytest.mark.parametrize("asks", ["torch.onnx.is_in_onnx_export", "torch.jit.is_tracing"])
+def test_a_model_that_asks_is_in_an_export(asks: str) -> None:
     def model(x):
-        return plain(x, 2.0) if torch.onnx.is_in_onnx_export() else x
+        return plain(x, 2.0) if eval(asks)() else x
 
     assert targets_of(captured(model, torch.randn(2)).program) == ["Plain"]
-    assert not torch.onnx.is_in_onnx_export()
+    assert not eval(asks)()
     assert targets_of(capture(model, (torch.randn(2),)).program) == []
 
 
@@ -460,6 +462,35 @@ class Dummy(Function):
     @staticmethod
     def symbolic(g, x):
         return g.op("Cos", x)
+
+
+class Pass(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def symbolic(g, x):
+        return x
+
+
+class Probability(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sigmoid()
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("Sigmoid", x)
+
+
+def test_the_model_for_an_engine_has_the_nodes_that_symbolic_wrote(tmp_path: Path) -> None:
+    with legacy.enable():
+        bundle = opbridge.export(lambda x: Probability.apply(Pass.apply(x)), torch.randn(2), path=tmp_path / "b")
+    model = onnx.load(bundle.path / "model.onnx")
+    assert [node.op_type for node in model.graph.node] == ["Sigmoid"]
+    assert not model.graph.node[0].metadata_props
+    assert bundle.verified
 
 
 def test_a_stand_in_is_neither_passed_nor_failed(tmp_path: Path) -> None:

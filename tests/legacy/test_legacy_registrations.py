@@ -6,6 +6,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ import torch.nn.functional as F  # noqa: E402
 from legacy_graphs import output_trees  # noqa: E402
 from torch.onnx.symbolic_helper import parse_args  # noqa: E402
 
+import opbridge  # noqa: E402
 from opbridge import findings, legacy  # noqa: E402
 from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
-from opbridge.errors import InputError, TranslationError  # noqa: E402
+from opbridge.errors import InputError, TranslationError, UnsupportedOperatorError  # noqa: E402
 from opbridge.ladder.plan import Plan, plan  # noqa: E402
 from opbridge.ladder.translate import Translated, translate  # noqa: E402
 from opbridge.legacy import registrations as own_registrations  # noqa: E402
@@ -318,6 +320,31 @@ def test_a_registration_that_nothing_can_call_is_found() -> None:
     )
     assert "test_legacy_registrations.py:" in found.message
     assert found.severity == "warning"
+
+
+def test_a_node_that_no_engine_has_is_not_replaced_by_torchs_mapping(tmp_path: Path) -> None:
+    def model(x):
+        return F.layer_norm(x, (3,))
+
+    def symbolic(g, x, shape, weight, bias, eps, cudnn):
+        return g.op("engine::LayerNorm", x)
+
+    def body(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (3,))
+
+    with registering(("aten::layer_norm", symbolic, 9)), legacy.enable():
+        with pytest.raises(UnsupportedOperatorError, match=r"aten::layer_norm: no kernel for engine::LayerNorm") as e:
+            opbridge.export(model, X, path=tmp_path / "b")
+        assert "@opbridge.body_for('engine::LayerNorm')" in e.value.fix
+        assert "--engine none" in e.value.fix
+        ops = [opbridge.body_for("engine::LayerNorm")(body)]
+        bundle = opbridge.export(model, X, path=tmp_path / "b", ops=ops)
+        assert bundle.verified
+        assert [item.name for item in legacy.bridged()] == ["aten::layer_norm"]
+        plain = opbridge.export(model, X, path=tmp_path / "none", engines=())
+    for made in (bundle, plain):
+        nodes = onnx.load(made.path / "model.onnx").graph.node
+        assert [(node.domain, node.op_type) for node in nodes] == [("engine", "LayerNorm")]
 
 
 def test_errors_name_the_operator_and_its_function() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import SUPPORT
+from places import DOCS, SUPPORT
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -60,8 +61,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_table_is_large_and_its_oracle_is_used() -> None:
-    assert len(CASES) >= 90
-    assert sum(case.oracle for case in CASES.values()) >= 85
+    assert len(CASES) >= 170
+    assert sum(case.oracle for case in CASES.values()) >= 160
+    sources = [case.source for case in CASES.values() if case.source]
+    assert len(sources) >= 60
+    assert all(re.match(r"https://github\.com/[\w.-]+/[\w.-]+/blob/[0-9a-f]{12}/", source) for source in sources)
     assert sum(case.runs for case in CASES.values()) >= 30
     assert all(case.oracle or case.graph for case in CASES.values())
 
@@ -148,6 +152,18 @@ def test_it_computes_what_it_should(name: str, dynamic: bool, folder: Path) -> N
         if case.name == name:
             for array, tensor in zip(own, expected, strict=True):
                 np.testing.assert_allclose(array, tensor.numpy(), 1e-5, 1e-5)
+
+
+def test_the_document_has_the_numbers_of_the_table() -> None:
+    text = (DOCS / "legacy.md").read_text(encoding="utf-8")
+    for row, count in {
+        "cases": len(CASES),
+        "of them in the manner of a public file": sum(bool(case.source) for case in CASES.values()),
+        "compared with torch's TorchScript exporter": sum(case.oracle for case in CASES.values()),
+        "compared with expected nodes": sum(not case.oracle for case in CASES.values()),
+        "converted by `migrate`": sum(case.migrates for case in CASES.values()),
+    }.items():
+        assert re.search(rf"^\| {re.escape(row)}[^|]*\| {count} ", text, re.M), (row, count)
 
 
 def test_nothing_stays_registered() -> None:

@@ -109,7 +109,7 @@ def test_a_migrated_case_exports_the_same_model(
 
 def test_nearly_all_of_the_table_is_converted_and_the_rest_is_listed() -> None:
     found = {file: migrated_file(FOLDER / file) for file in FILES}
-    left = {name for name, case in CASES.items() if not case.migrates}
+    left = {name for name, case in CASES.items() if not case.migrates and not case.source}
     assert left == {
         "after_unregister", "closures", "constants_are_known", "contents_of_a_constant", "every_overload",
         "exporter_absent_inputs", "exporter_graph_attribute", "exporter_group_norm", "exporter_plugin_outputs",

@@ -69,7 +69,7 @@ def _node(node: onnx.NodeProto, position: int, value_of: Any, known: dict[str, A
 
 def _with_defaults(node: onnx.NodeProto, attributes: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
     """Without attributes that say what the operator's schema says anyway."""
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
         return attributes
     defaults = {
         name: _attribute(attribute.default_value, {})
@@ -141,5 +141,6 @@ def export_with_torchscript(case: Case, dynamic: bool) -> onnx.ModelProto:
             input_names=case.input_names,
             dynamic_axes=case.dynamic_axes if dynamic else None,
             custom_opsets=dict.fromkeys(case.domains, 1),
+            **({"operator_export_type": torch.onnx.OperatorExportTypes.ONNX_FALLTHROUGH} if case.kept else {}),
         )
     return onnx.load_from_string(file.getvalue())

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-__all__ = ["EXAMPLES", "ROOT", "SUPPORT"]
+__all__ = ["DOCS", "EXAMPLES", "ROOT", "SUPPORT"]
 
 SUPPORT = Path(__file__).parent
 ROOT = SUPPORT.parents[1]
+DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"

@@ -18,7 +18,7 @@ from opbridge import findings
 from opbridge.capture.failures import CaptureFailure
 from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
-__all__ = ["generator_states", "refuse_constant_draws"]
+__all__ = ["generator_states", "kept_generators", "refuse_constant_draws"]
 
 _TRIES = 3
 """Two draws of few values may be equal. Only models that draw are captured again."""
@@ -54,9 +54,8 @@ def refuse_constant_draws(program: torch.export.ExportedProgram, export: Callabl
         program: The program, during whose capture the state of a generator changed.
         export: Captures the model again.
     """
-    own, numbers = random.getstate(), np.random.get_state()
     drawn: list[SourceLine] = []
-    try:
+    with kept_generators():
         for number in range(_TRIES):
             random.seed(number)
             np.random.seed(number)
@@ -65,6 +64,14 @@ def refuse_constant_draws(program: torch.export.ExportedProgram, export: Callabl
             if _content(again) != _content(program):
                 where = drawn[0] if drawn else None
                 raise CaptureFailure(findings.by_code("python-random").finding(where), details=_content(again)[0])
+
+
+@contextlib.contextmanager
+def kept_generators() -> Iterator[None]:
+    """Restore the states of Python's and NumPy's generators after the block."""
+    own, numbers = random.getstate(), np.random.get_state()
+    try:
+        yield
     finally:
         random.setstate(own)
         np.random.set_state(numbers)

@@ -11,6 +11,7 @@ import onnx
 from opbridge.engines.base import IR_VERSION, Engine, Refusal, RefusalKind
 from opbridge.errors import InputError
 from opbridge.onnx_model.adaptation import Adaptation
+from opbridge.onnx_model.names import KEPT_DOMAIN
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET, convert_opset
 from opbridge.onnx_model.scopes import all_nodes
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ORIGIN",
+    "SYMBOLIC",
     "Versions",
     "WithVersions",
     "bring_to_versions",
@@ -202,7 +204,15 @@ def _name_origins(model: ir.Model) -> None:
             node.metadata_props[ORIGIN] = node.name
 
 
+SYMBOLIC = "opbridge.symbolic"
+"""The metadata key of a node that a symbolic function of the user added: it stays as it was written, if it can run."""
+
+
 def forget_origins(model: ir.Model) -> None:
-    """Remove the metadata :data:`ORIGIN` from a model."""
+    """Remove the metadata :data:`ORIGIN` and :data:`SYMBOLIC` from a model, and the domain of kept nodes."""
+    model.opset_imports.pop(KEPT_DOMAIN, None)
     for node in all_nodes(model):
         node.metadata_props.pop(ORIGIN, None)
+        node.metadata_props.pop(SYMBOLIC, None)
+        if node.domain == KEPT_DOMAIN:
+            node.domain = ""

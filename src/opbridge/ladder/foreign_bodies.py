@@ -21,6 +21,7 @@ from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.onnx_model.infer import fill_types
 from opbridge.onnx_model.opsets import convert_opset
+from opbridge.onnx_model.scopes import all_nodes
 from opbridge.torch_graph import internals as torch_internals
 
 if TYPE_CHECKING:
@@ -163,7 +164,13 @@ def _export(node: ir.Node, spec: OpSpec, catalog: Catalog, examples: tuple[Any, 
             captured = capture(
                 _module(function, attributes), examples, {}, dynamic_shapes=(tuple(shapes),), check_sizes=False
             )
-            made = translate(plan(captured.program, catalog, newest_opset=max(opset, 18))).model
+            newest = max(opset, 18)
+            made = translate(plan(captured.program, catalog, newest_opset=newest)).model
+            if any((inner.domain, inner.op_type) == (node.domain, node.op_type) for inner in all_nodes(made)):
+                # The body calls the operator that a translation of the user maps to this node.
+                others = tuple(other for other in catalog.user if other.rung != "translate")
+                without = dataclasses.replace(catalog, user=others)
+                made = translate(plan(captured.program, without, newest_opset=newest)).model
     except OpbridgeError as error:
         raise TranslationError(
             f"The body of {node.domain}::{node.op_type} at {spec.source} can't be exported for the node "

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from opbridge.capture.capture import Captured
     from opbridge.catalog.declare.catalog import Catalog
+    from opbridge.catalog.declare.spec import OpSpec
 
 __all__ = ["ProgramProposer"]
 
@@ -161,7 +162,8 @@ class ProgramProposer:
     def _note_failed_mapping(self, planned: Plan, error: TranslationError) -> None:
         """Record a failed mapping, so that the next plan uses another; raise the error if it can't be identified."""
         mapping = planned.mapping_of(error.target) if error.target else None
-        if error.target is None or mapping is None or (mapping in self._refused and not self._dry):
+        final = mapping in self._refused or self._users(planned, error.target) is not None
+        if error.target is None or mapping is None or (final and not self._dry):
             raise error
         if mapping in self._refused:
             if error.target in self._placeholders:
@@ -196,21 +198,33 @@ class ProgramProposer:
             )
             self._note(found)
             mapping = planned.mapping_of(key) if key else ""
+            users = self._users(planned, key)
             newer = self._newer_opset(engine, node, planned.opset, models[engine.name])
             if newer is not None:
                 self._raised[key or refusal.operator] = newer
                 again = True
-            elif mapping and mapping not in self._refused:
+            elif mapping and mapping not in self._refused and (users is None or self._has_body(users, refusal)):
                 self._refused.add(mapping)
                 again = True
             else:
-                lost.append(found)
+                place = f", of the mapping at {users.source}" if users is not None and users.source else ""
+                lost.append(dataclasses.replace(found, reason=found.reason + place))
         if lost and not again and not self.last_resort:
             self.last_resort = again = True
         if lost and not again and not self._dry:
             raise unsupported_operators(lost)
         self._lost = {found.target for found in lost}
         return again
+
+    def _users(self, planned: Plan, key: str | None) -> OpSpec | None:
+        """The mapping of a target key if it is the user's: one of the catalog or of torch.onnx never replaces it."""
+        spec = planned.chosen.get(key or "")
+        return spec if spec is not None and self._catalog.provider(spec) == "user" else None
+
+    def _has_body(self, spec: OpSpec, refusal: Refusal) -> bool:
+        """Whether the user's own body may replace a translation; never one whose custom node an engine refuses."""
+        own = any(other.rung == "function" and other.target == spec.target for other in self._catalog.user)
+        return own and spec.rung == "translate" and refusal.operator.startswith("ai.onnx::")
 
     def _newer_opset(self, engine: Engine, node: ir.Node | None, opset: int, model: ir.Model) -> int | None:
         """The lowest newer opset that the model may have and at which the engine accepts the node; None without one."""

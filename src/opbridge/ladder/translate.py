@@ -19,6 +19,7 @@ from opbridge.engines.passes.owned_constants import OwnedConstantsPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.engines.passes.vector_scales import VectorScalesPass
 from opbridge.engines.passes.wide_scatter import WideScatterPass
+from opbridge.engines.versions import SYMBOLIC
 from opbridge.errors import OpbridgeError, TranslationError, first_line
 from opbridge.ladder.bodies import cut_into_functions, name_overloads
 from opbridge.ladder.custom_calls import CustomCall
@@ -275,6 +276,7 @@ def _provenance(model: ir.Model, aliases: Mapping[str, str]) -> tuple[dict[str, 
 
 def _strip(model: ir.Model) -> None:
     """Remove torch's metadata, which contains paths and therefore differs between machines."""
+    by_symbolic = [node for node in all_nodes(model) if SYMBOLIC in node.metadata_props]
     common_passes.ClearMetadataAndDocStringPass()(model)
     for scope in scopes(model):
         scope.metadata_props.clear()
@@ -282,6 +284,8 @@ def _strip(model: ir.Model) -> None:
         value.metadata_props.clear()
     for node in all_nodes(model):
         node.version = None  # The model's version of the domain applies to every node.
+    for node in by_symbolic:
+        node.metadata_props[SYMBOLIC] = ""
     model.metadata_props.clear()
     model.producer_version = None
     model.producer_name = "opbridge"

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from opbridge.errors import UnsupportedOperatorError
 from opbridge.ladder.climbed import Break
+from opbridge.onnx_model.names import KEPT_DOMAIN
 from opbridge.torch_graph.targets import display_name
 
 __all__ = ["unsupported_nodes", "unsupported_operators"]
 
 _STANDARD = "ai.onnx::"
+_KEPT = f"{KEPT_DOMAIN}::"
 
 
 def unsupported_operators(breaks: Sequence[Break]) -> UnsupportedOperatorError:
@@ -22,6 +24,15 @@ def unsupported_operators(breaks: Sequence[Break]) -> UnsupportedOperatorError:
         for found in breaks
     ]
     custom = next((found.node for found in breaks if found.node and not found.node.startswith(_STANDARD)), "")
+    if custom.startswith(_KEPT):
+        bare = custom.removeprefix(_KEPT)
+        lines = [line.replace(_KEPT, "") for line in lines]
+        fix = (
+            f"ONNX does not have this {bare}: give it a domain in its symbolic function, "
+            f"g.op('mydomain::{bare}', ...), and declare a body or a kernel; or, for an engine that reads it, write "
+            "the model as it is with --engine none."
+        )
+        return _error(breaks, lines, fix=fix)
     first = display_name(breaks[0].target)
     fix = (
         f"{_declaration(custom)}; or, for an engine that opbridge does not know, write the model as it is with "

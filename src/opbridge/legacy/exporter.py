@@ -14,6 +14,7 @@ import torch
 from opbridge.capture.capture import Captured, as_module, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.spec import OpSpec
+from opbridge.engines.versions import forget_origins
 from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.ladder.plan import Plan, plan
 from opbridge.ladder.translate import translate
@@ -75,6 +76,7 @@ def _export(model: Any, args: Any, f: Any, request: Request) -> torch.onnx.ONNXP
     _write_fixed_sizes(onnx_model)
     _name_parameters(onnx_model, captured, request.input_names or ())
     onnx_model = finish(onnx_model, request)
+    forget_origins(onnx_model)
     program = torch.onnx.ONNXProgram(onnx_model, captured.program)
     write(program, f, request)
     return program

@@ -13,10 +13,11 @@ from typing import Any
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
+from opbridge.engines.versions import SYMBOLIC
 from opbridge.errors import TranslationError
 from opbridge.onnx_model.scopes import all_nodes
 
-__all__ = ["PLACEHOLDER_DOMAIN", "Fragment", "Slot", "TensorInput", "restore_inputs", "splice"]
+__all__ = ["PLACEHOLDER_DOMAIN", "Fragment", "Slot", "TensorInput", "restore_inputs", "return_inputs", "splice"]
 
 PLACEHOLDER_DOMAIN = "opbridge.legacy"
 
@@ -53,12 +54,14 @@ class Fragment:
         results: The position among the outputs of each value that the symbolic function returned; None for None.
         several: Whether the symbolic function returned a list or tuple rather than one value.
         name: The name of the operator or autograd.Function, for messages.
+        remarks: What the model keeps although ONNX does not have it.
     """
 
     model: ir.Model
     results: tuple[int | None, ...]
     several: bool
     name: str = ""
+    remarks: tuple[str, ...] = ()
 
     def value(self, position: int) -> ir.Value | None:
         """Return the value that the symbolic function returned at ``position``."""
@@ -82,6 +85,21 @@ def restore_inputs(model: ir.Model, names: Sequence[str], copies: Mapping[str, i
         if made is not None and made.name in copies:
             replacement = model.graph.inputs[copies[made.name]]
             ir.convenience.replace_all_uses_with(made, replacement, replace_graph_outputs=True)
+            model.graph.remove(node, safe=True)
+
+
+def return_inputs(model: ir.Model, returned: Mapping[int, int]) -> None:
+    """Remove the Identity nodes that torch adds for inputs that a symbolic function returns.
+
+    Args:
+        model: The model, which is changed in place.
+        returned: The position of the input, by its position among the outputs.
+    """
+    for position, index in returned.items():
+        copy = model.graph.outputs[position]
+        node = copy.producer()
+        model.graph.outputs[position] = model.graph.inputs[index]
+        if node is not None and not copy.uses() and not copy.is_graph_output():
             model.graph.remove(node, safe=True)
 
 
@@ -123,6 +141,7 @@ def _replace(placeholder: ir.Node, fragment: Fragment) -> None:
         node.name = f"{prefix}/{node.op_type}_{position}"
     for node in [*constants, *graph.all_nodes()]:
         node.metadata_props.update(placeholder.metadata_props)
+        node.metadata_props[SYMBOLIC] = ""
         for value in node.outputs:
             if value.name is None or value.name.isdigit():
                 value.name = f"{placeholder.outputs[0].name}/{node.op_type}_{value.name or 0}"
@@ -168,7 +187,9 @@ def _connect(placeholder: ir.Node, results: list[ir.Value | None], name: str) ->
                     fix="return a value of the graph at that position.",
                 )
             continue
-        if output.is_graph_output() and (id(result) in own or id(result) in taken or result.is_graph_output()):
+        producer = result.producer()
+        outer = producer is None or producer.graph is not owner
+        if output.is_graph_output() and (outer or id(result) in taken or result.is_graph_output()):
             # A value can be a graph output only once, and an input of the graph can't be one.
             identity = ir.node("Identity", [result], name=f"{placeholder.name}/Identity_{position}")
             identity.metadata_props.update(placeholder.metadata_props)

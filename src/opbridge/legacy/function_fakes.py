@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from opbridge.capture.python_draws import generator_states, kept_generators
 from opbridge.catalog.declare.function_fakes import function_fake
 from opbridge.errors import CaptureError, described_error
 from opbridge.torch_graph import internals as torch_internals
@@ -34,11 +35,38 @@ def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[
         args, kwargs = call.arguments.fill(inputs)
         return declared(*args, **kwargs), ()
     try:
-        with torch_internals.forgetting_new_sizes(inputs):
+        with torch_internals.forgetting_new_sizes(inputs), kept_generators():
+            before = generator_states()
             returned = call.run_forward(inputs)
+            others = [call.run_forward(inputs) for _ in range(2)] if generator_states() != before else []
     except Exception as error:
         return _unknown_sizes(call, inputs, error), (_why(call, error),)
-    return _own_sizes(returned, inputs), ()
+    own = _own_sizes(returned, inputs)
+    drawn = _with_drawn_sizes(own, others)
+    return drawn, () if drawn is own else (_DRAWN.format(call.function.__name__),)
+
+
+_DRAWN = (
+    "forward draws the sizes of its results with Python or NumPy, so they are unknown during the export; declare them "
+    "with opbridge.fake_for({})"
+)
+
+
+def _with_drawn_sizes(returned: Any, others: Sequence[Any]) -> Any:
+    """Return the results with a new symbol for each size that is another one in other runs of ``forward``."""
+    leaves, structure = tree_flatten(returned)
+    again = [tree_flatten(other)[0] for other in others]
+    changed = False
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            shapes = [leaf.shape, *(other[position].shape for other in again)]
+            sizes = [
+                _new_size() if isinstance(sizes[0], int) and len(set(map(str, sizes))) > 1 else sizes[0]
+                for sizes in zip(*shapes, strict=True)
+            ]
+            if any(size is not old for size, old in zip(sizes, leaf.shape, strict=True)):
+                leaves[position], changed = leaf.new_empty(sizes), True
+    return tree_unflatten(leaves, structure) if changed else returned
 
 
 def _why(call: FunctionCall, error: Exception) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from opbridge.legacy import switch
-from opbridge.legacy.capture_state import Seen, seen_now, using
+from opbridge.legacy.capture_state import Seen, is_capturing, seen_now, using
 from opbridge.legacy.function_calls import operator_for
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_stack_trace
@@ -29,6 +29,7 @@ _Meta = type(torch.autograd.Function)
 _BASE = torch.autograd.Function
 _lock = threading.Lock()
 _captures = 0
+_torchs_is_tracing = torch.jit.is_tracing
 
 
 @contextlib.contextmanager
@@ -60,8 +61,19 @@ def _count_capture(change: int) -> None:
         _captures += change
         if _captures and "__getattribute__" not in vars(_Meta):
             _Meta.__getattribute__ = _getattribute  # type: ignore[method-assign,assignment]
+            torch.jit.is_tracing = _is_tracing
         elif not _captures:
             del _Meta.__getattribute__
+            torch.jit.is_tracing = _torchs_is_tracing
+
+
+def _is_tracing() -> bool:
+    """Replace ``torch.jit.is_tracing``: True for the user's code while it is captured with the bridge on.
+
+    torch's own code is captured by torch.export, and must not take the paths for TorchScript's tracer.
+    """
+    caller = sys._getframe(1).f_globals.get("__name__", "")
+    return _torchs_is_tracing() or (is_capturing() and caller.partition(".")[0] != "torch")
 
 
 def _getattribute(cls: Any, name: str) -> Any:

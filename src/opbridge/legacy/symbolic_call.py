@@ -15,7 +15,7 @@ import torch
 
 from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
-from opbridge.legacy import torchscript
+from opbridge.legacy import switch, torchscript
 from opbridge.legacy.folding import fold_results, state_constants
 from opbridge.legacy.fragment import PLACEHOLDER_DOMAIN, Fragment, Slot, TensorInput, splice
 from opbridge.legacy.target import current_target
@@ -143,6 +143,9 @@ def emit(
     state_constants(fragment.model)
     fold_results(fragment.model)
     _check(symbolic, name, fragment, opset)
+    if fragment.remarks:
+        kind: switch.Kind = "registered symbolic" if registered else "autograd.Function"
+        switch.note(kind, name, _source(symbolic), *fragment.remarks, count=0)
     number = len(translation.fragments)
     translation.fragments[number] = dataclasses.replace(
         fragment, model=_raised(symbolic, name, fragment, opset, translation.opset), name=name
@@ -164,7 +167,7 @@ def _check(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: i
             raise TranslationError(
                 f"The symbolic function of {name}{_place(symbolic)} adds a node that is not valid at opset {opset}: "
                 f"{first_line(error)}",
-                fix=f"change it to add nodes of opset {opset}, or request the opset it was written for (opset=11).",
+                fix=f"change it to add nodes of opset {opset}.",
                 details=str(error),
             ) from error
 
@@ -223,8 +226,12 @@ def _constant(value: ir.Value, constants: Mapping[str, torch.Tensor]) -> torch.T
 
 
 def _place(symbolic: Callable[..., Any]) -> str:
-    source = source_of_function(inspect.unwrap(symbolic))
+    source = _source(symbolic)
     return f" at {source}" if source else ""
+
+
+def _source(symbolic: Callable[..., Any]) -> str:
+    return str(source_of_function(inspect.unwrap(symbolic)) or "")
 
 
 def _failure(symbolic: Callable[..., Any], name: str, error: Exception) -> TranslationError:

@@ -26,9 +26,10 @@ import onnx_ir as ir
 import torch
 from torch import _C
 
-from opbridge.legacy.fragment import Fragment, Slot, TensorInput, restore_inputs
+from opbridge.legacy.fragment import Fragment, Slot, TensorInput, restore_inputs, return_inputs
 from opbridge.legacy.target import Target
-from opbridge.legacy.validity import check_node
+from opbridge.legacy.validity import check_node, is_kept
+from opbridge.onnx_model.names import KEPT_DOMAIN
 
 __all__ = ["build"]
 
@@ -69,23 +70,27 @@ def build(
             *(convert(context, item, known) for item in args),
             **{name: convert(context, item, known) for name, item in kwargs.items()},
         )
-        _check(graph, opset)
+        remarks = tuple(dict.fromkeys(_check(graph, opset)))
         returned, several = _returned(results)
         for value in returned:
             if value is not None:
                 graph.registerOutput(value)
-        # A pass erases unused inputs, so their names are read before it runs.
+        # The passes erase unused inputs and copy returned ones, so their names are read before.
         names = [value.debugName() for value in values]
+        outputs = [value.debugName() for value in returned if value is not None]
         copies = {made.debugName(): index for index, made in enumerate(known) if made is not values[index]}
         initializers = _run_passes(graph, opset, target)
         model = _serialized(graph, initializers, opset, target)
     _correct_strings(model)
+    _keep_foreign_nodes(model)
     _add_types(model, graph)
     restore_inputs(model, names, copies)
+    return_inputs(model, {position: names.index(name) for position, name in enumerate(outputs) if name in names})
     for function in context.functions:
         model.functions[function.identifier()] = function
     positions = iter(range(len(returned)))
-    return Fragment(model, tuple(None if value is None else next(positions) for value in returned), several)
+    results = tuple(None if value is None else next(positions) for value in returned)
+    return Fragment(model, results, several, remarks=remarks)
 
 
 def _add_inputs(graph: Any, inputs: Sequence[TensorInput]) -> list[Any]:
@@ -237,12 +242,15 @@ def _prim_constant(context: Any, item: Any) -> Any:
     return node.output()
 
 
-def _check(block: Any, opset: int) -> None:
+def _check(block: Any, opset: int) -> Iterator[str]:
+    """Check all nodes, and yield the remarks about those that are kept although ONNX does not have them."""
     for node in block.nodes():
         inner = list(node.blocks())
-        check_node(node.kind(), list(node.inputs()), node.attributeNames(), opset, has_blocks=bool(inner))
+        remark = check_node(node.kind(), list(node.inputs()), node.attributeNames(), opset, has_blocks=bool(inner))
+        if remark:
+            yield remark
         for body in inner:
-            _check(body, opset)
+            yield from _check(body, opset)
 
 
 def _returned(results: Any) -> tuple[list[Any], bool]:
@@ -291,6 +299,14 @@ def _serialized(graph: Any, initializers: Mapping[str, Any], opset: int, target:
         {},
     )
     return ir.serde.deserialize_model(onnx.load_model_from_string(content))
+
+
+def _keep_foreign_nodes(model: ir.Model) -> None:
+    """Move the nodes that ONNX does not have to a domain of their own, until the model is finished."""
+    for node in model.graph.all_nodes():
+        if node.domain == "" and is_kept(node.op_type, node.attributes):
+            node.domain = KEPT_DOMAIN
+            model.opset_imports[KEPT_DOMAIN] = 1
 
 
 def _correct_strings(model: ir.Model) -> None:

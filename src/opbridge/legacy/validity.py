@@ -8,7 +8,9 @@ from typing import Any
 
 import onnx
 
-__all__ = ["InvalidNodeError", "check_node"]
+from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
+
+__all__ = ["InvalidNodeError", "check_node", "is_kept", "opset_fix"]
 
 _LISTS = ("prim::ListConstruct", "prim::TupleConstruct")
 
@@ -27,8 +29,11 @@ class InvalidNodeError(ValueError):
         self.fix = fix
 
 
-def check_node(kind: str, inputs: Sequence[Any], attributes: Collection[str], opset: int, *, has_blocks: bool) -> None:
+def check_node(kind: str, inputs: Sequence[Any], attributes: Collection[str], opset: int, *, has_blocks: bool) -> str:
     """Check a node against the schema of its operator.
+
+    A node of the default domain that is no ONNX operator, and attributes that its operator has at no opset, are kept as
+    written, because some engines read them.
 
     Args:
         kind: The operator, such as "onnx::Squeeze". For a node of another domain, only the inputs are checked.
@@ -37,9 +42,12 @@ def check_node(kind: str, inputs: Sequence[Any], attributes: Collection[str], op
         opset: The version of the default domain.
         has_blocks: Whether the node has subgraphs, which become further attributes.
 
+    Returns:
+        A remark about what is kept although ONNX does not have it; empty for a valid node.
+
     Raises:
-        InvalidNodeError: The operator is unknown, is newer than this opset, or does not accept these inputs or
-            attributes.
+        InvalidNodeError: The node is of another opset: the operator is newer than this opset, or does not accept these
+            inputs or attributes.
     """
     domain, _, name = kind.partition("::")
     if domain != "prim" and any(value is not None and value.node().kind() in _LISTS for value in inputs):
@@ -48,18 +56,46 @@ def check_node(kind: str, inputs: Sequence[Any], attributes: Collection[str], op
             f"pass the elements: g.op({name!r}, *symbolic_helper._unpack_list(values)).",
         )
     if domain != "onnx":
-        return
+        return ""
     if name not in _operators():
-        raise InvalidNodeError(
-            f"adds a node {name!r}, which is not an ONNX operator.",
-            f"give a custom node a domain: g.op('mydomain::{name}', ...).",
+        return (
+            f"the node {name!r} has no domain and is not an ONNX operator: it is kept as written; give it a domain, "
+            f"g.op('mydomain::{name}', ...), so that a body or a kernel can be declared for it"
         )
-    reason = _breach(name, len(inputs), attributes, opset, has_blocks)
-    if reason:
-        raise InvalidNodeError(
-            f"adds a node that is not valid at opset {opset}: {reason}.",
-            f"change it to add nodes of opset {opset}, or request the opset it was written for (opset=11).",
-        )
+    extra = sorted(set(attributes) - _attributes(name))
+    standard = set(attributes).difference(extra)
+    reason = _breach(name, len(inputs), standard, opset, has_blocks)
+    fitting = [version for version in _OPSETS if not _breach(name, len(inputs), standard, version, has_blocks)]
+    if reason and not (extra and not fitting):
+        raise InvalidNodeError(f"adds a node that is not valid at opset {opset}: {reason}.", opset_fix(opset, fitting))
+    if not extra:
+        return ""
+    return (
+        f"the node {name!r} has the attribute {extra[0]!r}, which ONNX's {name} does not have at any opset: it is kept "
+        "as written; ONNX Runtime refuses it, and an engine that reads it can be given the file of --engine none"
+    )
+
+
+_OPSETS = range(OLDEST_OPSET, NEWEST_OPSET + 1)
+
+
+def opset_fix(opset: int, fitting: Collection[int]) -> str:
+    """Return the instruction for a node that is not valid at an opset but at those that fit."""
+    change = f"change it to add nodes of opset {opset}"
+    nearest = min(fitting, key=lambda version: (abs(version - opset), version), default=None)
+    return f"{change}." if nearest is None else f"{change}, or request an opset at which it is valid (opset={nearest})."
+
+
+def is_kept(name: str, attributes: Collection[str]) -> bool:
+    """Return whether a node of the default domain is kept as written, although ONNX does not have it."""
+    return name not in _operators() or not _attributes(name).issuperset(attributes)
+
+
+@functools.cache
+def _attributes(name: str) -> frozenset[str]:
+    """The attributes that an operator has at any opset."""
+    schemas = (schema for schema in onnx.defs.get_all_schemas_with_history() if schema.name == name)
+    return frozenset(key for schema in schemas if schema.domain == "" for key in schema.attributes)
 
 
 def _breach(name: str, inputs: int, attributes: Collection[str], opset: int, has_blocks: bool) -> str:

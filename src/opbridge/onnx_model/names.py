@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["describe_node", "describe_operator"]
+__all__ = ["KEPT_DOMAIN", "describe_node", "describe_operator"]
+
+
+KEPT_DOMAIN = "opbridge.kept"
+"""The domain, until the model is finished, of nodes of the standard domain that are written as they are though ONNX
+does not have them."""
 
 
 def describe_operator(domain: str, op_type: str) -> str:

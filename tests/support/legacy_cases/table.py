@@ -36,6 +36,8 @@ class Case:
         domains: Custom domains in what it emits.
         alone: Whether it must not share a model with others, because its registrations would meet theirs.
         migrates: Whether ``opbridge migrate`` converts it.
+        kept: Whether it adds nodes that ONNX does not have, which both exporters write as they are.
+        source: The public file whose pattern the case follows.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Case:
     domains: tuple[str, ...] = ()
     alone: bool = False
     migrates: bool = True
+    kept: bool = False
+    source: str = ""
 
     def model(self) -> torch.nn.Module:
         """A fresh model."""
@@ -113,7 +117,8 @@ def case(name: str, forward: Callable[..., Any], *inputs: torch.Tensor, **fields
     group = forward.__module__.rpartition(".")[2]
     assert name not in CASES or CASES[name].group != group, f"two cases are called {name}"
     fields["undo"] = tuple(fields.get("undo", ()))
-    CASES[name] = Case(name, forward, inputs, group, **fields)
+    # torch.export makes one input of a tensor that is passed twice.
+    CASES[name] = Case(name, forward, tuple(value.clone() for value in inputs), group, **fields)
 
 
 def tensor(*shape: int, low: float = -2.0, high: float = 2.0) -> torch.Tensor:

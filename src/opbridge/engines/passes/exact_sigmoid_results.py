@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.engines.versions import SYMBOLIC
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node
 
@@ -38,7 +39,8 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[Any]) -> Exact
 class ExactSigmoidResultsPass(ir.passes.InPlacePass):
     """Compute 1 / (1 + exp(-x)) for a float32 ``Sigmoid`` that reaches an output of the model almost unchanged.
 
-    Inside a network, the error is negligible and the single node is twice as fast, so ``Sigmoid`` stays there.
+    Inside a network, the error is negligible and the single node is twice as fast, so ``Sigmoid`` stays there. It also
+    stays where a symbolic function of the user added it.
     """
 
     def call(self, model: ir.Model) -> AdaptationResult:
@@ -53,7 +55,7 @@ class ExactSigmoidResultsPass(ir.passes.InPlacePass):
 
 
 def _is_rough(node: ir.Node) -> bool:
-    if (node.domain, node.op_type) != ("", "Sigmoid"):
+    if (node.domain, node.op_type) != ("", "Sigmoid") or SYMBOLIC in node.metadata_props:
         return False
     (value,) = node.inputs
     return value is not None and value.dtype == ir.DataType.FLOAT and _is_result(node.outputs[0])

@@ -23,6 +23,9 @@ def find(script: Script) -> Iterator[Edit | Left]:
         symbolic = method(node, "symbolic")
         if symbolic is not None and has_function_base(script, node):
             found.append((f"{node.name.value}.symbolic", OldFunction(script, node, symbolic)))
+        elif symbolic is not None and node.bases:
+            detail = "its base class is not in this file; convert the class by hand."
+            yield Left(script.line(symbolic), f"{node.name.value}.symbolic", detail)
     for assign, name, function in assigned_symbolics(script):
         if function is None:
             detail = "it is assigned at run time; declare an operator with a translation instead."
@@ -169,7 +172,7 @@ def _without_symbolic(node: cst.ClassDef) -> cst.ClassDef:
     kept = [
         item for item in node.body.body if not (isinstance(item, cst.FunctionDef) and item.name.value == "symbolic")
     ]
-    return node.with_changes(body=node.body.with_changes(body=kept))
+    return node.with_changes(body=node.body.with_changes(body=kept or [cst.parse_statement("pass")]))
 
 
 def _snake(name: str) -> str:

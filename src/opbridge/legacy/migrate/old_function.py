@@ -40,7 +40,7 @@ class OldFunction:
     @functools.cached_property
     def forward(self) -> cst.FunctionDef:
         """The forward of the class; NotConvertible is raised if an operator can't call it."""
-        forward = method(self.node, "forward")
+        forward = _inherited(self.script, self.node, "forward")
         if not self.script.is_at_top(self.node):
             raise NotConvertible(
                 "the class is defined in a function; declare the operator at the top of the file", self.node
@@ -51,10 +51,25 @@ class OldFunction:
             raise NotConvertible("symbolic is not a staticmethod", self.symbolic)
         if forward.params.star_kwarg is not None or forward.params.kwonly_params:
             raise NotConvertible("forward has keyword parameters, which apply can't pass", forward)
+        self._check_names()
         for attribute in self.script.walk(cst.Attribute, forward):
             if attribute.attr.value == "mark_dirty":
                 raise NotConvertible("forward modifies its input, which an operator must not do", attribute)
         return forward
+
+    def _check_names(self) -> None:
+        """Raise NotConvertible if the class is used in a way in which its calls can't be replaced."""
+        for name in self.script.walk(cst.Name):
+            if name.value != self.name:
+                continue
+            parent, outer, *_ = (*self.script.parents(name), None)
+            if isinstance(parent, cst.Arg) and isinstance(outer, cst.ClassDef):
+                if method(outer, "symbolic") is None:
+                    raise NotConvertible(f"{outer.name.value} inherits symbolic", outer)
+            elif not isinstance(parent, cst.Attribute | cst.ClassDef) and not (
+                isinstance(parent, cst.Arg) and parent.keyword is name
+            ):
+                raise NotConvertible(f"{self.name} is used other than by {self.name}.apply", name)
 
     @property
     def of_class(self) -> bool:
@@ -64,7 +79,7 @@ class OldFunction:
     @property
     def parameters(self) -> list[cst.Param]:
         """The parameters of forward without the context and the class; a starred one comes last."""
-        skipped = 0 if method(self.node, "setup_context") is not None else 1
+        skipped = 0 if _inherited(self.script, self.node, "setup_context") is not None else 1
         if _is(self.forward, "classmethod"):
             skipped += 1
         star = self.forward.params.star_arg
@@ -136,8 +151,21 @@ class OldFunction:
 
 
 def has_function_base(script: Script, node: cst.ClassDef) -> bool:
-    """Return whether a class is an autograd.Function."""
-    return any(script.path(base.value) in _BASES for base in node.bases)
+    """Return whether a class is an autograd.Function, directly or through other classes of the script."""
+    return any(script.path(base.value) in _BASES for base in node.bases) or any(
+        has_function_base(script, other) for other in _bases(script, node)
+    )
+
+
+def _bases(script: Script, node: cst.ClassDef) -> list[cst.ClassDef]:
+    """Return the base classes of a class that are defined in the script."""
+    names = {script.code(base.value) for base in node.bases} - {node.name.value}
+    return [other for other in script.walk(cst.ClassDef) if other.name.value in names]
+
+
+def _inherited(script: Script, node: cst.ClassDef, name: str) -> cst.FunctionDef | None:
+    found = (_inherited(script, other, name) for other in _bases(script, node))
+    return method(node, name) or next(filter(None, found), None)
 
 
 def assigned_symbolics(script: Script) -> Iterator[tuple[cst.Assign, str, OldFunction | None]]:

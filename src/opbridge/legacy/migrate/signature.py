@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from opbridge.legacy.migrate.script import Script, is_name
+from opbridge.legacy.migrate.symbolics import NotConvertible
 
 __all__ = ["count_results", "is_object", "parameter_types"]
 
@@ -48,6 +49,8 @@ def parameter_types(
         optional = "None" in given or code == "none" or _may_be_none(script, symbolic, name)
         plain = next(iter(given - {"None"}), "") if len(given - {"None"}) <= 1 else _number(given - {"None"})
         kind = annotation or _LETTERS.get(code, "") or _merged(plain, _used_as(script, symbolic, graph, name))
+        if kind in ("int", "float") and not annotation and _is_computed(script, calls, position):
+            kind = ""
         if code == "none" and not kind:
             kind = "torch.Tensor"  # The symbolic function accepts only None for it.
         types.append(f"{kind} | None" if kind and optional and "None" not in kind else kind)
@@ -56,6 +59,15 @@ def parameter_types(
 
 def _number(kinds: set[str]) -> str:
     return "float" if kinds == {"int", "float"} else ""
+
+
+_SCALARS = ("bool", "float", "int", "len", "max", "min", "round", "sum")
+
+
+def _is_computed(script: Script, calls: Sequence[cst.Call], position: int) -> bool:
+    """Return whether a function computes what is passed, which may be a list where one number is expected."""
+    values = (call.args[position].value for call in calls if position < len(call.args))
+    return any(isinstance(value, cst.Call) and script.code(value.func) not in _SCALARS for value in values)
 
 
 def _may_be_none(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
@@ -126,6 +138,10 @@ def _used_as(script: Script, symbolic: cst.FunctionDef, graph: str, name: str) -
             value = argument.value
             if argument.keyword is not None and is_node:
                 kind = _SUFFIXES.get(argument.keyword.value.rpartition("_")[2], "")
+                if kind and any(
+                    name in _names(script, item) for each in script.walk(cst.Subscript, value) for item in each.slice
+                ):
+                    return ""  # It selects the value of the attribute.
                 if kind and name in _names(script, value):
                     is_list = isinstance(value, cst.Call) and script.code(value.func) in ("list", "tuple")
                     is_list = is_list or any(is_name(item.value, name) for item in script.walk(cst.Subscript, value))
@@ -203,6 +219,6 @@ def _outputs(script: Script, call: cst.Call) -> int:
         if argument.keyword is not None and argument.keyword.value == "outputs":
             try:
                 return int(script.value(argument.value))
-            except ValueError:
-                return 1
+            except ValueError as error:
+                raise NotConvertible("the number of its results depends on an argument", call) from error
     return 1

@@ -10,6 +10,7 @@ import libcst as cst
 from opbridge.legacy.migrate import helper_calls
 from opbridge.legacy.migrate.constants import constant_value, is_arithmetic
 from opbridge.legacy.migrate.script import Script, is_name
+from opbridge.legacy.validity import is_kept
 
 __all__ = ["NotConvertible", "convert_body", "own_parameters", "parsed_letters"]
 
@@ -213,6 +214,8 @@ class _Body(cst.CSTTransformer):
         inputs = [argument.with_changes(comma=cst.MaybeSentinel.DEFAULT) for argument in updated.args[1:]]
         positional = [argument for argument in inputs if argument.keyword is None]
         keywords = self._attributes([item for item in inputs if item.keyword is not None], standard, original)
+        if standard and is_kept(operator, [item.keyword.value for item in keywords if item.keyword is not None]):
+            raise NotConvertible(f"ONNX has no {operator} with these attributes; give the node a domain", original)
         if standard:
             self.script.needs.add("op")
             return _call(f"op.{operator}", [*positional, *keywords], updated)
@@ -253,6 +256,8 @@ class _Body(cst.CSTTransformer):
                 value = value.with_changes(elements=made)
             else:
                 value = _tensor(value)
+        if kind == "i" and "TensorProtoDataType" in self.script.path(value):
+            value = cst.Call(cst.Name("int"), [cst.Arg(value)])
         if kind == "f" and isinstance(value, cst.Integer):
             value = cst.Float(f"{value.value}.0")
         return argument.with_changes(keyword=cst.Name(name), value=value)
