@@ -33,7 +33,7 @@ import opbridge.verbs
 COMMANDS = ("files", "values", "outputs", "surroundings", "signals", "two faults")
 REPLACING = ("kills", "disk")
 GROUPS = {"readers": tuple(AREAS), "commands": COMMANDS, "replacing a bundle": REPLACING}
-SHARES = {"commands": 0.5, "replacing a bundle": 0.2, "readers": 0.3}
+SHARES = {"commands": 0.6, "replacing a bundle": 0.25, "readers": 0.15}
 
 
 def main() -> int:
