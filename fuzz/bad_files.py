@@ -392,6 +392,6 @@ BAD: dict[str, dict[str, Change]] = {
 
 def names_the_file(kind: str, bad: str) -> bool:
     """Whether an error must name the file: not if the file can be valid, or if its content is Python or arrays."""
-    if "flipped" in bad or bad == "graphs in graphs":
+    if "flipped" in bad or bad in ("graphs in graphs", "a negative size"):
         return False
     return kind in ("bundle", "onnx") or bad in _FILE

@@ -146,6 +146,21 @@ def _marks_of_another(attack: Attack) -> Path:
     return bundle
 
 
+def _code_as_a_name(attack: Attack) -> Path:
+    """A model that the engine refuses, with an operator whose name ends a string and goes on with code."""
+    name = f'Evil"""\nopen({str(attack.payload)!r}, "w").close()\n"""'
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("evil", 1)]
+    body = [onnx.helper.make_node("DeformConv", ["p", "p", "p"], ["q"])]
+    node = onnx.helper.make_node(name, ["x0"], ["y0"], domain="evil")
+    graph = onnx.helper.make_graph([node], "g", RELU.graph.input, RELU.graph.output)
+    function = onnx.helper.make_function("evil", name, ["p"], ["q"], body, opsets[:1])
+    model = onnx.helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
+    bundle = make(attack.bundle, {"models": [{**MANIFEST["models"][0], "file": "evil.onnx"}]}, files={
+        "evil.onnx": model.SerializeToString()
+    })  # fmt: skip
+    return bundle
+
+
 ROUTES: dict[str, tuple[Callable[[Attack], Path], str, str]] = {
     "a pickle as `reference.pt2`": (_pickled_program, "not read", "reference.pt2, a saved program"),
     "an expression in `reference.pt2`": (_expression, "not read", "reference.pt2, a saved program"),
@@ -175,6 +190,7 @@ ROUTES: dict[str, tuple[Callable[[Attack], Path], str, str]] = {
     "a pipe": (_added("report.html", lambda file: os.mkfifo(file)), "refused", "report.html in it is neither a file"),
     "a listed file outside of the folder": (_outside, "refused", "'../x' outside of the bundle"),
     "weights outside of the folder": (_far_weights, "refused", "far.onnx"),
+    "code as a name in the model": (_code_as_a_name, "text in the script of `reduce`", "Evil''' open("),
     "pickled arrays": (_pickled_arrays, "not read", ""),
     "a changed model": (_changed("model.onnx", "another"), "refused", "model.onnx has 7 bytes instead of"),
     "a changed `verification.json`": (
@@ -201,6 +217,9 @@ def uses(bundle: Path) -> list[str]:
             opbridge.verify(bundle)
         with _told(told):
             opbridge.compare(bundle, bundle)
+        if (bundle / "evil.onnx").exists():
+            opbridge.reduce(bundle / "evil.onnx", path=bundle.with_name("small"))
+            told.append((bundle.with_name("small") / "reproduce.py").read_text())
         for form in FORMATS:
             with _told(told):
                 read = read_bundle(bundle)

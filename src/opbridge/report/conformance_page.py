@@ -48,7 +48,9 @@ def write_page(files: Sequence[str | Path], site: str | Path) -> Page:
     """
     results = latest(result for file in files for result in read_results(Path(file)))
     if not results:
-        raise InputError("The files contain no results.", fix="run `opbridge conformance -o` first.")
+        raise InputError(
+            f"There are no results in {', '.join(map(str, files))}.", fix="run `opbridge conformance -o` first."
+        )
     columns = list(dict.fromkeys(_column(result) for result in results))
     rows: dict[str, dict[int, Result]] = {}
     for result in results:

@@ -18,7 +18,7 @@ from opbridge.proof.reduce.failure import Failure
 from opbridge.proof.reduce.problem import Problem
 from opbridge.proof.reduce.trials import Tried
 
-__all__ = ["ARRAYS", "MODEL", "engine_script", "large_arrays", "script_arrays", "write_arrays"]
+__all__ = ["ARRAYS", "MODEL", "engine_script", "in_docstring", "large_arrays", "script_arrays", "write_arrays"]
 
 MODEL, ARRAYS = "model.onnx", "arrays.npz"
 _EVALUATOR = "onnx's reference evaluator"
@@ -110,8 +110,10 @@ def engine_script(
         message=messages.get(failure.kind, "If this process crashes, the fault is present."), seconds=int(seconds)
     )
     return _SCRIPT.format(
-        title=f"{'A wrong mapping to ONNX' if fault else _engine_title(engine, failure)} ({_operators(problem)}).",
-        story=textwrap.fill(_story(fault or failure.message), 110),
+        title=in_docstring(
+            f"{'A wrong mapping to ONNX' if fault else _engine_title(engine, failure)} ({_operators(problem)})."
+        ),
+        story=textwrap.fill(in_docstring(fault or failure.message), 110),
         needs=f"numpy and {package}"
         + (" and ml_dtypes" if any("ml_dtypes" in text for text in shown.values()) else ""),
         model=MODEL,
@@ -166,8 +168,9 @@ def _operators(problem: Problem) -> str:
     return ", ".join(problem.operators[:4]) + (", ..." if len(problem.operators) > 4 else "")
 
 
-def _story(text: str) -> str:
-    return " ".join(text.split()).replace('"""', "'''").replace("\\", "/")
+def in_docstring(text: str) -> str:
+    """A text that can't end the docstring that it is put into: names in it may be those of a stranger's model."""
+    return " ".join(text.split()).replace('"', "'").replace("\\", "/").replace("\0", "")
 
 
 def _source(engine: Engine) -> str | None:

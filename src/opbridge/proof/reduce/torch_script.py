@@ -17,6 +17,7 @@ import torch
 from opbridge.engines import family_of
 from opbridge.engines.base import Engine
 from opbridge.proof.reduce.calls import CallPart
+from opbridge.proof.reduce.engine_script import in_docstring
 
 __all__ = ["export_scripts", "tensor_code"]
 
@@ -96,8 +97,8 @@ def export_scripts(part: CallPart, message: str, engine: Engine) -> Iterator[str
 
     def script(attempt: str, needs: str) -> str:
         return _SCRIPT.format(
-            title=", ".join(calls[:4]),
-            story=textwrap.fill(" ".join(message.split()).replace('"""', "'''").replace("\\", "/"), 110),
+            title=in_docstring(", ".join(calls[:4])),
+            story=textwrap.fill(in_docstring(message), 110),
             needs=needs,
             operators="".join(_declarations(part)),
             names=", ".join(names),
