@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -91,6 +92,9 @@ def _page_of(target: str) -> str:
 def _source(target: str) -> str:
     """A page that shows a file."""
     text = (ROOT / target).read_text(encoding="utf-8")
+    if target.endswith(".ipynb"):
+        cells = [("".join(cell["source"]), cell["cell_type"]) for cell in json.loads(text)["cells"]]
+        return "\n\n".join(f"```python\n{cell}\n```" if kind == "code" else cell for cell, kind in cells)
     return f"# {target}\n\n````{LANGUAGES.get(Path(target).suffix, 'text')}\n{text.rstrip()}\n````\n"
 
 

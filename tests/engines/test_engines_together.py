@@ -136,7 +136,7 @@ def test_an_engine_that_is_too_old_is_an_error_with_its_install_line(module, eng
     assert "Traceback" not in child.stderr
 
 
-def test_the_readme_table_is_what_the_command_prints(capsys, monkeypatch):
+def test_the_table_of_the_page_is_what_the_command_prints(capsys, monkeypatch):
     """Versions and what is installed differ from machine to machine; the columns and the names do not.
 
     A row stays one line, however narrow the terminal is.
@@ -144,10 +144,10 @@ def test_the_readme_table_is_what_the_command_prints(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert main(["engines", "--markdown", "-q"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    readme = (ROOT / "README.md").read_text()
-    assert printed[0] in readme
+    page = (ROOT / "docs" / "engines.md").read_text()
+    assert printed[0] in page
     for line in printed[2:]:
-        assert f"\n{line.split('|')[1].join('||')}" in readme
+        assert f"\n{line.split('|')[1].join('||')}" in page
 
 
 def test_a_function_body_is_inlined_for_engines_that_take_no_functions(tmp_path):

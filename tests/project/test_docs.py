@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -30,10 +31,11 @@ DOCUMENTS = [
     *("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
     *("docs/engines.md", "docs/surgery.md", "docs/report.md", "docs/compare.md", "docs/catalog.md", "docs/reports.md"),
-    *("docs/packages.md", "docs/control-flow.md", "docs/cpp.md", "SECURITY.md"),
+    *("docs/packages.md", "docs/control-flow.md", "docs/cpp.md", "docs/usage.md", "docs/examples.md", "SECURITY.md"),
     *("docs/tutorial.md", "docs/tutorial.zh.md"),
 ]
-GUIDES = ["README.md", "README.zh.md"]
+GUIDES = ["README.md", "docs/usage.md", "README.zh.md"]
+"""Their commands are run: the first two are the English guide."""
 TUTORIALS = ["docs/tutorial.md", "docs/tutorial.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
 NEEDS = {"examples/deform_conv.py": "torchvision"}
@@ -103,15 +105,15 @@ def test_no_path_of_a_machine(document: str) -> None:
 
 def test_every_example_is_listed() -> None:
     examples = sorted(file.name for file in EXAMPLES.glob("*.py"))
-    assert sorted(re.findall(r"^\| \[(\w+\.py)\]\(examples/\1\)", text("README.md"), re.MULTILINE)) == examples
+    assert sorted(re.findall(r"^\| \[(\w+\.py)\]\(\.\./examples/\1\)", text("docs/examples.md"), re.M)) == examples
 
 
 def test_every_subcommand_is_shown() -> None:
     names = {file.stem.replace("_", "-") for file in (PACKAGE / "cli").glob("[a-z]*.py")}
     shown = {guide: {line.split()[1] for line in commands(guide) if line.startswith("opbridge ")} for guide in GUIDES}
     elsewhere = {command.split()[1] for page in ("docs/surgery.md", "SECURITY.md") for command in commands(page)}
-    for guide in GUIDES:
-        assert shown[guide] | elsewhere == names
+    for guide in GUIDES[1:]:
+        assert shown[guide] | elsewhere | {"export"} == names
 
 
 def test_the_architecture_names_every_folder_and_what_it_names_exists() -> None:
@@ -171,7 +173,7 @@ def test_the_lower_bounds_are_the_versions_that_are_tested() -> None:
 
 
 def test_the_chinese_guide_has_the_commands_of_the_english_one() -> None:
-    assert set(commands("README.md")) <= set(commands("README.zh.md"))
+    assert set(commands("README.md")) | set(commands("docs/usage.md")) <= set(commands("README.zh.md"))
     assert set(commands("docs/tutorial.md")) == set(commands("docs/tutorial.zh.md"))
 
 
@@ -199,7 +201,7 @@ def test_the_commands_run_in_order(
     monkeypatch.setenv("COLUMNS", "200")
     not_run = []
     printed = ""
-    for command in dict.fromkeys([*commands("README.md"), *commands("README.zh.md")]):
+    for command in dict.fromkeys(command for guide in GUIDES for command in commands(guide)):
         missing = [need for file, need in NEEDS.items() if file in command and not importlib.util.find_spec(need)]
         if missing:
             not_run.append(f"{command} (needs {missing[0]})")
@@ -226,7 +228,7 @@ def test_the_commands_run_in_order(
 def test_the_output_that_is_shown_has_the_headings_that_are_printed() -> None:
     from opbridge.report import rungs, verification
 
-    lines = [line for block in blocks("README.md", "") for line in block.splitlines()]
+    lines = [line for guide in GUIDES for block in blocks(guide, "") for line in block.splitlines()]
     shown = [line.split("  ") for line in lines if line.startswith(("operator ", "output "))]
     assert len(shown) == 2
     sources = "".join(Path(module.__file__).read_text() for module in (rungs, verification))
@@ -236,7 +238,7 @@ def test_the_output_that_is_shown_has_the_headings_that_are_printed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.newest
-@pytest.mark.parametrize("guide", ["README.md", *TUTORIALS])
+@pytest.mark.parametrize("guide", ["README.md", "docs/usage.md", *TUTORIALS])
 def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = tmp_path / "guide.py"
@@ -247,6 +249,33 @@ def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.newest
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    cells = json.loads((EXAMPLES / "first_hour.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    # As a notebook does, so that the page of a bundle is made too.
+    shown = "\nassert '<iframe' in bundle._repr_html_()\nassert 'torch.sin' in str(error_shown)\n"
+    code[-1] = code[-1].replace("    print(error)", "    error_shown = error")
+    (tmp_path / "notebook.py").write_text("\n".join(code) + shown, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "notebook.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_notebook_is_stored_without_outputs() -> None:
+    cells = json.loads((EXAMPLES / "first_hour.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 
 
 @pytest.mark.slow

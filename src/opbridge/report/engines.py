@@ -1,4 +1,4 @@
-"""The engines as a table, and as the Markdown table in README.md."""
+"""The engines as a table, and as the Markdown table in docs/engines.md."""
 
 from __future__ import annotations
 
