@@ -31,8 +31,12 @@ ROOT_PAGES = {
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
 }
-STYLE = ".md-grid { max-width: 78rem } .md-typeset pre > code { font-size: 0.68rem }"
-"""The output of commands is wide."""
+STYLE = """\
+.md-grid { max-width: 78rem }
+.md-typeset pre > code { font-size: 0.68rem }
+@media (min-width: 60em) { .md-typeset td code { word-break: normal } }
+"""
+"""The output of commands is wide, and names stay in one line."""
 GENERATED = ("commands.md", "operators.md", "findings.md", "api.md")
 LANGUAGES = {".py": "python", ".h": "cpp", ".cc": "cpp", ".cpp": "cpp"}
 LINK = re.compile(r"\[(?P<text>[^]]*)\]\((?!https?:|#)(?P<file>[^)#\s]+)(?P<anchor>#[^)]*)?\)")
