@@ -71,6 +71,7 @@ def test_an_interrupt_while_it_starts() -> None:
         (["run", "pipe", "--input", "x=x.npy", "-o", "y.npz"], "is a pipe or a device, not a model file"),
         (["diagnose", "pipe.onnx"], "is not a regular file"),
         (["run-script", "--report", "pipe", "x.py"], "run-script: pipe can't be written: it is a pipe"),
+        (["run-script", "pipe"], "run-script: pipe can't be read: pipe is not a regular file"),
         (["migrate", "pipe"], "pipe can't be read: pipe is not a regular file"),
         (["conformance", "report", "pipe", "-o", "page"], "'pipe' can't be read: pipe is not a regular file"),
         (["conformance", "report", "x.npy", "-o", "page"], "Line 1 of 'x.npy' is not a result"),
@@ -98,6 +99,14 @@ def test_a_name_does_not_control_the_terminal(files: Path, capfd: pytest.Capture
     error = Ran(capfd, "run", "m.onnx", "--input", "x=x.npy", "-o", "y.npz").err
     assert "\x1b" not in error
     assert r"\x1b" in error
+
+
+def test_the_current_folder_was_deleted(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    line = f'cd {tmp_path}/gone && rmdir ../gone && "$0" -m opbridge verify b'
+    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: The current folder was deleted.\nfix: change to")
 
 
 def test_too_few_open_files(files: Path) -> None:

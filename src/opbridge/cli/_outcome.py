@@ -74,6 +74,7 @@ def run_command(arguments: argparse.Namespace) -> int:
             stack.enter_context(_traced_crash(collector.screen))
             if getattr(arguments, "on_screen", False):
                 collector.release()
+            _check_current_folder()
             outcome = _run_within_limits(arguments, progress)
         collector.write(outcome.details)
     except KeyboardInterrupt:
@@ -150,8 +151,6 @@ def _explained(error: Exception) -> OpbridgeError:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _EXHAUSTED):
         return _exhausted(error)
     if isinstance(error, FileNotFoundError) and error.filename is None:
-        if not _has_current_folder():
-            return InputError("The current folder was deleted.", fix="change to a folder that exists.")
         return _exhausted(error)  # There is no folder for temporary files.
     if isinstance(error, OSError) and error.filename is not None:
         return InputError(f"Can't use {error.filename!r}: {error.strerror}.", fix="choose another path, or repair it.")
@@ -161,12 +160,12 @@ def _explained(error: Exception) -> OpbridgeError:
     )
 
 
-def _has_current_folder() -> bool:
+def _check_current_folder() -> None:
+    """Raise InputError if the current folder was deleted: the import of torch would end the process."""
     try:
         os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True
+    except FileNotFoundError as error:
+        raise InputError("The current folder was deleted.", fix="change to a folder that exists.") from error
 
 
 def _show_error(error: OpbridgeError, log: str | None, *, as_json: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
-import io
 import re
 import sys
 import traceback
@@ -16,6 +15,7 @@ from pathlib import Path
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.legacy.switch import Bridged, CustomNode, bridged, custom_nodes, enable
 from opbridge.records import Record
+from opbridge.user_key import read_regular
 
 __all__ = ["ScriptRun", "run_script"]
 
@@ -64,14 +64,12 @@ def run_script(script: str | Path, arguments: Sequence[str] = ()) -> ScriptRun:
 
 def _compiled(script: str | Path) -> types.CodeType:
     try:
-        with io.open_code(str(Path(script).absolute())) as file:
-            source = file.read()
-        return compile(source, str(script), "exec", dont_inherit=True)
+        return compile(read_regular(Path(script)), str(script), "exec", dont_inherit=True)
     except OSError as error:
         siblings = [file.name for file in Path(script).parent.glob("*.py")]
         close = difflib.get_close_matches(Path(script).name, siblings, n=1)
         raise InputError(
-            f"run-script: {script} can't be read: {error.strerror}.",
+            f"run-script: {script} can't be read: {error.strerror or error}.",
             fix=f"pass {(Path(script).parent / close[0]).as_posix()}." if close else "pass the path of the script.",
         ) from error
     except (SyntaxError, ValueError) as error:
