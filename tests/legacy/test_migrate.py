@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import json
@@ -26,6 +27,7 @@ from opbridge import legacy  # noqa: E402
 from opbridge.cli import main  # noqa: E402
 from opbridge.errors import InputError  # noqa: E402
 from opbridge.legacy.migrate import Migration, migrate  # noqa: E402
+from opbridge.legacy.migrate.check import checked  # noqa: E402
 
 pytestmark = [pytest.mark.newest, pytest.mark.one_worker]
 
@@ -230,7 +232,7 @@ def test_weights_that_were_left_out_stay_out(given: str, tmp_path: Path) -> None
 def test_line_endings_stay(tmp_path: Path) -> None:
     script = tmp_path / "old.py"
     script.write_bytes(b"import torch\r\ntorch.onnx.export(m, x, 'f', aten=False)\r\n")
-    assert main(["migrate", "-q", "-w", str(script)]) == 0
+    assert main(["migrate", "-q", "-w", "--no-run", str(script)]) == 0
     assert script.read_bytes() == b"import torch\r\ntorch.onnx.export(m, x, 'f')\r\n"
 
 
@@ -307,19 +309,85 @@ def test_the_command_prints_or_writes(tmp_path: Path, capsys: pytest.CaptureFixt
     old = "import torch\n\ntorch.onnx.export(m, x, 'f', aten=False)\ntorch.onnx.export(*y)\n"
     script.write_text(old)
     new = "import torch\n\ntorch.onnx.export(m, x, 'f')\ntorch.onnx.export(*y)\n"
-    assert main(["migrate", "-q", str(script)]) == 1
+    assert main(["migrate", "-q", "--no-run", str(script)]) == 1
     shown = capsys.readouterr()
     assert shown.out == new
     assert f"{script}:4: torch.onnx.export is left unchanged: it is called with starred arguments." in shown.err
     assert "work with the bridge on: use opbridge run-script" in shown.err
     assert script.read_text() == old
-    assert main(["migrate", "-q", "--json", str(script)]) == 1
+    assert f"{script}:3: aten is rewritten, but was not run." in shown.err
+    assert main(["migrate", "-q", "--no-run", "--json", str(script)]) == 1
     assert json.loads(capsys.readouterr().out)["text"] == new
-    assert main(["migrate", "-q", "-w", str(script)]) == 1
+    assert main(["migrate", "-q", "-w", "--no-run", str(script)]) == 1
     shown = capsys.readouterr()
-    assert "1 converted, 1 left unchanged" in shown.out
+    assert "0 converted, 1 not run, 1 left unchanged" in shown.out
     assert "with the bridge on: use opbridge run-script" in " ".join(shown.out.split())
     assert script.read_text() == new
+    assert list(tmp_path.iterdir()) == [script]
+
+
+_SCRIPT = """
+import sys
+
+import torch
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        return x * float(factor)
+
+    @staticmethod
+    def symbolic(g, x, factor):
+        return g.op("own::Scale", x, factor_f=factor)
+
+
+class Unused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x + 1
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("own::Unused", x)
+
+
+def unused(x):
+    return Unused.apply(x)
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return Scale.apply(x, 2.0)
+
+
+torch.onnx.export(Net(), (torch.ones(2, 3),), sys.argv[1], opset_version=13)
+"""
+
+
+@pytest.mark.slow
+def test_what_the_command_reports_as_converted_was_run_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "old.py"
+    script.write_text(_SCRIPT)
+    found = checked(migrate(script), ["model.onnx"])
+    assert found.problem == ""
+    assert {change.name for change in found.converted} == {"Scale.symbolic", "torch.onnx.export", "opset_version"}
+    assert [change.name for change in found.not_run] == ["Unused.symbolic"]
+    assert found.reason == "no exported model calls it"
+    wrong = checked(dataclasses.replace(migrate(script), text=_SCRIPT), ["model.onnx"])
+    assert "is computed by other nodes (without own::Scale; with ai.onnx::Mul)" in wrong.problem
+    assert wrong.converted == ()
+    monkeypatch.setattr("opbridge.legacy.migrate.check.checked", lambda *given: wrong)
+    assert main(["migrate", "-q", "-w", str(script)]) == 1
+    assert script.read_text() == _SCRIPT
+    assert "The new source is not right, and was not written" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert main(["migrate", "-q", "-w", str(script)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "0 converted, 4 not run" in shown
+    assert "it fails in an empty folder: IndexError: list index out of range" in shown
     assert list(tmp_path.iterdir()) == [script]
 
 

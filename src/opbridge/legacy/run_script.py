@@ -17,7 +17,7 @@ from opbridge.legacy.switch import Bridged, CustomNode, bridged, custom_nodes, e
 from opbridge.records import Record
 from opbridge.user_key import read_regular
 
-__all__ = ["ScriptRun", "run_script"]
+__all__ = ["ScriptRun", "execute", "run_script"]
 
 _FED_BY_OLD_NAMES = re.compile(r"Required inputs \(\[(?P<new>.+?)\]\) are missing from input feed \(\[(?P<old>.+?)\]\)")
 """ONNX Runtime's error about the names of inputs."""
@@ -56,10 +56,21 @@ def run_script(script: str | Path, arguments: Sequence[str] = ()) -> ScriptRun:
         InputError: The file can't be read or is not valid Python.
         OpbridgeError: The script raised one and did not catch it.
     """
-    code = _compiled(script)
-    with _main_module(script, arguments) as main, enable():
-        exit_code = _execute(code, main)
+    with enable():
+        exit_code = execute(script, arguments)
     return ScriptRun(str(script), exit_code, bridged(), custom_nodes())
+
+
+def execute(script: str | Path, arguments: Sequence[str] = (), source: str | None = None) -> int:
+    """Run a Python file as ``__main__``, and return its exit code. ``source`` is used instead of the file's contents.
+
+    Raises:
+        InputError: The file can't be read or is not valid Python.
+        OpbridgeError: The script raised one and did not catch it.
+    """
+    code = _compiled(script) if source is None else compile(source, str(script), "exec", dont_inherit=True)
+    with _main_module(script, arguments) as main:
+        return _execute(code, main)
 
 
 def _compiled(script: str | Path) -> types.CodeType:

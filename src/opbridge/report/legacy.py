@@ -36,13 +36,17 @@ def script_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
 
 def migration_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """Render ``Migration.to_dict()`` of a file that was written."""
-    for key, title in (("converted", "converted"), ("left", "left unchanged")):
+    for key, title in (("converted", "converted"), ("not_run", "rewritten, not run"), ("left", "left unchanged")):
         if data[key]:
             result = table("line", title, "detail", right=("line",))
             for item in data[key]:
                 result.add_row(str(item["line"]), item["name"], item["detail"])
             yield result
-    if data["way_out"]:
-        yield paragraph(data["way_out"])
+    for text in (data["reason"] and f"Not run: {data['reason']}.", data["way_out"]):
+        if text:
+            yield paragraph(text)
+    if data["problem"]:
+        yield paragraph(f"The new source is not right, and was not written: {data['problem']}.", "bold red")
     # The counts come first so that a long path does not wrap them.
-    yield paragraph(f"{len(data['converted'])} converted, {len(data['left'])} left unchanged: {data['file']}", "bold")
+    counts = f"{len(data['converted'])} converted, {len(data['not_run'])} not run, {len(data['left'])} left unchanged"
+    yield paragraph(f"{counts}: {data['file']}", "bold")

@@ -42,14 +42,20 @@ class Migration(Record):
         text: The new source; the old source if nothing was converted.
         converted: The declarations and arguments that were converted.
         left: The declarations and arguments that must be converted by hand.
+        not_run: Those that are rewritten in ``text``, but that no compared model depends on.
+        reason: Why they were not run; empty if there are none.
+        problem: How the new source fails, or what it exports that the script does not; empty if nothing is known.
     """
 
-    json_keys = ("file", "text", "converted", "left", "way_out")
+    json_keys = ("file", "text", "converted", "left", "not_run", "reason", "problem", "way_out")
 
     file: str
     text: str
     converted: tuple[Change, ...]
     left: tuple[Change, ...]
+    not_run: tuple[Change, ...] = ()
+    reason: str = ""
+    problem: str = ""
 
     @property
     def way_out(self) -> str:
