@@ -153,6 +153,19 @@ def test_comments_and_layout_stay(tmp_path: Path) -> None:
     assert migrated(tmp_path, untouched).text == untouched
 
 
+def test_a_scripted_module_is_replaced_by_the_module_also_of_a_tuple(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\nmodel, x = Model(), torch.rand(2)\n"
+        "traced, scripted = torch.jit.trace(model, x), torch.jit.script(model)\n"
+        "first, second = torch.jit.script(pair)\n"
+        "torch.onnx.export(traced, x, 'a.onnx')\ntorch.onnx.export(scripted, x, 'b.onnx')\n"
+        "torch.onnx.export(first, x, 'c.onnx')\n"
+    )
+    found = migrated(tmp_path, text).text
+    for line in ("export(model, x, 'a.onnx'", "export(model, x, 'b.onnx'", "export(first, x, 'c.onnx'"):
+        assert line in found
+
+
 def test_an_export_call_gets_todays_arguments(tmp_path: Path) -> None:
     result = migrated(
         tmp_path,

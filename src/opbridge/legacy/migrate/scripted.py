@@ -39,10 +39,22 @@ def _assigned(script: Script) -> dict[str, cst.Call]:
     found: dict[str, list[cst.BaseExpression]] = {}
     for assignment in script.walk(cst.Assign):
         for target in assignment.targets:
-            if isinstance(target.target, cst.Name):
-                found.setdefault(target.target.value, []).append(assignment.value)
+            for name, value in _pairs(target.target, assignment.value):
+                found.setdefault(name, []).append(value)
     calls = {name: _maker(script, values[0]) for name, values in found.items() if len(values) == 1}
     return {name: call for name, call in calls.items() if call is not None}
+
+
+def _pairs(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, cst.BaseExpression]]:
+    """The assigned names with their values, also of ``a, b = x, y``. Where the value is not known, it is the target."""
+    if isinstance(target, cst.Name):
+        yield target.value, value
+    elif isinstance(target, cst.Tuple):
+        values: list[cst.BaseExpression] = [target] * len(target.elements)
+        if isinstance(value, cst.Tuple) and len(value.elements) == len(values):
+            values = [element.value for element in value.elements]
+        for element, part in zip(target.elements, values, strict=True):
+            yield from _pairs(element.value, part)
 
 
 def _maker(script: Script, node: cst.BaseExpression) -> cst.Call | None:
