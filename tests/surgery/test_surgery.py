@@ -506,6 +506,7 @@ REFUSED = {
     "dimension, number": (pick("set_dimensions", mlp(), {"x": {0: 0}}), "can't have the size 0", "positive"),
     "type, unknown": (pick("convert_dtype", mlp(), "float8"), "No conversion to 'float8'", "'float16'"),
     "type, an input missing": (pick("convert_dtype", mlp(), inputs=[{"y": W}]), "The inputs lack 'x'", "pass 'x'"),
+    "type, text": (pick("convert_dtype", mlp(), inputs=[{"x": np.array(["a"])}]), "are not numbers", "'x' float32"),
     "type, no inputs": (pick("convert_dtype", mlp(), inputs=[]), "inputs is empty", "pass one case"),
     "type, too coarse": (pick("convert_dtype", mlp(), tolerance=1e-9), "is off by", "tolerance"),
     "attach, nothing": (pick("attach", mlp()), "Nothing that is declared fits", "body_for"),

@@ -218,7 +218,12 @@ def _showing(model: ir.Model, names: Sequence[str]) -> ir.Model:
 
 def _typed(session: Any, case: Feeds) -> dict[str, np.ndarray]:
     """The inputs in the types that the model expects."""
-    return {spec.name: np.asarray(case[spec.name]).astype(np.dtype(spec.dtype)) for spec in session.inputs}
+    try:
+        return {spec.name: np.asarray(case[spec.name]).astype(np.dtype(spec.dtype)) for spec in session.inputs}
+    except ValueError as error:
+        types = ", ".join(f"{spec.name!r} {spec.dtype}" for spec in session.inputs)
+        fix = f"pass arrays of these types: {types}."
+        raise InputError(f"The inputs are not numbers: {error}.", fix=fix) from error
 
 
 def _error(expected: np.ndarray, found: np.ndarray) -> float:
