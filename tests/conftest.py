@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,15 @@ import opbridge.verbs  # noqa: F401 - installs the hooks of the old ways, which 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow, or as a sweep, the cases of a parametrized test that its mark ``quick`` does not name."""
+    """Mark as slow, or as sweeps, the cases of a parametrized test that its mark ``quick`` does not name."""
+    others: Counter[str] = Counter()
     for item in items:
         mark = item.get_closest_marker("quick")
         if mark is not None and not any(text in item.name.partition("[")[2] for text in mark.args):
-            item.add_marker(getattr(pytest.mark, mark.kwargs.get("others", "slow")))
+            test = item.nodeid.partition("[")[0]
+            is_slow = others[test] % mark.kwargs.get("every", 1) == 0
+            others[test] += 1
+            item.add_marker(pytest.mark.slow if is_slow else pytest.mark.sweep)
 
 
 @pytest.fixture(autouse=True)

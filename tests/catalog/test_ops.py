@@ -192,7 +192,7 @@ def _samples_of(name: str) -> list[Call]:
     return calls if name in LONG else calls + _empty_samples(name)
 
 
-@pytest.mark.quick("xlogy", "zeta", "airy_ai")
+@pytest.mark.quick("xlogy", "zeta", "airy_ai", every=2)
 @pytest.mark.parametrize("names", _groups(NAMES_IN_DATABASE), ids=_id)
 def test_samples(names: list[str], tmp_path: Path) -> None:
     calls = {name: _samples_of(name) for name in names}
@@ -241,7 +241,7 @@ def _doubled(name: str) -> Call:
     return next(c for c in samples if c.tensors and all(min(t.shape, default=0) >= smallest for t in c.tensors))
 
 
-@pytest.mark.quick("zeta", "topk")
+@pytest.mark.quick("zeta", "topk", every=2)
 @pytest.mark.newest
 @pytest.mark.parametrize("names", _groups([name for name in NAMES_IN_DATABASE if name not in NOT_DOUBLED]), ids=_id)
 def test_dynamic_dimensions(names: list[str], tmp_path: Path) -> None:

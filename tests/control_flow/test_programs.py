@@ -65,7 +65,7 @@ def test_captured(name: str) -> None:
             torch.testing.assert_close(result, expected, check_dtype=False)
 
 
-@pytest.mark.quick("if_else", "for_with_break", "GreedyDecoder")
+@pytest.mark.quick("if_else", "for_with_break", "GreedyDecoder", every=5)
 @pytest.mark.parametrize("program", PROGRAMS, ids=_ids)
 def test_exported(program: Program, tmp_path: Path) -> None:
     model = program.made()
@@ -79,7 +79,7 @@ def test_exported(program: Program, tmp_path: Path) -> None:
 OPENVINO = ("nested", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range", "for_with_return")
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("name", OPENVINO)
 def test_on_openvino(name: str, tmp_path: Path) -> None:
     pytest.importorskip("openvino")

@@ -70,7 +70,7 @@ def test_the_table_is_large_and_its_oracle_is_used() -> None:
     assert all(case.oracle or case.graph for case in CASES.values())
 
 
-@pytest.mark.quick("False-torch.onnx.export")
+@pytest.mark.quick("False-torch.onnx.export", every=3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("name", "dynamic"), STATIC_AND_DYNAMIC)
 def test_it_becomes_what_the_old_exporter_made_of_it(name: str, dynamic: bool, way: str, folder: Path) -> None:
@@ -116,7 +116,7 @@ def without_the_bridge(batch: Batch, folder: Path) -> dict[str, Any]:
     return export_all(with_torch, batch, own)
 
 
-@pytest.mark.quick("tolist", "the_newer", "opset_20", "onnxscript")
+@pytest.mark.quick("tolist", "the_newer", "opset_20", "onnxscript", every=3)
 @pytest.mark.newest
 @pytest.mark.parametrize("name", CASES)
 def test_it_fails_when_the_bridge_is_off(name: str, folder: Path) -> None:

@@ -235,7 +235,7 @@ def exported(transformer: Any, file: Path, dynamic: bool, optimize: bool) -> Pat
     return file
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(("dynamic", "optimize"), [(False, True), (False, False), (True, True), (True, False)])
 def test_the_attention_blocks_of_a_transformer(transformer: Any, tmp_path: Path, dynamic: bool, optimize: bool) -> None:
     file = exported(transformer, tmp_path / "m.onnx", dynamic, optimize)
