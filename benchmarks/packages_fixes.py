@@ -70,21 +70,18 @@ FIXES = {
         "height is 2 * Dim('_height'), width is 2 * Dim('_width')",
         {"height": 2 * Dim("_height"), "width": 2 * Dim("_width")},
     ),
-    "torchaudio/PitchShift": Fix("the model runs once before the export", before=_run_once),
-    "torchaudio/Loudness": Fix("time left out of dynamic_shapes", {"time": None}),
-    "torchaudio/ConvTasNet": Fix("time is 8 * Dim('_time')", {"time": 8 * Dim("_time")}),
+    "torchaudio/PitchShift": Fix(
+        "the model runs once before the export, time left out of dynamic_shapes", {"time": None}, before=_run_once
+    ),
+    "torchaudio/HDemucs": Fix("time is 4 * Dim('_time')", {"time": 4 * Dim("_time")}),
     "asteroid/ConvTasNet": Fix("z_norm is replaced with @opbridge.rewrite", before=_with_constant_axes),
-    "speechbrain/CRDNN": Fix("frames left out of dynamic_shapes", {"frames": None}),
-    "local-attention/LocalAttention": Fix("length is 8 * Dim('_length')", {"length": 8 * Dim("_length")}),
+    "asteroid/DPRNNTasNet": Fix("z_norm is replaced with @opbridge.rewrite", before=_with_constant_axes),
     "mambapy/Mamba": Fix("length left out of dynamic_shapes", {"length": None}),
     "pytorch-crf/CRF": Fix("length left out of dynamic_shapes", {"length": None}),
-    "piq/VIFLoss": Fix("width is Dim('width', min=49)", {"width": Dim("width", min=49)}),
     "neuraloperator/FNO": Fix("width is Dim('width', min=8)", {"width": Dim("width", min=8)}),
-    "spandrel/ESRGAN": Fix(
-        "height is 2 * Dim('_height'), width is 2 * Dim('_width')",
-        {"height": 2 * Dim("_height"), "width": 2 * Dim("_width")},
+    "neuraloperator/UNO": Fix(
+        "height is Dim('height', min=10), width is Dim('width', min=10)",
+        {"height": Dim("height", min=10), "width": Dim("width", min=10)},
     ),
-    "spandrel/SwinIR": Fix(
-        "height left out of dynamic_shapes, width is 4 * Dim('_width')", {"height": None, "width": 4 * Dim("_width")}
-    ),
+    "spandrel/SwinIR": Fix("height and width left out of dynamic_shapes", {"height": None, "width": None}),
 }

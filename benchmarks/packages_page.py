@@ -61,7 +61,7 @@ def page(lines: Sequence[dict[str, Any]], names: Collection[str]) -> str:
     parts = [text, _totals(rows.values()), _modules(names, rows)]
     for exporter in ("opbridge", "torch"):
         missed = [row for name in names if (row := rows.get((name, exporter))) and row.verdict != "right"]
-        parts.append(_reasons(exporter, missed, {row.name: commits[row.name, exporter] for row in missed}))
+        parts.append(_reasons(exporter, missed, {row.name: commits[row.name, exporter] for row in missed}, followed))
     parts.insert(4, _fixes(followed))
     return "\n".join(parts)
 
@@ -104,14 +104,17 @@ def _modules(names: Collection[str], rows: dict[tuple[str, Exporter], Row]) -> s
     return "\n".join(lines) + "\n"
 
 
-def _reasons(exporter: Exporter, rows: Sequence[Row], commits: dict[str, str]) -> str:
+def _reasons(exporter: Exporter, rows: Sequence[Row], commits: dict[str, str], followed: Mapping[str, Row]) -> str:
     if not rows:
         return ""
     own = exporter == "opbridge"
-    heads = ["module", "verdict", "reason", *(["fix", "commit"] if own else [])]
+    heads = ["module", "verdict", "reason", *(["fix", "as printed", "commit"] if own else [])]
     lines = [f"## Not right with {TITLES[exporter]}", "", _cells(*heads), _rule(len(heads))]
     for row in rows:
-        texts = [row.name, row.verdict, _short(row.reason), *([_short(row.fix), commits[row.name]] if own else [])]
+        texts = [row.name, row.verdict, _short(row.reason)]
+        if own:
+            fixed = followed.get(row.name + AS_PRINTED)
+            texts += [_short(row.fix), fixed.verdict if fixed is not None else "not followed", commits[row.name]]
         lines.append(_cells(*texts))
     return "\n".join(lines) + "\n"
 

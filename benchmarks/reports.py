@@ -38,9 +38,18 @@ With {versions}.
 """
 
 
+FOLLOWED = """
+Printed fixes that were followed literally (`tests/reports/fixes.py`):
+
+| situation | what was done | opbridge |
+|---|---|---|
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the situations that are asked for, by default all."""
     from expected import expected_verdict
+    from fixes import FIXES
     from side_by_side import EXPORTERS, Server, to_markdown
     from situations import REPORTS
 
@@ -59,9 +68,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 row = server.compare(f"situations:situation#{name}", exporter, name=name, seconds=chosen.seconds)
                 print(f"{exporter:9} {row.verdict:18} {row.seconds:6.1f} s  {name}: {row.reason[:160]}", flush=True)
                 rows.append(row)
+        followed = [
+            (name, fix, server.compare(f"fixes:situation#{name}", "opbridge", name=name))
+            for name, fix in FIXES.items()
+            if name in names
+        ]
     if chosen.json:
         chosen.json.write_text("".join(json.dumps(row.to_dict()) + "\n" for row in rows), encoding="utf-8")
-    page = to_markdown(rows, {name: REPORTS[name].link for name in names})
+    page = (
+        to_markdown(rows, {name: REPORTS[name].link for name in names})
+        + FOLLOWED
+        + "".join(f"| {name} | {fix.text} | {row.verdict} {row.reason} |\n" for name, fix, row in followed)
+    )
+    for name, _, row in followed:
+        print(f"as printed {row.verdict:18} {name}: {row.reason[:160]}", flush=True)
     if chosen.markdown:
         packages = ("torch", "torchvision", "onnx", "onnxscript", "onnxruntime")
         versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import side_by_side_child as child
 from expected import EXPECTED, expected_verdict
+from fixes import FIXES
 from side_by_side import Server
 from situations import REPORTS
 
@@ -54,10 +55,16 @@ def test_a_report(name, server):
         assert row.fix
 
 
+@pytest.mark.parametrize("name", ["a jagged tensor as the input"])
+def test_a_printed_fix_works(name, tmp_path):
+    assert child.main(f"fixes:situation#{name}", "opbridge", tmp_path).verdict == "right"
+
+
 def test_the_list():
     assert len(REPORTS) >= 70
     assert not set(EXPECTED) - set(REPORTS)
     assert not set(QUICK) - set(REPORTS)
+    assert not set(FIXES) - set(EXPECTED)
     assert all(expected.verdict != "right" and expected.reason for expected in EXPECTED.values())
     links = [report.link for report in REPORTS.values()]
     assert all(re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+", link) for link in links)

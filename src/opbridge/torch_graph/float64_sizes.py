@@ -87,7 +87,7 @@ class _Conversion:
     def _divide(self, quotient: Any) -> None:
         """``a // b``, or ``-(-a // b)``, in place of the rounded quotient."""
         up = self.node.target is math.ceil
-        numerator, divisor = quotient.args
+        numerator, divisor = map(_whole, quotient.args)
         with self.graph.inserting_before(self.node):
             size = self._on_sizes(operator.neg, numerator) if up else numerator
             size = self._on_sizes(operator.floordiv, size, divisor)
@@ -130,13 +130,23 @@ def _is_quotient(number: Any) -> bool:
     return (
         isinstance(number, torch.fx.Node)
         and number.target is operator.truediv
-        and all(isinstance(_number(value), int | torch.SymInt) for value in number.args)
+        and all(_whole(value) is not None for value in number.args)
     )
+
+
+def _whole(value: Any) -> Any:
+    """The integer that a number is, also as a floating-point number: ``n`` for ``float(n)``; None for any other."""
+    if isinstance(value, torch.fx.Node) and value.target is torch.sym_float:
+        return value.args[0]
+    number = _number(value)
+    if isinstance(number, float) and number.is_integer():
+        return int(number)
+    return value if isinstance(number, int | torch.SymInt) else None
 
 
 def _is_not_negative(quotient: Any) -> bool:
     """Whether a quotient is known not to be negative, so that it is truncated by rounding down."""
-    numerator, divisor = map(_number, quotient.args)
+    numerator, divisor = (_number(_whole(value)) for value in quotient.args)
     return bool(statically_known_true(numerator >= 0) and statically_known_true(divisor >= 0))
 
 
