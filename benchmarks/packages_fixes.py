@@ -77,8 +77,6 @@ FIXES = {
     "asteroid/ConvTasNet": Fix("z_norm is replaced with @opbridge.rewrite", before=_with_constant_axes),
     "asteroid/DPRNNTasNet": Fix("z_norm is replaced with @opbridge.rewrite", before=_with_constant_axes),
     "mambapy/Mamba": Fix("length left out of dynamic_shapes", {"length": None}),
-    "pytorch-crf/CRF": Fix("length left out of dynamic_shapes", {"length": None}),
-    "neuraloperator/FNO": Fix("width is Dim('width', min=8)", {"width": Dim("width", min=8)}),
     "neuraloperator/UNO": Fix(
         "height is Dim('height', min=10), width is Dim('width', min=10)",
         {"height": Dim("height", min=10), "width": Dim("width", min=10)},
