@@ -9,6 +9,7 @@ MEGATRON = "https://github.com/NVIDIA/Megatron-LM/blob/d98e8a64ddf3/megatron/cor
 DEEPSPEED = "https://github.com/microsoft/DeepSpeed/blob/38327e07f6cd/deepspeed/"
 
 LINEAR = torch.nn.Linear(3, 3).requires_grad_(False)
+LINEAR.load_state_dict({"weight": tensor(3, 3), "bias": tensor(3)})
 
 
 class Group:
