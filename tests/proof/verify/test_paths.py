@@ -51,6 +51,10 @@ def inner(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def on_a_size(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] > 20 else x - 1
+
+
 def unreachable(x: torch.Tensor) -> torch.Tensor:
     if x.abs().sum() > 1e30:
         return x * 2 if x.max() > 0 else x * 3
@@ -62,6 +66,7 @@ ARGUMENTS: dict[Any, tuple[torch.Tensor, ...]] = {
     branches: (X,),
     repeats: (X, torch.tensor(3)),
     inner: (X,),
+    on_a_size: (X,),
     unreachable: (X,),
 }
 CASES: dict[str, tuple[Any, Callable[[dict[str, Any]], bool]]] = {
@@ -69,13 +74,16 @@ CASES: dict[str, tuple[Any, Callable[[dict[str, Any]], bool]]] = {
     "elif": (branches, lambda feeds: feeds["x"].max() < -1),
     "no iteration": (repeats, lambda feeds: feeds["n"] == 0),
     "one iteration": (repeats, lambda feeds: feeds["n"] == 1),
+    "size": (on_a_size, lambda feeds: feeds["x"].shape[0] > 20),
     "inner": (inner, lambda feeds: feeds["x"].max() > 1 and feeds["x"].min() >= -1),
 }
 
 
 @functools.cache
 def program(model: Any) -> Captured:
-    return capture(model, ARGUMENTS[model])
+    return capture(
+        model, ARGUMENTS[model], dynamic_shapes=({0: torch.export.Dim("n")},) if model is on_a_size else None
+    )
 
 
 def verified(model: Any, wrong: Any = lambda feeds: False, **options: Any) -> Verification:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+from opbridge.proof.verify.sizes import Sizes
 from opbridge.torch_graph.sources import source_of_node
 
-__all__ = ["Paths", "untaken", "varied"]
+__all__ = ["Paths", "far_sizes", "untaken", "varied"]
 
 _BRANCHES = {"cond": 1}
 _BODIES = {"while_loop": 1, "scan": 0, "map_impl": 0}
 _MANY = 2
 _MOST_NOTES = 5
 _SECONDS = 10.0
+_FACTORS = (4, 16, 64)
+_MOST_ELEMENTS = 2**22
+
+_Candidate = TypeVar("_Candidate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +102,8 @@ def _inner_graphs(module: torch.fx.GraphModule) -> Iterator[_Inner]:
 
 
 def untaken(
-    paths: Paths, candidates: Iterable[list[Any]], run: Callable[[list[Any]], Mapping[str, int]]
-) -> Iterator[list[Any]]:
+    paths: Paths, candidates: Iterable[_Candidate], run: Callable[[_Candidate], Mapping[str, int]]
+) -> Iterator[_Candidate]:
     """The candidates that take a path that ``paths`` does not have yet.
 
     Args:
@@ -116,6 +121,20 @@ def untaken(
             continue
         if paths.is_new(runs):
             yield candidate
+
+
+def far_sizes(sizes: Sizes, elements: Callable[[Mapping[str, int]], int]) -> Iterator[dict[str, int]]:
+    """Sizes far from the example's, each dynamic dimension alone, for branches on sizes.
+
+    Args:
+        sizes: The dynamic dimensions.
+        elements: The number of elements of all inputs at given sizes.
+    """
+    for name, base in sizes.base.items():
+        for size in (*(base * factor for factor in _FACTORS), max(2, sizes.ranges[name][0])):
+            found = {**sizes.base, name: size}
+            if size != base and sizes.allowed(found) and elements(found) <= _MOST_ELEMENTS:
+                yield found
 
 
 def varied(values: Sequence[Any], positions: Sequence[int]) -> Iterator[list[Any]]:

@@ -28,7 +28,7 @@ from opbridge.proof.verify.modes import Given, named_cases
 from opbridge.proof.verify.nan import NanWatch
 from opbridge.proof.verify.near_ties import CapturedNearTies
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.paths import Paths, untaken, varied
+from opbridge.proof.verify.paths import Paths, far_sizes, untaken, varied
 from opbridge.proof.verify.perturbed import perturbed
 from opbridge.proof.verify.reference import Case, Feeds, Run
 from opbridge.proof.verify.size_search import SizeSearch
@@ -237,12 +237,16 @@ class CapturedReference:
             yield from self._at_edges(scale, search.done)
 
     def _on_other_paths(self, scale: int) -> Iterator[Case]:
-        """Inputs of the example's sizes on which a branch is taken, or a loop runs as often, as in no case before."""
-        number, sizes, specs = 1, self.specs.sizes.base, self.specs
+        """Inputs on which a branch is taken, or a loop runs as often, as in no case before."""
+        number, base, specs = 1, self.specs.sizes.base, self.specs
         positions = [item.position for item in specs.inputs if item.symbol is None]
-        others = (specs.fresh(sizes, self._seed + seed, scale) for seed in range(1, _PATH_SEEDS + 1))
-        candidates = itertools.chain(others, varied(specs.fresh(sizes, self._seed, scale), positions))
-        for flat in untaken(self._paths, candidates, lambda flat: self.graph.run(flat, float64=False).runs):
+        seeds = (specs.fresh(base, self._seed + seed, scale) for seed in range(1, _PATH_SEEDS + 1))
+        values = itertools.chain(seeds, varied(specs.fresh(base, self._seed, scale), positions))
+        candidates = itertools.chain(
+            ((base, flat) for flat in values),
+            ((sizes, specs.fresh(sizes, self._seed, scale)) for sizes in far_sizes(specs.sizes, specs.elements)),
+        )
+        for sizes, flat in untaken(self._paths, candidates, lambda item: self.graph.run(item[1], float64=False).runs):
             try:
                 case = self._case(f"path {number}", sizes, flat)
             except Exception:
