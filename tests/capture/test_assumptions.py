@@ -102,6 +102,7 @@ def test_a_model_that_needs_no_assumption_makes_none() -> None:
     assert (found.assumptions, found.output_names, found.dynamic_axes) == ((), ("output",), {"x": (0,)})
 
 
+@pytest.mark.slow
 def test_what_is_assumed_on_one_line_is_listed_once_and_buffers_are_restored() -> None:
     class Counting(nn.Module):
         def __init__(self) -> None:

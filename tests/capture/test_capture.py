@@ -139,8 +139,11 @@ def test_a_model_that_distinguishes_the_size_1_is_captured_for_the_sizes_from_2(
 
 def test_a_declared_minimum_of_1_is_kept() -> None:
     shapes = ({0: Dim("n", min=1)}, {0: 2 * Dim("n", min=1)})
-    with pytest.raises(CaptureError, match="it needs x"):
-        capture(AttendsToMany().eval(), (torch.randn(3, 5, 4), torch.randn(6, 5, 4)), dynamic_shapes=shapes)
+    model = AttendsToMany().eval()
+    program = capture(model, (torch.randn(3, 5, 4), torch.randn(6, 5, 4)), dynamic_shapes=shapes).program.module()
+    for size in (1, 2, 7):
+        inputs = torch.randn(size, 5, 4), torch.randn(2 * size, 5, 4)
+        torch.testing.assert_close(program(*inputs), model(*inputs))
 
 
 def test_names_by_parameter_in_another_order() -> None:

@@ -196,6 +196,7 @@ class TestDecompositions:
 
 
 @needs_compiler
+@pytest.mark.quick("float32")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 class TestKernels:
     """Each kernel, against PyTorch's operator; matrices of more than one block among them."""

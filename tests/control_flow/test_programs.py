@@ -106,6 +106,7 @@ def _compare(program: Program, model: Any, folder: Path) -> None:
             torch.testing.assert_close(torch.as_tensor(result), expected, check_dtype=False)
 
 
+@pytest.mark.quick("generator", "error_as_a_branch")
 @pytest.mark.parametrize("program", REFUSED, ids=_ids)
 def test_refused(program: Program) -> None:
     with pytest.raises(CaptureError) as caught:

@@ -139,6 +139,7 @@ def test_lists_sizes_from_attributes_and_two_type_variables(dtype):
         torch.testing.assert_close(result, expected)
 
 
+@pytest.mark.slow
 def test_errors_of_a_run_are_the_hosts():
     with pytest.raises(RuntimeError, match="pykernel::picked: an index is out of range"):
         picked(torch.randn(4, 2), torch.tensor([4]), [1.0, 1.0])
@@ -265,6 +266,7 @@ def has_try(x, factor, y):
         y[0] = 1
 
 
+@pytest.mark.quick("unknown_method", "allocates")
 @pytest.mark.parametrize(
     ("function", "line", "message"),
     [

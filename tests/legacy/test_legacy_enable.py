@@ -233,6 +233,7 @@ def test_the_former_table_of_symbolic_functions_is_read_and_changed() -> None:
         assert "asinh" not in list(operators)
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_with_the_bridge_on_ends_quietly() -> None:
     code = "from opbridge import legacy; legacy.enable(); from torch.onnx._internal import jit_utils"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

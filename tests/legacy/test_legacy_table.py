@@ -142,6 +142,7 @@ def resized(tensor: Any, rows: int) -> Any:
     return torch.cat([tensor] * rows)[:rows] if rows else tensor.clone()
 
 
+@pytest.mark.quick("-False")
 @pytest.mark.parametrize(("name", "dynamic"), [(n, d) for n, d in STATIC_AND_DYNAMIC if CASES[n].runs])
 def test_it_computes_what_it_should(name: str, dynamic: bool, folder: Path) -> None:
     batch = batch_of(name, dynamic)

@@ -109,6 +109,7 @@ def test_a_migrated_case_exports_the_same_model(
         assert scalars_alike(tuple(trees)) == scalars_alike(tuple(originals[name]))
 
 
+@pytest.mark.slow
 def test_nearly_all_of_the_table_is_converted_and_the_rest_is_listed() -> None:
     found = {file: migrated_file(FOLDER / file) for file in FILES}
     left = {name for name, case in CASES.items() if not case.migrates and not case.source}

@@ -230,13 +230,13 @@ def run(script: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.quick("former registry")
+@pytest.mark.slow
 def test_as_it_is(program: Path) -> None:
     done = run(program, "-m", "opbridge", "run-script")
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.quick("imports below")
+@pytest.mark.slow
 def test_migrated(program: Path, request: pytest.FixtureRequest) -> None:
     migration = migrate(program)
     assert migration.left == ()

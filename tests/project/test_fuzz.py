@@ -51,6 +51,12 @@ def _not_text(content: bytes) -> bytes:
     return head + b"\x01\xff" + tail
 
 
+def _later_zip(content: bytes) -> bytes:
+    """An archive whose first file needs version 6.4 of the format."""
+    place = content.index(b"PK\1\2") + 6
+    return content[:place] + b"@" + content[place + 1 :]
+
+
 FOUND = {
     "a name that is not UTF-8": ("model", _not_text, "not UTF-8 text"),
     "segments beyond the end": ("library", _far_table, "is truncated"),
@@ -59,7 +65,7 @@ FOUND = {
         lambda data: {**data, "seconds": {"runs": 10**400}},
         "an integer of 401 digits",
     ),
-    "a later zip format": ("arrays", lambda content: content.replace(b"PK\1\2-\3-", b"PK\1\2-\3@"), "arrays from"),
+    "a later zip format": ("arrays", _later_zip, "arrays from"),
 }
 """What the fuzzer found, by area: what must be an error with a fix."""
 

@@ -196,6 +196,7 @@ def with_another_node(bundle: Path, path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_wrong_mapping(tmp_path: Path) -> None:
     text = entry(tmp_path, "deep")
     loaded = load_entry(text)
