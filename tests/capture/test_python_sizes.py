@@ -15,7 +15,7 @@ import opbridge
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.errors import CaptureError
-from opbridge.torch_graph.python_sizes import dynamic_conversions
+from opbridge.torch_graph.python_sizes import dynamic_builtins, dynamic_conversions
 
 Model = Callable[[torch.Tensor], torch.Tensor]
 
@@ -113,3 +113,13 @@ def test_in_the_engine(tmp_path: Path) -> None:
 
     bundle = opbridge.export(model, (torch.randn(7, 3),), path=tmp_path / "b", dynamic_shapes=({0: "n"},))
     assert bundle.verified
+
+
+def test_replacements_live_as_long_as_the_process() -> None:
+    """Dynamo knows functions by their ids, which Python gives to others when a function is gone."""
+    found = []
+    for _ in range(2):
+        with dynamic_builtins():
+            found.append((len, min, max, math.sqrt, np.sqrt, np.ceil))
+    assert all(one is other for one, other in zip(*found, strict=True))
+    assert found[0][-1] is not np.ceil

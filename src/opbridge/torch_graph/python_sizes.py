@@ -35,7 +35,8 @@ __all__ = ["converts", "dynamic_builtins", "dynamic_conversions", "einsum_from_l
 def dynamic_builtins() -> Iterator[None]:
     """Make ``len``, ``min``, ``max``, ``math.sqrt`` and ``np.sqrt`` of dynamic sizes return dynamic numbers.
 
-    Calls from torch's own code, and calls without a dynamic size, are not affected.
+    Calls from torch's own code, and calls without a dynamic size, are not affected. The replacements are made once and
+    live on, because Dynamo remembers the ids of functions that it finds in NumPy's modules.
     """
     originals = {"len": len, "min": min, "max": max}
     replaced = {
@@ -60,6 +61,7 @@ def _called_by_torch() -> bool:
     return name == "torch" or name.startswith("torch.")
 
 
+@functools.cache
 def _length(original: Callable[..., int]) -> Callable[..., Any]:
     @functools.wraps(original)
     def length(value: Any, /) -> Any:
@@ -70,6 +72,7 @@ def _length(original: Callable[..., int]) -> Callable[..., Any]:
     return length
 
 
+@functools.cache
 def _extreme(original: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def extreme(*values: Any, **options: Any) -> Any:
@@ -93,6 +96,7 @@ def _is_dynamic(values: tuple[Any, ...]) -> bool:
 _DYNAMIC = (torch.SymInt, torch.SymFloat)
 
 
+@functools.cache
 def _function(original: Callable[..., Any], symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
     """A function of a number that has an equivalent for dynamic ones."""
 
