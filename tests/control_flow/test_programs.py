@@ -52,10 +52,18 @@ QUICK = (
 BY_NAME = {program.name: program for program in PROGRAMS}
 
 
+REFUSED_BEFORE = {"cropped_after_padding": "2.14"}
+"""torch 2.13's ``cond`` fails where the sizes of the two results are other expressions than their strides."""
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_captured(name: str) -> None:
     program = BY_NAME[name]
     model = program.made()
+    if torch.__version__ < REFUSED_BEFORE.get(name, ""):
+        with pytest.raises(CaptureError, match="captured for some sizes only"):
+            capture(model, program.inputs()[0], dynamic_shapes=program.dynamic_shapes)
+        return
     captured = capture(model, program.inputs()[0], dynamic_shapes=program.dynamic_shapes)
     assert {operator for operator, _ in captured.converted} == program.nodes
     module = captured.program.module()

@@ -155,6 +155,7 @@ def test_it_computes_what_it_should(name: str, dynamic: bool, folder: Path) -> N
                 np.testing.assert_allclose(array, tensor.numpy(), 1e-5, 1e-5)
 
 
+@pytest.mark.newest
 def test_the_document_has_the_numbers_of_the_table() -> None:
     text = (DOCS / "legacy.md").read_text(encoding="utf-8")
     for row, count in {
