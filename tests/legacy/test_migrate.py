@@ -89,14 +89,21 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def scalars_alike(tree: Any) -> Any:
-    """A tree in which a constant of one element has no shape: a number of Python has none."""
-    if isinstance(tree, tuple) and len(tree) == 3 and isinstance(tree[1], tuple) and len(tree[2]) == 1:
+    """A tree in which a constant of one element has no shape, as a number of Python, and none is cast."""
+    if _is_scalar(tree):
         return tree[0], (), tree[2]
     if isinstance(tree, tuple):
         return tuple(map(scalars_alike, tree))
     if hasattr(tree, "inputs"):
-        return tree.operator, scalars_alike(tree.attributes), scalars_alike(tree.inputs), tree.output
+        inputs = scalars_alike(tree.inputs)
+        if tree.operator == "::Cast" and _is_scalar(inputs[0]):
+            return onnx.helper.tensor_dtype_to_np_dtype(dict(tree.attributes)["to"]).name, (), inputs[0][2]
+        return tree.operator, scalars_alike(tree.attributes), inputs, tree.output
     return tree
+
+
+def _is_scalar(tree: Any) -> bool:
+    return isinstance(tree, tuple) and len(tree) == 3 and isinstance(tree[1], tuple) and len(tree[2]) == 1
 
 
 @pytest.mark.slow
