@@ -165,6 +165,10 @@ NN: Table = {
         lambda x: F.interpolate(x, _smaller(x), mode="bilinear", align_corners=True, antialias=True),
         _images,
     ),
+    "aten::_upsample_lanczos2d_aa.default": (
+        lambda x: F.interpolate(x, _smaller(x), mode="lanczos", antialias=True),
+        _images,
+    ),
     "aten::_upsample_bicubic2d_aa.default": (
         lambda x: F.interpolate(x, _smaller(x), mode="bicubic", align_corners=True, antialias=True),
         _images,
@@ -252,7 +256,28 @@ def _pooled(fine: Tensor, coarse: Tensor, boxes: Tensor) -> Tensor:
     return pool({"0": fine, "1": coarse}, [boxes], [(256, 256)])
 
 
+def _regions(n: int) -> tuple[Any, ...]:
+    boxes = _boxes(n // 16384)
+    return torch.randn(1, 98, 64, 64), torch.cat([torch.zeros(len(boxes), 1), boxes], 1)
+
+
+def _rotated(n: int) -> Tensor:
+    count = side(n // 256)
+    return torch.cat([200 * torch.rand(count, 2), 5 + 40 * torch.rand(count, 2), 180 * torch.rand(count, 1)], 1)
+
+
 VISION: Table = {
+    "torchvision.ops.boxes.box_iou": (
+        lambda one, other: ops.box_iou(one, other, "cxcywhr"),
+        lambda n: (_rotated(n), _rotated(n)),
+    ),
+    "torchvision.models.detection.roi_heads.heatmaps_to_keypoints": (
+        lambda maps, boxes: roi_heads.heatmaps_to_keypoints(maps, boxes),
+        lambda n: (torch.randn(n // 65536, 17, 56, 56), _boxes(n // 65536)),
+    ),
+    "torchvision::roi_pool": (lambda x, rois: ops.roi_pool(x, rois, 7, 0.25), _regions),
+    "torchvision::ps_roi_pool": (lambda x, rois: ops.ps_roi_pool(x, rois, 7, 0.25), _regions),
+    "torchvision::ps_roi_align": (lambda x, rois: ops.ps_roi_align(x, rois, 7, 0.25), _regions),
     "torchvision.ops.boxes.batched_nms": (_suppressed, _nms),
     "torchvision::deform_conv2d": (
         _deformed,

@@ -1,4 +1,4 @@
-"""What benchmarks/models.py exports: a model with example inputs, and which of their dimensions are dynamic."""
+"""A model with example inputs, and which of their dimensions are dynamic, for benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of transformers for benchmarks/models.py, in tiny random configurations."""
+"""The models of transformers of model_zoo.py, in tiny random configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of torchvision and timm for benchmarks/models.py, with random weights."""
+"""The models of torchvision and timm of model_zoo.py, with random weights."""
 
 from __future__ import annotations
 
@@ -105,6 +105,7 @@ def _timm(name: str, size: int, **options: Any) -> Callable[[], Example]:
 MODELS: dict[str, Callable[[], Example]] = {
     "fasterrcnn": _rcnn("fasterrcnn_resnet50_fpn", box_score_thresh=0.05),
     "maskrcnn": _rcnn("maskrcnn_resnet50_fpn", box_score_thresh=0.05),
+    "keypointrcnn": _rcnn("keypointrcnn_resnet50_fpn", box_score_thresh=0.05),
     "retinanet": _one_stage(
         "retinanet_resnet50_fpn", 10, min_size=96, max_size=160, topk_candidates=50, detections_per_img=20
     ),

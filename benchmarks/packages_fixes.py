@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from side_by_side import Situation
 from torch.export import Dim
 
@@ -48,24 +47,12 @@ class Fix:
         return self.dimensions.get(shapes, shapes) if isinstance(shapes, str) else shapes
 
 
-def _with_constant_axes(_situation: Situation) -> None:
-    """A function that keeps the value a tensor, in the place of asteroid's."""
-    import opbridge
-
-    @opbridge.rewrite("asteroid.masknn.norms.z_norm")
-    def z_norm(original: Any, x: torch.Tensor, dims: Any, eps: float = 1e-8) -> torch.Tensor:
-        axes = tuple(range(1, x.dim()))
-        centred = x - x.mean(axes, keepdim=True)
-        return centred / torch.sqrt(torch.var(x, axes, keepdim=True, unbiased=False) + eps)
-
-
 def _run_once(situation: Situation) -> None:
     situation.model(*situation.args, **situation.kwargs)
 
 
 FIXES = {
     "kornia/equalize_clahe": Fix("no dynamic dimension", {"batch": None, "height": None, "width": None}),
-    "monai/VoxelMorph": Fix("batch left out of dynamic_shapes", {"batch": None}),
     "diffusers/UNet2DConditionModel": Fix(
         "height is 2 * Dim('_height'), width is 2 * Dim('_width')",
         {"height": 2 * Dim("_height"), "width": 2 * Dim("_width")},
@@ -74,8 +61,6 @@ FIXES = {
         "the model runs once before the export, time left out of dynamic_shapes", {"time": None}, before=_run_once
     ),
     "torchaudio/HDemucs": Fix("time is 4 * Dim('_time')", {"time": 4 * Dim("_time")}),
-    "asteroid/ConvTasNet": Fix("z_norm is replaced with @opbridge.rewrite", before=_with_constant_axes),
-    "asteroid/DPRNNTasNet": Fix("z_norm is replaced with @opbridge.rewrite", before=_with_constant_axes),
     "mambapy/Mamba": Fix("length left out of dynamic_shapes", {"length": None}),
     "neuraloperator/UNO": Fix(
         "height is Dim('height', min=10), width is Dim('width', min=10)",

@@ -1,7 +1,7 @@
 """A kernel that is written in Python: the bilateral filter, which smooths an image and keeps its edges.
 
 In torch operators it is a pass over the image for each of its (2 radius + 1)² taps; as a loop it is one pass. Numba
-compiles the loop (``pip install "opbridge[numba]"``) into the same kind of library as a kernel in C++: it runs in every
+compiles the loop (``pip install "numba>=0.62.0"``) into the same kind of library as a kernel in C++: it runs in every
 engine that takes kernels, in the engine's threads, and what is deployed holds no Python.
 
     opbridge export examples/bilateral_filter.py:model -o build/bilateral

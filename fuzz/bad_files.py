@@ -33,6 +33,7 @@ VALID = {
     "key": "private.pem",
     "public": "public.pem",
     "results": "results.jsonl",
+    "swept": "swept",
 }
 """The name of the valid file of each kind."""
 
@@ -47,6 +48,9 @@ class Net(torch.nn.Module):
 
 def model():
     return Net(), (torch.ones(2, 4),)
+
+
+entries = {"net": model}
 """
 _OPS = """
 import torch
@@ -64,6 +68,7 @@ import torch
 torch.onnx.export(torch.nn.ReLU(), (torch.ones(2),), sys.argv[1] if len(sys.argv) > 1 else "script.onnx", dynamo=False)
 """
 _RESULT = {"entry": "hypot", "dtype": "float32", "status": "passed", "samples": 1, "reason": "", "seconds": 1.0}
+_ROW = {"zoo": "entry.py", "model": "net", "exporter": "opbridge", "engine": "reference", "status": "pass"}
 _PROGRAM = "import torch; torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), 'program.pt2')"
 
 
@@ -74,6 +79,8 @@ def make_valid(folder: Path) -> None:
     (folder / "ops.py").write_text(_OPS)
     (folder / "script.py").write_text(_SCRIPT)
     (folder / "results.jsonl").write_text(json.dumps(_RESULT) + "\n")
+    (folder / "swept").mkdir()
+    (folder / "swept" / "rows.jsonl").write_text(json.dumps(_ROW) + "\n")
     (folder / "m.onnx").write_bytes(model().SerializeToString())
     x = np.ones((2, 4), np.float32)
     np.savez(folder / "x.npz", x=x)
@@ -356,6 +363,11 @@ def _arrays(**arrays: Any) -> Change:
     return lambda path, chance: np.savez(path, **arrays)
 
 
+_LINES: dict[str, Change] = {
+    **_FILE,
+    **{name: _content(text) for name, text in {"not JSON": "{", "a list": "[1]\n", "types": '{"entry": 7}\n'}.items()},
+}
+
 BAD: dict[str, dict[str, Change]] = {
     "bundle": _BUNDLES,
     "onnx": _MODELS,
@@ -379,13 +391,8 @@ BAD: dict[str, dict[str, Change]] = {
     "pt2": _BINARY,
     "key": _BINARY,
     "public": _BINARY,
-    "results": {
-        **_FILE,
-        **{
-            name: _content(text)
-            for name, text in {"not JSON": "{", "a list": "[1]\n", "types": '{"entry": 7}\n'}.items()
-        },
-    },
+    "results": _LINES,
+    "swept": {**_ANYTHING, **{f"rows: {name}": _inside("rows.jsonl", change) for name, change in _LINES.items()}},
 }
 """By kind, what may be wrong with a file of that kind."""
 

@@ -19,8 +19,11 @@ __all__ = ["every_case", "more_cases"]
 
 COMMANDS = [
     "attach {onnx} -o {file} --ops {ops}",
+    "bench {bundle} --input {npz} --engine {engine} --seconds {number} --threads {number}",
+    "build-kernels {ops} -o {folder} --engine {engine}",
     "compare {onnx} m.onnx --inputs {npz} --engine {engine} --seed {number}",
     "compare {bundle} {entry}:model --engine {engine} --rtol {number} --atol {number}",
+    "completion {name}",
     "conformance --op {name} --dtype {name} --samples {number} --jobs {number} --limit {number} -o {file}",
     "conformance report {results} -o {folder}",
     "convert-dtype {onnx} {name} -o {file} --inputs {npz} --tolerance {number} --engine {engine}",
@@ -57,6 +60,9 @@ COMMANDS = [
     "set-attribute {onnx} {name} alpha={number} -o {file}",
     "set-dimension {onnx} x:0={number} -o {file} --engine {engine}",
     "sign {bundle} --key {key}",
+    "sweep diff {swept} swept --junit {file}",
+    "sweep report {swept} -o {file}",
+    "sweep {entry} --engine {engine} --jobs {number} --timeout {number} --memory {number} -o {folder}",
     "test-op {ops} --engine {engine}",
     "verify {bundle} --inputs {npz} --engine {engine} --seed {number} --rtol {number}",
     "verify {bundle} --reference {onnx} --ops {ops} --edge-sizes --time-limit {number} --memory-limit {number}",
@@ -106,12 +112,14 @@ _OUTPUTS = [
     *("o" * 300, ".", "/", "pipe", "loop"),
 ]
 _WRITTEN = ("out", "out.npz", "new", "nowhere", "b", "script.onnx", "my_op.h", "my_op.py")
-_REPLACING = ("report", "run", "conformance")
+_REPLACING = ("report", "run", "conformance", "sweep report", "sweep diff")
 _PLAIN = {"number": "7", "name": "a", "engine": "reference", "file": "out", "folder": "new"}
 _VALUES = {"number": _NUMBERS, "name": _NAMES, "engine": _ENGINES}
 _SAMPLES = {"--opset": "18", "--ir-version": "10", "--seed": "7", "--memory-limit": "4GiB", "--samples": "1",
-            "--jobs": "1", "--limit": "30", "--time-limit": "30", "--rtol": "0.1", "--port": "0"}  # fmt: skip
+            "--jobs": "1", "--limit": "30", "--time-limit": "30", "--rtol": "0.1", "--port": "0",
+            "--seconds": "0.1", "--threads": "1", "--timeout": "30", "--memory": "4GiB"}  # fmt: skip
 _NAMED = {
+    "completion": "bash",
     "conformance --op": "hypot",
     "conformance --dtype": "float32",
     "convert-dtype": "float16",
@@ -132,7 +140,7 @@ _NAMED = {
 }
 """The valid name of an option, or of the first argument, of a command."""
 
-_SLOW_COMMANDS = ("conformance --op", "test-op", "run-script", "doctor", "engines", "reduce")
+_SLOW_COMMANDS = ("conformance --op", "test-op", "run-script", "doctor", "engines", "reduce", "sweep {entry}")
 """Command lines that take seconds even for these files, so that fewer of them are made."""
 
 

@@ -34,9 +34,10 @@ ROOT_PAGES = {
 STYLE = """\
 .md-grid { max-width: 78rem }
 .md-typeset pre > code { font-size: 0.68rem }
+.md-typeset td img { min-width: 20rem }
 @media (min-width: 60em) { .md-typeset td code { word-break: normal } }
 """
-"""The output of commands is wide, and names stay in one line."""
+"""The output of commands is wide, pictures stay readable, and names stay in one line."""
 GENERATED = ("commands.md", "operators.md", "findings.md", "api.md")
 LANGUAGES = {".py": "python", ".h": "cpp", ".cc": "cpp", ".cpp": "cpp"}
 LINK = re.compile(r"\[(?P<text>[^]]*)\]\((?!https?:|#)(?P<file>[^)#\s]+)(?P<anchor>#[^)]*)?\)")

@@ -1,4 +1,4 @@
-"""opbridge: run PyTorch models on inference engines that lack their operators, proved equal to PyTorch.
+"""opbridge: run PyTorch models on inference engines that lack their operators, verified against PyTorch.
 
 Importing this package imports neither torch nor an engine; each public name is imported on first use.
 """
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from opbridge.surgery.verbs.fuse import fuse
     from opbridge.surgery.verbs.inline import inline
     from opbridge.surgery.verbs.join import join
+    from opbridge.verbs.bench import bench
     from opbridge.verbs.compare import compare
     from opbridge.verbs.diagnose import diagnose
     from opbridge.verbs.diagnosis import Diagnosis
@@ -62,6 +63,7 @@ __all__ = [
     "Verification",
     "VerificationError",
     "__version__",
+    "bench",
     "body_for",
     "compare",
     "convert_opset",
@@ -91,6 +93,7 @@ _HOMES = {
     "Finding": "findings.base",
     "Sample": "catalog.declare.spec",
     "Verification": "proof.verify.verification",
+    "bench": "verbs.bench",
     "body_for": "catalog.declare.spec",
     "compare": "verbs.compare",
     "convert_opset": "surgery.verbs.convert_opset",
@@ -115,7 +118,7 @@ _HOMES = {
 }
 """The module of each public name that is not an error."""
 
-_MODULES = ("legacy", "surgery", "testing")
+_MODULES = ("legacy", "surgery", "testing", "vision")
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ The command line prints these without a traceback and exits 1. Any other excepti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -167,12 +168,17 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def first_line(error: BaseException | str, limit: int | None = None) -> str:
     """The first line of an error's message that is not empty; the exception's class name if there is none.
 
+    It is without the addresses of objects, which differ in each process: ``<Embedding at 0x7f02cd21df0>``.
+
     Args:
         error: An exception, or the text of a message.
         limit: The largest number of characters; a longer line ends with "...". None for no limit.
     """
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    line = next((line.strip() for line in _ADDRESS.sub("", str(error)).splitlines() if line.strip()), "")
     return _cut(line if line or isinstance(error, str) else type(error).__name__, limit)
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def described_error(error: BaseException, limit: int | None = None) -> str:

@@ -9,13 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import opbridge.atomic
+from opbridge.bundle import checks
 from opbridge.bundle.bundle import Bundle, check_destination, read_bundle, to_json, write_bundle, write_side_file
 from opbridge.errors import InputError
+from opbridge.proof.verify.trace import Status
+from opbridge.proof.verify.verification import PASSING
 
 MANIFEST: dict[str, Any] = {
     "entry": "examples/a.py:model",
@@ -377,3 +380,11 @@ def test_a_side_file_that_can_not_be_written_leaves_the_older_one(
     fails(match, "free some disk space", write_side_file, bundle, "verification.json", {"verdict": "failed"})
     assert bundle.verified
     assert not [name for name in os.listdir(bundle.path) if name.startswith(".")]
+
+
+def test_the_failing_outputs_are_those_that_the_verification_does_not_pass() -> None:
+    assert {*checks._FAILING, "not compared"} == {*get_args(Status)} - PASSING
+    found = [{"status": status, "output": f"y_{status}", "ratio": 2.0} for status in get_args(Status)]
+    for comparison in found:
+        shown = checks.outcome({"verdict": "failed", "comparisons": [comparison]})
+        assert (comparison["output"] in shown) == (comparison["status"] in checks._FAILING)

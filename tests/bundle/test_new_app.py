@@ -32,6 +32,8 @@ TOOLS = pytest.mark.skipif(
 
 
 ENGINES = ("onnxruntime", "openvino")
+ODD = 'the "off/set" = $1\\\t图?'
+"""A name of an input."""
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -51,6 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path=folder / "the bundle",
             engines=ENGINES,
             dynamic_shapes={"x": {0: "n"}, "offset": {0: "n"}},
+            input_names=["x", ODD],
             verify=False,
         )
     for command in ("cmake -S 'the bundle/kernels' -B kernels -DCMAKE_BUILD_TYPE=Release", "cmake --build kernels"):
@@ -73,12 +76,12 @@ def test_the_program_gives_what_python_gives(
         done = shell(command, tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
     arrays = np.random.default_rng(0).standard_normal((2, 5, 2)).astype(np.float32)
-    expected = opbridge.load("the bundle", engine, trust=True).run({"x": arrays[0], "offset": arrays[1]})
+    expected = opbridge.load("the bundle", engine, trust=True).run({"x": arrays[0], ODD: arrays[1]})
     shutil.copy(folder / f"kernels/{engine}_kernels.so", "the bundle/kernels")
     np.save("x.npy", arrays[0])
     np.save("the offset.npy", arrays[1])
     program = f"'the program/build/run_{engine}' 'the bundle' x=x.npy"
-    done = shell(f"{program} 'offset=the offset.npy'", tmp_path)
+    done = shell(f"{program} {shlex.quote(f'{ODD}=the offset.npy')}", tmp_path)
     assert done.returncode == 0, done.stderr
     for name, array in expected.items():
         found = np.load(f"{name}.npy")
@@ -86,11 +89,12 @@ def test_the_program_gives_what_python_gives(
         np.testing.assert_array_equal(found, array)
     np.save("doubles.npy", arrays[1].astype(float))
     for argument, says in (
-        ("", "add offset=FILE.npy"),
-        ("offset=doubles.npy", "offset is an array of <f8, not of <f4"),
-        ("offset=none.npy", "none.npy is not a .npy file"),
+        ("", f"add {ODD}=FILE.npy"),
+        (f"{ODD}=doubles.npy", f"{ODD} is an array of <f8, not of <f4"),
+        (f"{ODD}=none.npy", "none.npy is not a .npy file"),
+        ("y=none.npy", "y=none.npy is not NAME=FILE.npy with the name of an input"),
     ):
-        done = shell(f"{program} {argument}", tmp_path)
+        done = shell(f"{program} {shlex.quote(argument) if argument else ''}", tmp_path)
         assert (done.returncode, done.stderr.strip()) == (1, says)
 
 

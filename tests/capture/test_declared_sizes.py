@@ -64,6 +64,10 @@ def one_row(x: torch.Tensor) -> torch.Tensor:
     return x[0] if x.shape[0] == 1 else x.sum(0)
 
 
+def of_two_sizes(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if tuple(x.shape) == (10, 4) else x + 1
+
+
 N = {"x": {0: "n"}}
 
 RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
@@ -130,6 +134,12 @@ def test_the_fix_works_as_it_is_printed(case: str) -> None:
 def test_sizes_that_are_valid(case: str) -> None:
     model, args, shapes = ACCEPTED[case]
     capture(model, args, dynamic_shapes=shapes)
+
+
+def test_a_condition_on_two_sizes_that_no_single_size_shows() -> None:
+    found = capture(of_two_sizes, (X,), dynamic_shapes={"x": {0: "n", 1: "m"}})
+    for shape in ((10, 4), (10, 3), (8, 4)):
+        assert torch.equal(found.program.module()(torch.ones(shape)), of_two_sizes(torch.ones(shape)))
 
 
 def test_a_batch_of_one_is_captured_at_two() -> None:

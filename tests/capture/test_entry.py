@@ -121,7 +121,7 @@ def test_no_entry(text: str, fix: str) -> None:
 def test_missing_file() -> None:
     returning("None")
     fails("nett.py:model", "there is no file nett.py", "write net.py")
-    fails("nowhere/other.py:model", "there is no file nowhere/other.py", "counts from the current folder")
+    fails("nowhere/other.py:model", "there is no file nowhere/other.py", "is relative to the current folder")
     fails("other.pt2", "there is no such file", "check the path")
 
 

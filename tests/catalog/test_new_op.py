@@ -30,7 +30,7 @@ def test_the_files_and_the_next_commands(
     assert f"wrote {folder}/my_op.py" in out
     assert f"wrote {folder}/my_op.h" in out
     assert f"opbridge test-op '{folder}/my_op.py'" in out
-    assert f"opbridge export '{folder}/my_op.py:model' -o build/my_op" in out
+    assert f"opbridge export '{folder}/my_op.py:model' -o '{folder}/bundle'" in out
     assert sorted(file.name for file in folder.iterdir()) == ["my_op.h", "my_op.py"]
     assert 'my_op.kernel("my_op.h")' in (folder / "my_op.py").read_text()
 
@@ -67,7 +67,7 @@ def test_it_exports_at_once(kernel: bool, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_it_passes_its_checks_in_engines_without_some_types(tmp_path: Path) -> None:
     """What an engine can't hold at all does not apply to it: float64 to OpenVINO, empty tensors to ncnn."""
-    able = [name for name in ("openvino", "ncnn") if engines.get(name).is_installed()]
+    able = [name for name in ("openvino", "ncnn", "tvm") if engines.get(name).is_installed()]
     scaffold = new_operator("test_new_op::checked", tmp_path, kernel=True)
     found = check_operators(scaffold.files[0], engines=able)
     assert found.passed, [result for result in found.results if result.status == "failed"]

@@ -132,7 +132,7 @@ def test_every_file_is_a_subcommand_and_a_new_one_edits_nothing(
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "hello.py").write_text(
         "from opbridge.cli._options import ONNX, add_command\nfrom opbridge.cli._outcome import Outcome\n"
-        "GROUP = ONNX\n"
+        "GROUP = ONNX\nEXAMPLE = 'opbridge hello'\n"
         "def register(commands):\n    add_command(commands, 'hello', run, help='say hello')\n"
         "def run(arguments, progress):\n    return Outcome({'hello': 'world'}, str)\n"
     )
@@ -145,17 +145,18 @@ def test_help_names_every_subcommand() -> None:
     assert done.returncode == 0
     for module in pkgutil.iter_modules(opbridge.cli.__path__):
         assert module.name.startswith("_") or re.search(rf"\n  {module.name.replace('_', '-')}\s", done.stdout)
-    assert "Exit codes: 0 fine" in done.stdout
+    assert "Exit codes: 0 success" in done.stdout
     assert subprocess_run().stdout == done.stdout
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("exprot",), "invalid choice: 'exprot'"),
+        (("exprot",), "there is no command 'exprot'; did you mean export?"),
+        (("zzz",), "there is no command 'zzz'; opbridge --help lists the commands."),
         (("export", "net.py:model"), "the following arguments are required: -o/--output"),
         (("diagnose", "net.py:model", "--opset", "new"), "argument --opset: invalid int value: 'new'"),
-        (("diagnose", "net.py:model", "--engine", ","), "argument --engine: expected at least one engine name"),
+        (("diagnose", "net.py:model", "--engine", ","), "argument --engine: expected at least one name"),
     ],
 )
 def test_wrong_usage_is_2(run: Callable[..., Ran], argv: tuple[str, ...], message: str) -> None:
@@ -176,8 +177,9 @@ def test_diagnose(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
     given = ("diagnose", "net.py:model", "--engine", "onnxruntime,other", "--opset", "20", "--ops", "mine")
     ran = run(*given, "-v")
     assert (ran.code, ran.err) == (0, "")
-    for text in ("aten::cummax", "net.py:12 (+1)", "fix: the catalog's is used.", "fixed by a translation", "opset 19"):
+    for text in ("aten::cummax", "net.py:12 (+1)", "fixed by a translation", "opset 19"):
         assert text in ran.out
+    assert "fix:" not in ran.out, "the finding is mended"
     short = run(*given).out
     assert "aten::cummax" in short
     assert "fix:" not in short, "what opbridge fixed by itself needs no action"
@@ -333,8 +335,9 @@ def test_ops_lists_the_catalog_and_the_users_operators(
     monkeypatch.setenv("COLUMNS", "300")
     ran = run("ops", "--ops", "mine")
     assert ran.code == 0
-    for text in ("aten::hypot", "decompose", "user", "The length of (self, other).", "mine/hypot.py:2", "mapping"):
+    for text in ("aten::hypot", "decompose", "catalog", "The length of (self, other).", "mine/hypot.py:2", "mapping"):
         assert text in ran.out
+    assert "hypot.py" not in run("ops").out
     ran = run("ops", "hypot", "--ops", "mine", "--json")
     assert ran.data["target"] == "aten::hypot"
     assert "default" in ran.data["overloads"]
@@ -632,7 +635,7 @@ def test_without_torch_the_line_that_installs_it_is_printed(
     ran = run("verify", "b")
     assert ran.code == 1
     assert "needs the Python package torch, which is not installed here" in ran.err
-    assert 'fix: pip install "opbridge[export]"' in ran.err
+    assert "fix: pip install torch onnx onnx-ir onnxscript onnxruntime\n" in ran.err
 
 
 def test_an_interrupt(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
@@ -713,7 +716,8 @@ def test_limits_hold_for_the_engines_of_a_subcommand(run: Callable[..., Ran], re
 def test_a_reader_that_goes_away() -> None:
     code = (
         "import sys, time\nfrom argparse import Namespace\nfrom opbridge.cli._outcome import Outcome, run_command\n"
-        "arguments = Namespace(command='x', quiet=True, json=True, run=lambda *_: Outcome({'x': 'y' * 10**6}, None))\n"
+        "arguments = Namespace(command='x', quiet=True, json=True, log_file=None)\n"
+        "arguments.run = lambda *_: Outcome({'x': 'y' * 10**6}, None)\n"
         "sys.stdin.readline()\nsys.exit(run_command(arguments))"
     )
     child = subprocess.Popen(
@@ -780,6 +784,41 @@ def test_noise_is_in_the_log_of_a_failure(
     # A handler that took its stream during the work does not write to the screen later.
     logging.getLogger("noisy").warning("more noise")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("_quiet_afterwards")
+def test_a_log_file_that_is_named_is_appended_to(
+    run: Callable[..., Ran], replace: Callable[..., Any], tmp_path: Path
+) -> None:
+    def verify(*_: Any, **__: Any) -> Any:
+        make_noise()
+        return result(VERIFICATION, passed=True)
+
+    replace("verify", verify)
+    log = tmp_path / "mine.log"
+    log.write_text("kept\n")
+    ran = run("verify", "b", "--json", "--log-file", str(log))
+    assert (ran.code, ran.err) == (0, "")
+    assert log.read_text().startswith("kept\n")
+    assert "noise from C++ on 2\n" in log.read_text()
+    ran = run("verify", "b", "--log-file", str(tmp_path))
+    assert ran.code == 1
+    assert ran.err.startswith(f"error: The log file '{tmp_path}' can't be written: it is not a regular file.\nfix: ")
+
+
+@pytest.mark.usefixtures("_quiet_afterwards")
+@pytest.mark.parametrize(("option", "shown"), [("-v", False), ("-vv", True)])
+def test_what_libraries_print_is_shown_on_request(
+    option: str, shown: bool, run: Callable[..., Ran], replace: Callable[..., Any]
+) -> None:
+    def verify(*_: Any, **__: Any) -> Any:
+        make_noise()
+        return result(VERIFICATION, passed=True)
+
+    replace("verify", verify)
+    ran = run("verify", "b", option)
+    assert ran.code == 0
+    assert ("noise from C++ on 1" in ran.out) == shown
 
 
 def test_warnings_stay_off_the_screen(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ STREAMS = {
     f"{RUN} >&-": (1, f"{FAILS}stdout is closed.\n"),
     f"{RUN} --json > /dev/full": (1, f"{FAILS}No space left on device.\n"),
     f"{RUN} 2> /dev/full > /dev/null": (0, ""),
+    "view m.onnx --no-browser >&-": (1, f"{FAILS}stdout is closed.\n"),
+    "view m.onnx --no-browser 1< /dev/null": (1, f"{FAILS}Bad file descriptor.\nfix: redirect stdout"),
     "diagnose nope.py:x >&- 2>/dev/full": (1, ""),
     "diagnose nope.py:x --json >&- 2>&-": (1, ""),
 }

@@ -35,6 +35,12 @@ def if_on_any(x):
     return y
 
 
+@program("If")
+def cond_returns_its_input(x):
+    y, z = torch.cond(x.sum() > 0, lambda x: (x, x), lambda x: (x.view(-1), x[:, None].split(1, dim=1)[0][:, 0]), (x,))
+    return y + 2 * z
+
+
 @program("If", cases=(UP, DOWN, SMALL))
 def elif_chain(x):
     if x.sum() > 5:

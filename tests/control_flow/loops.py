@@ -7,6 +7,7 @@ from __future__ import annotations
 import torch
 from program import DOWN, UP, counts, program
 from torch import nn
+from torch.nn.functional import softplus
 
 ROWS = {"x": {0: torch.export.Dim.DYNAMIC}}
 MANY = ([[1.0, -2.0], [3.0, 0.5], [-1.0, 2.0]],), ([[2.0, 2.0]],), ([[-1.0, 1.0], [4.0, 1.0]] * 4,)
@@ -213,6 +214,21 @@ def list_comprehension(x):
 def list_comprehension_of_range(x, n):
     rows = [x * i for i in range(n)]
     return torch.cat(rows) + sum([1, 2])
+
+
+@program("Loop", "If", cases=MANY, dynamic=ROWS)
+def list_comprehension_with_test(x):
+    return torch.stack([row * 2 for row in x if row.sum() > 0])
+
+
+@program("If", cases=(UP, ([-1.0, 2.0, 0.5],), ([1.0, -1.0, -3.0],)))
+def list_comprehension_of_pairs(x):
+    return torch.stack([a + b for a, b in zip(x, x.flip(0), strict=True) if a > 0 if a + b > -5])
+
+
+@program("Loop", "If", cases=MANY, dynamic=ROWS)
+def sum_of_generator(x):
+    return sum(row.exp() for row in x if row[0] > 0) + sum(range(3))
 
 
 @program("Loop", cases=counts(2, 0, 1, 3))
@@ -524,3 +540,86 @@ def adaptive_solver(y, end):
         h = h * (0.9 * (1e-2 / (error + 1e-9)).sqrt()).clamp(0.2, 5.0)
         steps += 1
     return y
+
+
+SEQUENCE = {"x": {1: torch.export.Dim.DYNAMIC}}
+
+
+@program("Loop", cases=[(torch.randn(2, n, 4),) for n in (5, 3, 9)], dynamic=SEQUENCE)
+class SelectiveScan(nn.Module):
+    """Mamba's recurrence, token by token."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(4, 4 + 2 * 3)
+        self.log_a, self.d = nn.Parameter(torch.rand(4, 3)), nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        delta, b, c = self.project(x).split([4, 3, 3], -1)
+        delta = softplus(delta)
+        state = torch.zeros(x.shape[0], 4, 3)
+        outputs = []
+        for t in range(x.shape[1]):
+            decay = torch.exp(-delta[:, t, :, None] * self.log_a.exp())
+            state = decay * state + (delta[:, t] * x[:, t]).unsqueeze(-1) * b[:, t, None]
+            outputs.append((state @ c[:, t, :, None]).squeeze(-1))
+        return torch.stack(outputs, 1) + x * self.d
+
+
+@program("Loop", "If", cases=[(2 * torch.randn(n, 5),) for n in (6, 3, 9)], dynamic={"frames": {0: ROWS["x"][0]}})
+class Transducer(nn.Module):
+    """RNN-T's greedy search: at most two symbols for each frame, until the blank is the best."""
+
+    def __init__(self):
+        super().__init__()
+        self.predict, self.embed, self.join = nn.GRUCell(4, 5), nn.Embedding(7, 4), nn.Linear(5, 7)
+        nn.init.constant_(self.join.bias, 0.0)
+
+    def forward(self, frames):
+        state = torch.zeros(1, 5)
+        last = torch.zeros((), dtype=torch.int64)
+        out, count = torch.zeros(2 * frames.shape[0], dtype=torch.int64), 0
+        for t in range(frames.shape[0]):
+            symbols, going = 0, True
+            while going and symbols < 2:
+                state_after = self.predict(self.embed(last)[None], state)
+                best = self.join(torch.tanh(frames[t] + state_after[0])).argmax()
+                if best == 0:
+                    going = False
+                else:
+                    out[count] = best
+                    count, symbols, last, state = count + 1, symbols + 1, best, state_after
+        return out, count
+
+
+class _Field(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
+
+    def forward(self, t, y):
+        return self.net(y) - t * y
+
+
+@program(
+    "Loop",
+    cases=[(torch.randn(3, 2), torch.linspace(0, 1, n)) for n in (6, 3, 9)],
+    dynamic={"y": None, "times": {0: ROWS["x"][0]}},
+)
+class FixedSteps(nn.Module):
+    """A solver of fourth order with the steps that are given; all states are returned."""
+
+    def __init__(self):
+        super().__init__()
+        self.field = _Field()
+
+    def forward(self, y, times):
+        states = [y]
+        for t, end in zip(times[:-1], times[1:], strict=True):  # noqa: RUF007
+            h = end - t
+            a = self.field(t, y)
+            b = self.field(t + h / 2, y + h / 2 * a)
+            c = self.field(t + h / 2, y + h / 2 * b)
+            y = y + h / 6 * (a + 2 * b + 2 * c + self.field(end, y + h * c))
+            states.append(y)
+        return torch.stack(states)

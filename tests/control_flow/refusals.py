@@ -69,3 +69,11 @@ def reads_growing_list(x, n):
     for _ in range(n):
         rows.append(rows[-1] * 2)
     return torch.stack(rows)
+
+
+@refused("the list 'rows' gets elements that are not tensors", cases=counts(3, 1))
+def list_of_numbers(x, n):
+    rows = []
+    for i in range(n):
+        rows.append(i * 2)
+    return x + torch.tensor(rows).sum()

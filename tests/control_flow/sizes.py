@@ -82,3 +82,17 @@ def compares_tuples(x):
 def chooses_a_function_by_size(x):
     change = torch.sin if x.shape[2] > 10 else torch.cos
     return change(x)
+
+
+@program(cases=LENGTHS, dynamic=LENGTH)
+def list_repeated_by_size(x):
+    first = [x[..., :1]] * x.shape[2] + [x.sum(2, keepdim=True)]
+    return torch.cat(first, 2) + torch.stack(2 * [x.mean(2)], 2).sum(2, keepdim=True)
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def index_by_number_and_tensor(x):
+    rows, order = x[0].T, torch.tensor([2, 0])
+    for i in range(x.shape[2]):
+        rows = rows + rows[i, order].sum() * 0.1
+    return rows

@@ -327,7 +327,7 @@ def test_it_is_not_installed(monkeypatch):
         for function, name in ((native.runtime, "ncnn"), (native.converter, "pnnx")):
             with pytest.raises(EngineNotInstalledError, match=rf"{name}.* is not installed") as caught:
                 function()
-            assert caught.value.fix == 'pip install "opbridge[ncnn]"'
+            assert caught.value.fix == "pip install --upgrade ncnn pnnx"
     finally:
         monkeypatch.undo()
         for function in (native.runtime, native.converter):

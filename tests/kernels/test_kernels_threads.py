@@ -33,11 +33,11 @@ from opbridge.kernels.library import KernelLibrary
 KernelLibrary(Path(sys.argv[1])).run(sys.argv[2], eval(sys.argv[3]), eval(sys.argv[4]), threads=4)
 """
 CATALOG = ROOT / "src" / "opbridge" / "catalog" / "ops"
-EXAMPLES = ROOT / "examples"
+TUTORIAL = ROOT / "examples" / "tutorial"
 VECTOR = "np.linspace(-4, 4, 10_000_000, dtype='float32')"
 MATRICES = "np.random.default_rng(0).standard_normal((4000, 12, 12))"
 CASES = {
-    "clamp_swish": (EXAMPLES / "clamp_swish.h", "mylib::clamp_swish", f"[{VECTOR}]", "{}"),
+    "clamp_swish": (TUTORIAL / "clamp_swish.h", "mylib::clamp_swish", f"[{VECTOR}]", "{}"),
     "roll": (FOLDER / "roll.h", "mylib::roll", f"[{VECTOR}.reshape(1000, -1)]", "{'shifts': [3], 'axes': [1]}"),
     "cholesky": (
         CATALOG / "linalg" / "cholesky.h",

@@ -7,14 +7,16 @@ import importlib
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.autograd import Function
 
+import opbridge
 from opbridge import legacy
-from opbridge.errors import InputError, OpbridgeError
+from opbridge.errors import InputError, OpbridgeError, UnsupportedOperatorError
 from opbridge.legacy import switch
 
 
@@ -164,6 +166,7 @@ def test_what_was_bridged_is_told_and_begins_anew() -> None:
     assert (first.kind, first.name, first.count) == ("autograd.Function", "Scale", 2)
     assert first.source.startswith("tests/legacy/test_legacy_enable.py:")
     assert (second.kind, second.name, second.count) == ("old argument", "do_constant_folding", 1)
+    assert second.source.startswith("tests/legacy/test_legacy_enable.py:")
     assert first.to_dict()["notes"] == []
     with legacy.enable():
         assert legacy.bridged() == ()
@@ -268,3 +271,29 @@ def test_a_name_without_a_meaning_says_so_on_use() -> None:
         assert "was removed" in repr(symbolic_caffe2)
         with pytest.raises(AttributeError, match=r"module 'torch\.onnx' has no attribute 'exprot'"):
             torch.onnx.exprot  # noqa: B018
+
+
+class Refused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x + 1
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("nokernel::Refused", x)
+
+
+def test_what_a_refused_export_used_is_not_honoured(tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return Refused.apply(x)
+
+    with legacy.enable():
+        with pytest.raises(UnsupportedOperatorError, match="no kernel for nokernel::Refused"):
+            opbridge.export(Model(), (torch.rand(2),), path=tmp_path / "refused")
+        assert legacy.bridged() == ()
+        torch.onnx.export(Model(), (torch.rand(2),), tmp_path / "written.onnx")
+        assert [(item.name, item.count) for item in legacy.bridged()] == [("Refused", 1)]
+        with pytest.raises(InputError):
+            torch.onnx.export(Model(), (torch.rand(2),), tmp_path / "no" / "such" / "folder.onnx")
+        assert [(item.name, item.count) for item in legacy.bridged()] == [("Refused", 1)]

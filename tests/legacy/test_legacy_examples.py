@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import EXAMPLES
+from places import OLD_PROGRAMS
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -29,7 +29,6 @@ from opbridge.kernels.toolchain import find_compiler  # noqa: E402
 from opbridge.legacy.migrate import migrate  # noqa: E402
 from opbridge.legacy.run_script import run_script  # noqa: E402
 
-LEGACY = EXAMPLES / "legacy"
 LOOPS = ("traced", "scripted")
 
 
@@ -52,7 +51,7 @@ def unregistered(name: str, opset: int) -> Iterator[None]:
 def exported(script: str, folder: Path, *arguments: str) -> Any:
     """The model that a script writes, run with the bridge on."""
     file = folder / "model.onnx"
-    run = run_script(LEGACY / script, [str(file), *arguments])
+    run = run_script(OLD_PROGRAMS / script, [str(file), *arguments])
     assert run.exit_code == 0
     assert run.bridged
     return onnx.load(file)
@@ -91,12 +90,12 @@ def test_deform_conv_of_two_inputs_node_for_node(tmp_path: Path) -> None:
 def test_deform_conv_of_all_inputs_runs_with_a_kernel(tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     need_compiler()
-    example = load_file(str(LEGACY / "deform_conv.py"))
+    example = load_file(str(OLD_PROGRAMS / "deform_conv.py"))
     torch.manual_seed(0)
     model, x = example.Model().eval(), torch.randn(2, 3, 12, 14)
     with unregistered("torchvision::deform_conv2d", 9), declared_here():
         torch.onnx.register_custom_op_symbolic("torchvision::deform_conv2d", example.symbolic_of_all, 9)
-        opbridge.kernel_for("custom::deform_conv2d", LEGACY / "deform_conv.h")
+        opbridge.kernel_for("custom::deform_conv2d", OLD_PROGRAMS / "deform_conv.h")
         with legacy.enable():
             bundle = opbridge.export(model, (x,), path=tmp_path / "bundle")
     assert bundle.verified
@@ -123,7 +122,7 @@ def test_super_resolution_takes_its_factor_at_run_time(tmp_path: Path) -> None:
     model = exported("super_resolution.py", tmp_path)
     assert nodes(model).count("Resize") == 1
     assert [value.name for value in model.graph.input] == ["input", "factor"]
-    example = load_file(str(LEGACY / "super_resolution.py"))
+    example = load_file(str(OLD_PROGRAMS / "super_resolution.py"))
     network = example.init_torch_model()
     for factor in (2.0, 3.0):
         x, scales = torch.randn(1, 3, 32, 32), torch.tensor([1, 1, factor, factor])
@@ -143,12 +142,12 @@ def test_clamp_swish_with_and_without_symbolic(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["body", "kernel"])
 def test_its_custom_node_runs(by: str, tmp_path: Path) -> None:
-    example = load_file(str(LEGACY / "clamp_swish.py"))
+    example = load_file(str(OLD_PROGRAMS / "clamp_swish.py"))
     x = torch.randn(2, 3, 16, 16)
     with declared_here(), legacy.enable():
         if by == "kernel":
             need_compiler()
-            opbridge.kernel_for("custom_domain::customOp2", LEGACY / "clamp_swish.h")
+            opbridge.kernel_for("custom_domain::customOp2", OLD_PROGRAMS / "clamp_swish.h")
         else:
             opbridge.body_for("custom_domain::customOp2")(lambda x: x.clamp(min=0) / (1 + torch.exp(-x.clamp(min=0))))
         bundle = opbridge.export(
@@ -187,7 +186,7 @@ print([item.name for item in run_script("export.py", ["model.onnx"]).bridged])
 def test_my_add_with_its_extension(tmp_path: Path) -> None:
     pytest.importorskip("libcst")
     need_compiler()
-    folder = Path(shutil.copytree(LEGACY / "my_add", tmp_path / "my_add"))
+    folder = Path(shutil.copytree(OLD_PROGRAMS / "my_add", tmp_path / "my_add"))
     if importlib.util.find_spec("setuptools") is None:
         pytest.skip("setuptools is not installed")
     header = tmp_path / "light" / "torch" / "extension.h"
@@ -230,8 +229,8 @@ def test_migrated_examples_write_models_that_compute_the_same(tmp_path: Path) ->
     pytest.importorskip("torchvision")
     names = ["asinh", "clamp_swish", "deform_conv", "loop", "super_resolution"]
     for name in names:
-        shutil.copy(LEGACY / f"{name}.py", tmp_path)
-        migration = migrate(LEGACY / f"{name}.py")
+        shutil.copy(OLD_PROGRAMS / f"{name}.py", tmp_path)
+        migration = migrate(OLD_PROGRAMS / f"{name}.py")
         assert migration.left == ()
         (tmp_path / f"{name}_migrated.py").write_text(migration.text)
     command = [sys.executable, "-c", _OLD_AND_MIGRATED, *names]

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from legacy_graphs import output_trees
 from torch.autograd import Function
 
 from opbridge import legacy
@@ -270,7 +271,7 @@ def test_a_scripted_module_keeps_its_control_flow() -> None:
     for rows in (1, 6):
         x = torch.randn(rows, 3)
         np.testing.assert_allclose(run(model, x=x)[0], Controlled()(x).numpy(), rtol=1e-5)
-    assert ("old exporter", "Controlled") in {(item.kind, item.name) for item in legacy.bridged()}
+    assert ("TorchScript module", "Controlled") in {(item.kind, item.name) for item in legacy.bridged()}
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -356,3 +357,44 @@ def test_with_the_bridge_off_the_old_declarations_do_not_count() -> None:
     program = torch.onnx.export(Net(Own).eval(), (X,))
     assert {node.domain for node in program.model.graph} == {""}
     assert not torch.onnx.export.__module__.startswith("opbridge")
+
+
+LIBRARIES = [torch.library.Library("aten", "FRAGMENT"), torch.library.Library("legacy_export_types", "DEF")]
+for _library in LIBRARIES:
+    _library.define("without_mapping(Tensor x, float a, int[] sizes, str? mode=None) -> (Tensor, Tensor)")
+    _library.impl("without_mapping", lambda x, a, sizes, mode=None: (x * a, x + 1), "CompositeExplicitAutograd")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "export_type"),
+    [
+        ("legacy_export_types", "ONNX_FALLTHROUGH"),
+        ("aten", "ONNX_FALLTHROUGH"),
+        ("aten", "ONNX_ATEN_FALLBACK"),
+    ],
+)
+def test_an_operator_without_a_mapping_is_kept_as_the_export_type_says(namespace: str, export_type: str) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            first, second = getattr(torch.ops, namespace).without_mapping(x, 0.5, [1, 2])
+            return first.exp(), second
+
+    options = {"operator_export_type": getattr(torch.onnx.OperatorExportTypes, export_type), "opset_version": 17}
+    # torch's own exporter guesses the number of outputs of an ATen node.
+    expected = output_trees(export(Model(), (X,), dynamo=False, **options)) if namespace != "aten" else None
+    found = output_trees(export(Model(), (X,), **options))
+    name = "ATen" if export_type == "ONNX_ATEN_FALLBACK" else "without_mapping"
+    domain = "org.pytorch.aten" if namespace == "aten" else namespace
+    assert [str(tree).count(f"{domain}::{name}") for _, tree in found] == [1, 1]
+    assert expected is None or found == expected
+    (noted,) = [item for item in legacy.bridged() if item.name == f"operator_export_type={export_type}"]
+    assert noted.notes == (f"{namespace}::without_mapping has no mapping to ONNX, so the operator itself is the node",)
+
+
+def test_an_operator_of_a_library_is_refused_as_an_aten_node() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.legacy_export_types.without_mapping(x, 0.5, [1, 2])[0]
+
+    with pytest.raises(UnsupportedOperatorError, match="legacy_export_types::without_mapping: no mapping to ONNX"):
+        export(Model(), operator_export_type=torch.onnx.OperatorExportTypes.ONNX_ATEN_FALLBACK)

@@ -345,6 +345,12 @@ def test_a_size_that_needs_contents_is_dynamic_and_never_frozen(function: Any, i
     assert f"opbridge.fake_for({item.name})" in note
 
 
+def test_a_size_that_follows_from_an_input_needs_no_remark() -> None:
+    captured(lambda x: Plain.apply(x, 2), torch.randn(4, 2), dynamic_shapes=({0: "n"},))
+    (item,) = [item for item in legacy.bridged() if item.kind == "autograd.Function"]
+    assert item.notes == ()
+
+
 class WithFake(ReadsMemory):
     pass
 
@@ -426,7 +432,9 @@ def test_another_thread_runs_the_original_meanwhile() -> None:
     assert torch.equal(other[0], torch.full((2,), 5.0))
 
 
-@pytest.mark.parametrize("asks", ["torch.onnx.is_in_onnx_export", "torch.jit.is_tracing"])
+@pytest.mark.parametrize(
+    "asks", ["torch.onnx.is_in_onnx_export", "torch.jit.is_tracing", "torch._C._get_tracing_state"]
+)
 def test_a_model_that_asks_is_in_an_export(asks: str) -> None:
     def model(x):
         return plain(x, 2.0) if eval(asks)() else x
@@ -508,6 +516,33 @@ def test_a_stand_in_is_neither_passed_nor_failed(tmp_path: Path) -> None:
     x = np.random.rand(2, 3).astype(np.float32)
     np.testing.assert_allclose(opbridge.load(bundle.path).run({"x": x})["output_1"], np.cos(x) + 1, rtol=1e-6)
     assert json.dumps(verification)
+
+
+class Drawn(Function):
+    """A placeholder whose forward draws numbers, as those for NMS do."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.rand_like(x)
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("Sigmoid", x)
+
+
+class DrawnTwice(Drawn):
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("RandomUniformLike", x)
+
+
+@pytest.mark.parametrize(("function", "verdict"), [(Drawn, "not verified"), (DrawnTwice, "passed")])
+def test_numbers_that_only_forward_draws_are_no_reference(function: Any, verdict: str, tmp_path: Path) -> None:
+    # The numbers of the sigmoid of an input of this shape may agree by chance.
+    for shape in ((1, 1), (4, 8)):
+        with legacy.enable():
+            bundle = opbridge.export(lambda x: function.apply(x), torch.randn(shape), path=tmp_path / str(shape))
+        assert bundle.verification["verdict"] == verdict
 
 
 def test_verifying_with_the_bridge_off_says_that_it_is(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def script_results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, 
     }
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.newest
 @pytest.mark.parametrize(("name", "dynamic"), STATIC_AND_DYNAMIC)
 def test_run_script_makes_the_same(name: str, dynamic: bool, script_results: dict[tuple[str, bool], Any]) -> None:
@@ -113,7 +113,12 @@ def without_the_bridge(batch: Batch, folder: Path) -> dict[str, Any]:
     # In a folder of its own: the model of the bridge has the same name.
     own = folder / "off"
     own.mkdir(exist_ok=True)
-    return export_all(with_torch, batch, own)
+    cases = tuple(case for case in batch.cases if case.name not in CRASHES_WITHOUT)
+    return export_all(with_torch, Batch(cases, batch.dynamic), own)
+
+
+CRASHES_WITHOUT = {"range_from_data_of_a_buffer"}
+"""torch.onnx of torch 2.14 ends the process for these: its attempts after torch.export's error read a fake tensor."""
 
 
 SAME_WITHOUT = {
@@ -127,7 +132,7 @@ SAME_WITHOUT = {
 
 @pytest.mark.quick("tolist", "the_newer", "opset_20", "onnxscript", every=3)
 @pytest.mark.newest
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name not in CRASHES_WITHOUT])
 def test_it_fails_when_the_bridge_is_off(name: str, folder: Path) -> None:
     trees = without_the_bridge(batch_of(name, False), folder)[name]
     if name in SAME_WITHOUT:
@@ -168,6 +173,7 @@ def test_it_computes_what_it_should(name: str, dynamic: bool, folder: Path) -> N
 
 @pytest.mark.newest
 def test_the_document_has_the_numbers_of_the_table() -> None:
+    pytest.importorskip("torchvision")  # a few cases need it
     text = (DOCS / "legacy.md").read_text(encoding="utf-8")
     for row, count in {
         "cases": len(CASES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -145,9 +146,93 @@ def test_an_engine_beats_the_default_and_a_context_comes_first_if_asked_for(regi
     assert opbridge.catalog.declare.spec.specs_of(active.ops[0])[0].rung == "rewrite"
 
 
-def test_mistakes_are_named(registries: Any) -> None:
+def test_a_context_is_found_by_name_and_outside_a_rewriter_is_an_error(registries: Any) -> None:
     with pytest.raises(InputError, match="no rewriter is running"):
         registries[0].get_context()
+
+    @registries[0].register_rewriter("mylib.f")
+    def rewritten(x):
+        assert registries[0].get_context("mylib.f") is registries[0].get_context()
+        with pytest.raises(InputError, match=r"no rewriter of 'mylib\.g' is running"):
+            registries[0].get_context("mylib.g")
+        return registries[0].get_context("mylib.f").origin_func(x)
+
+    with for_engine("ncnn") as active:
+        assert active.ops[0](lambda x: x + 1, 2) == 3
+
+
+def test_what_is_not_installed_is_left_out_with_a_warning(registries: Any) -> None:
     registries[2].register_rewrite_module("no.such.Module")(torch.nn.Identity)
-    with for_engine("ncnn") as active, pytest.raises(InputError, match=r"'no\.such\.Module' can't be imported"):
-        active.replaced(torch.nn.ReLU())
+    registries[1].register_symbolic("no.such.Function")(lambda g, x: x)
+    relu = torch.nn.ReLU()
+    with contextlib.ExitStack() as stack:
+        with pytest.warns(UserWarning, match=r"'no\.such\.Function' can't be imported, so nothing replaces it"):
+            active = stack.enter_context(for_engine("ncnn"))
+        with pytest.warns(UserWarning, match=r"'no\.such\.Module' can't be imported"):
+            assert active.replaced(relu) is relu
+
+
+class Align(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        return x * factor
+
+    @staticmethod
+    def symbolic(g, x, factor):
+        return g.op("custom::Align", x)
+
+
+align = Align.apply
+
+
+def decode(x):
+    return x + 1
+
+
+def test_a_function_is_found_by_its_apply_and_every_export_in_the_block_is_rewritten(registries: Any) -> None:
+    @registries[1].register_symbolic(f"{__name__}.align.__self__")
+    def align__default(g, x, factor):
+        return g.op("custom::Align2", x, factor_i=factor)
+
+    @registries[0].register_rewriter(f"{__name__}.decode")
+    def decode__default(x):
+        return registries[0].get_context().origin_func(x) * 2
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return align(decode(x), 3)
+
+    def nodes():
+        return [node.op_type for node in torch.onnx.export(Model(), (torch.rand(2),), None).model.graph]
+
+    with for_engine("tensorrt"):
+        assert nodes() == ["Add", "Mul", "Align2"]
+    with opbridge.legacy.enable():
+        assert nodes() == ["Add", "Align"]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_rewriter_of_a_function_of_the_old_exporter_is_called_by_the_operators_that_call_it(
+    kind: str, registries: Any
+) -> None:
+    @registries[0].register_rewriter("torch.onnx.symbolic_opset9._generic_rnn", backend="ncnn")
+    def generic_rnn__ncnn(g, variant, input, initial_states, all_weights, *options, **others):
+        return g.op(f"ncnn::{variant}", input, *all_weights[:2], outputs=3 if variant == "LSTM" else 2)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = getattr(torch.nn, kind)(3, 4)
+
+        def forward(self, x):
+            return self.layer(x)[0]
+
+    def domains():
+        nodes = torch.onnx.export(Model().eval(), (torch.rand(5, 1, 3),), None).model.graph
+        return {node.domain for node in nodes if node.op_type == kind}
+
+    with for_engine("ncnn"):
+        assert domains() == {"ncnn"}
+        assert f"aten::{kind.lower()}" in [item.name for item in opbridge.legacy.bridged()]
+    with opbridge.legacy.enable():
+        assert domains() == {""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def test_a_custom_node_without_a_body_is_named_with_the_command_that_gives_it_on
     monkeypatch.chdir(tmp_path)
     assert main(["run-script", "-q", write(tmp_path, EXPORT), "m.onnx"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "m.onnx: an engine needs a kernel for mylib::Twice." in printed
+    assert "m.onnx: no engine has a kernel for mylib::Twice." in printed
     command = "opbridge attach m.onnx --ops ops.py -o m_with_bodies.onnx"
     assert command in printed
     Path("ops.py").write_text(
@@ -146,3 +147,12 @@ def test_a_custom_node_without_a_body_is_named_with_the_command_that_gives_it_on
     assert main([*command.split()[1:], "-q"]) == 0
     session = onnxruntime.InferenceSession("m_with_bodies.onnx")
     assert session.run(None, {"x": np.array([1, 2], np.float32)})[0].tolist() == [2, 4]
+
+
+def test_a_deprecated_torch_jit_is_no_news(tmp_path: Path) -> None:
+    script = write(tmp_path, "import torch\ntorch.jit.trace(torch.nn.ReLU(), torch.ones(2))\nprint('traced')\n")
+    command = [sys.executable, "-m", "opbridge", "run-script", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0
+    assert "traced" in done.stdout
+    assert "deprecated" not in done.stderr

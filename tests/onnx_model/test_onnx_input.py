@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tracemalloc
 from pathlib import Path
@@ -335,6 +336,21 @@ def test_what_would_be_lost_is_refused() -> None:
     proto.graph.sparse_initializer.append(onnx.SparseTensorProto())
     with pytest.raises(InputError, match="has sparse initializers, which opbridge can't keep"):
         model_of_proto(proto)
+
+
+def test_each_changed_bit_is_refused_or_can_be_written_again(tmp_path: Path) -> None:
+    file = tmp_path / "m.onnx"
+    content = make_model(
+        [helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.5, name="leaky"), node("Add", ["y", "w"], ["z"])],
+        {"x": ("FLOAT", ["n", 4])},
+        {"z": ("FLOAT", ["n", 4])},
+        initializers=[numpy_helper.from_array(np.ones(4, np.float32), "w")],
+    ).SerializeToString()
+    for place in range(len(content)):
+        for bit in range(8):
+            file.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+            with contextlib.suppress(InputError):
+                ir.to_proto(read_model(file))
 
 
 def test_a_proto_does_not_say_where_its_weights_are(external: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import html
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -18,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from places import EXAMPLES, ROOT
+from places import ENTRIES, EXAMPLES, OLD_PROGRAMS, ROOT, TUTORIAL
 
 import opbridge
 from opbridge import engines
-from opbridge.cli import main
+from opbridge.cli import build_parser, main
 
 pytestmark = pytest.mark.newest
 
@@ -32,13 +34,18 @@ DOCUMENTS = [
     *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
     *("docs/engines.md", "docs/surgery.md", "docs/report.md", "docs/compare.md", "docs/catalog.md", "docs/reports.md"),
     *("docs/packages.md", "docs/control-flow.md", "docs/cpp.md", "docs/usage.md", "docs/examples.md", "SECURITY.md"),
-    *("docs/tutorial.md", "docs/tutorial.zh.md"),
+    *("docs/tutorial.md", "docs/tutorial.zh.md", "docs/vision.md", "docs/sweep.md"),
 ]
 GUIDES = ["README.md", "docs/usage.md", "README.zh.md"]
 """Their commands are run: the first two are the English guide."""
 TUTORIALS = ["docs/tutorial.md", "docs/tutorial.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
-NEEDS = {"examples/deform_conv.py": "torchvision"}
+NEEDS = {"examples/tutorial/deform_conv.py": "torchvision", "opbridge completion": "shtab", "own_operator": "openvino"}
+NOTEBOOKS = {
+    "first_hour": "assert 'torch.sin' in str(error_shown)",
+    "own_operator": "assert max(abs(result - expected).max() for result in results.values()) < 1e-5",
+}
+"""What holds after the last cell of each notebook."""
 
 
 def text(document: str) -> str:
@@ -104,8 +111,9 @@ def test_no_path_of_a_machine(document: str) -> None:
 
 
 def test_every_example_is_listed() -> None:
-    examples = sorted(file.name for file in EXAMPLES.glob("*.py"))
-    assert sorted(re.findall(r"^\| \[(\w+\.py)\]\(\.\./examples/\1\)", text("docs/examples.md"), re.M)) == examples
+    listed = re.findall(r"^\| \[(\w+\.py)\]\(\.\./(examples/\S*\1)\)", text("docs/examples.md"), re.M)
+    entries = [file.relative_to(ROOT).as_posix() for file in ENTRIES.values()]
+    assert sorted(file for _, file in listed) == sorted(entries)
 
 
 def test_every_subcommand_is_shown() -> None:
@@ -114,6 +122,19 @@ def test_every_subcommand_is_shown() -> None:
     elsewhere = {command.split()[1] for page in ("docs/surgery.md", "SECURITY.md") for command in commands(page)}
     for guide in GUIDES[1:]:
         assert shown[guide] | elsewhere | {"export"} == names
+
+
+def test_the_example_of_every_subcommand_is_a_command_of_the_guides(capsys: pytest.CaptureFixture[str]) -> None:
+    run = {line for page in (*GUIDES, "docs/surgery.md", "SECURITY.md") for line in commands(page)}
+    parser = build_parser()
+    for file in sorted((PACKAGE / "cli").glob("[a-z]*.py")):
+        line = importlib.import_module(f"opbridge.cli.{file.stem}").EXAMPLE
+        assert line in run, f"no guide that is run has {line!r}"
+        assert parser.parse_args(shlex.split(line)[1:]).command == file.stem.replace("_", "-")
+        with pytest.raises(SystemExit) as ended:
+            parser.parse_args([file.stem.replace("_", "-"), "--help"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.endswith(f"\n\nExample: {line}\n")
 
 
 def test_the_architecture_names_every_folder_and_what_it_names_exists() -> None:
@@ -148,6 +169,17 @@ def test_there_are_two_set_up_commands_and_ci_runs_the_test_one() -> None:
     assert set_up_commands("README.zh.md") == [main_job, tests]
 
 
+def test_the_image_installs_and_runs_what_the_first_command_does() -> None:
+    image = text("Dockerfile")
+    first, _ = set_up_commands("README.md")
+    (package,) = re.findall(r'^RUN pip install --no-cache-dir "(\..*)"$', image, re.MULTILINE)
+    (words,) = (json.loads(command) for command in re.findall(r"^CMD (.*)$", image, re.MULTILINE))
+    words.remove("--overwrite")
+    assert first == f'{SET_UP}pip install -q -e "{package}" && opbridge {" ".join(words)}'
+    (python,) = re.findall(r"^FROM python:(.*)-slim$", image, re.MULTILINE)
+    assert f"Programming Language :: Python :: {python}" in text("pyproject.toml")
+
+
 def test_pip_of_any_age_finds_every_extra() -> None:
     extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
     # An older pip asks for "tensorrt_rtx" by another name than the one in the metadata, and installs nothing.
@@ -155,6 +187,15 @@ def test_pip_of_any_age_finds_every_extra() -> None:
     lines = [engines.get(name).install for name in engines.names()]
     asked = [re.fullmatch(r'pip install "opbridge\[(.+)\]"', line) for line in lines]
     assert {match[1] for match in asked if match} <= set(extras)
+
+
+def test_the_packages_that_a_fix_names_are_those_of_the_extras() -> None:
+    extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
+    declared = {requirement for names in extras.values() for requirement in names}
+    files = [*PACKAGE.rglob("*.py"), *ROOT.glob("docs/*.md"), *EXAMPLES.glob("*.py")]
+    for file in files:
+        for names in re.findall(r'pip install ((?:"[\w-]+>=[\d.]+" ?)+)', file.read_text(encoding="utf-8")):
+            assert set(shlex.split(names)) <= declared, file
 
 
 def test_every_extra_that_is_named_exists() -> None:
@@ -178,13 +219,17 @@ def test_the_chinese_guide_has_the_commands_of_the_english_one() -> None:
 
 
 def test_the_tutorial_has_every_old_program_beside_its_modern_form() -> None:
-    old = {file.relative_to(ROOT).as_posix() for file in (EXAMPLES / "legacy").glob("**/*.py")}
+    old = {file.relative_to(ROOT).as_posix() for file in OLD_PROGRAMS.glob("**/*.py")}
     for page in TUTORIALS:
         for line in commands(page):
             for file in re.findall(r"examples/\S+?\.py", line):
                 assert (ROOT / file).exists(), line
-        named = set(re.findall(r"\]\(\.\./(examples/legacy/\S+?\.py)\)", text(page)))
-        assert named == old - {"examples/legacy/my_add/setup.py", "examples/legacy/mmdeploy_rewrites.py"}
+        named = set(re.findall(r"\]\(\.\./(examples/tutorial/old/\S+?\.py)\)", text(page)))
+        assert named == old - {"examples/tutorial/old/my_add/setup.py"}
+        modern = re.findall(r"^\| \d\. .*\]\(\.\./examples/tutorial/(\w+\.py)\)", text(page), re.MULTILINE)
+        assert sorted(modern) == sorted(file.name for file in TUTORIAL.glob("*.py")), "one row for each program"
+        exported = re.findall(r"^opbridge export examples/tutorial/(\w+\.py)", text(page), re.MULTILINE)
+        assert exported == modern, "the sections are in the order of the table"
 
 
 # Commands and code, run.
@@ -236,6 +281,14 @@ def test_the_output_that_is_shown_has_the_headings_that_are_printed() -> None:
         assert f'"{heading}"' in sources
 
 
+def test_the_picture_of_the_terminal_is_what_the_readme_shows() -> None:
+    picture = html.unescape(re.sub("<[^>]*>", " ", text("docs/pictures/export.svg"))).split()
+    (shown,) = (block for block in blocks("README.md", "") if block.startswith("8 of "))
+    seconds = re.search(r"([\d.]+) s\)", shown)
+    assert seconds is not None
+    assert {word for word in shown.split() if word != seconds[1]} <= set(picture)
+
+
 @pytest.mark.slow
 @pytest.mark.newest
 @pytest.mark.parametrize("guide", ["README.md", "docs/usage.md", *TUTORIALS])
@@ -253,12 +306,15 @@ def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.newest
-def test_the_notebook_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_the_notebook_runs(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    cells = json.loads((EXAMPLES / "first_hour.ipynb").read_text(encoding="utf-8"))["cells"]
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    cells = json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     # As a notebook does, so that the page of a bundle is made too.
-    shown = "\nassert '<iframe' in bundle._repr_html_()\nassert 'torch.sin' in str(error_shown)\n"
+    shown = f"\nassert '<iframe' in bundle._repr_html_()\n{NOTEBOOKS[name]}\n"
     code[-1] = code[-1].replace("    print(error)", "    error_shown = error")
     (tmp_path / "notebook.py").write_text("\n".join(code) + shown, encoding="utf-8")
     done = subprocess.run(
@@ -273,9 +329,12 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_notebook_is_stored_without_outputs() -> None:
-    cells = json.loads((EXAMPLES / "first_hour.ipynb").read_text(encoding="utf-8"))["cells"]
-    assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+def test_the_notebooks_are_listed_and_stored_without_outputs() -> None:
+    assert {file.stem for file in EXAMPLES.glob("*.ipynb")} == set(NOTEBOOKS)
+    for name in NOTEBOOKS:
+        assert f"(../examples/{name}.ipynb)" in text("docs/examples.md")
+        cells = json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+        assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 
 
 @pytest.mark.slow
@@ -368,7 +427,7 @@ def test_the_operator_of_the_guide(tmp_path: Path) -> None:
     lerp = example("catalog/ops", tmp_path).lerp
     (spec,) = specs_of(lerp)
     assert (spec.target, spec.rung) == ("aten::lerp.Tensor", "decompose")
-    assert spec.summary.startswith("``self`` for a weight of 0")
+    assert spec.summary.startswith("`self` for a weight of 0")
     start, end = torch.tensor([-2.0, 0.0, 3.0, torch.nan]), torch.tensor([5.0, 1e30, 0.1, 1.0])
     for weight in torch.tensor([0.0, 0.3, 0.5, 1.0, -2.0]):
         torch.testing.assert_close(lerp(start, end, weight), torch.lerp(start, end, weight), equal_nan=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import EXAMPLES
+from places import ENTRIES, EXAMPLES, TUTORIAL
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -21,9 +21,9 @@ from opbridge.kernels.toolchain import find_compiler  # noqa: E402
 
 pytestmark = pytest.mark.newest
 
-NAMES = sorted(file.stem for file in EXAMPLES.glob("*.py"))
+NAMES = list(ENTRIES)
 NEEDS = {"deform_conv": "torchvision"}
-KERNELS = {file.stem for file in EXAMPLES.glob("*.h")}
+KERNELS = {file.stem for folder in (EXAMPLES, TUTORIAL) for file in folder.glob("*.h")}
 
 
 def _entry(name: str) -> Entry:
@@ -34,7 +34,7 @@ def _entry(name: str) -> Entry:
             find_compiler()
         except BuildError as error:
             pytest.skip(error.message)
-    return load_entry(f"{EXAMPLES / name}.py:model")
+    return load_entry(f"{ENTRIES[name]}:model")
 
 
 def _export(name: str, folder: Path, **options: Any) -> tuple[Entry, opbridge.Bundle]:

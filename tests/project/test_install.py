@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from places import EXAMPLES, ROOT
+from places import ROOT, TUTORIAL
 
 from opbridge.engines.onnxruntime import adapter_source
 from opbridge.kernels import compiler
@@ -49,7 +49,7 @@ def test_the_adapter_is_compiled_and_the_first_kernel_finds_it(tmp_path: Path, m
     monkeypatch.setenv("OPBRIDGE_CACHE", str(tmp_path))
     assert compiler.compile_adapter(adapter_source()) == compiled
     made = compiled.stat().st_mtime_ns
-    compiler.build([EXAMPLES / "my_add.h"], adapters=[adapter_source()])
+    compiler.build([TUTORIAL / "my_add.h"], adapters=[adapter_source()])
     assert [(file, file.stat().st_mtime_ns) for file in tmp_path.rglob("adapter-*.o")] == [(compiled, made)]
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +84,7 @@ from opbridge.cli._options import ONNX, add_command
 from opbridge.cli._outcome import Outcome
 
 GROUP = ONNX
+EXAMPLE = "opbridge of_the_test"
 
 
 def register(commands):
@@ -184,6 +186,7 @@ REGISTRIES = {
     ),
     *("engines/own.py", "findings/__init__.py", "ladder/adapt.py", "onnx_model/opsets/steps.py"),
     *("proof/reduce/engine_script.py", "proof/reduce/torch_script.py", "surgery/__init__.py"),
+    *("vision/__init__.py", "vision/old_nodes.py"),
 }
 """Files that import the modules that they find in a folder, or the public names when they are used."""
 
@@ -261,7 +264,9 @@ def _unstated(file: Path) -> Iterator[str]:
 
 
 _FILES_OF_INTERNALS = (
+    "decomposed.py",
     "example_values.py",
+    "gradients.py",
     "internals.py",
     "recurrent.py",
     "reuse.py",
@@ -269,6 +274,12 @@ _FILES_OF_INTERNALS = (
     "torch_registry.py",
     "torchscript.py",
 )
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """pytest imports each test file under its bare name."""
+    names = Counter(file.name for file in (Path(__file__).parents[1]).rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_internals_of_torch_are_read_in_one_file() -> None:

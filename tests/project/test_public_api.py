@@ -71,7 +71,7 @@ def test_no_submodule_has_the_name_of_a_public_function() -> None:
 
 
 def test_dir_shows_the_public_names_and_no_others() -> None:
-    assert dir(opbridge) == sorted([*opbridge.__all__, "legacy", "surgery", "testing"])
+    assert dir(opbridge) == sorted([*opbridge.__all__, "legacy", "surgery", "testing", "vision"])
 
 
 def test_a_public_class_can_be_pickled() -> None:

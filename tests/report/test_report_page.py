@@ -64,12 +64,13 @@ def test_a_passed_bundle(opened: Any) -> None:
     assert "All outputs match PyTorch on 3 sets of inputs." in sentences
     assert "The largest error, in output logits, is 13% of the tolerance." in sentences
     assert page.locator("h1, h2").all_inner_texts() == [
-        *("Matches PyTorch", "Error by depth", "Outputs", "Operators", "Time", "Findings"),
+        *("Matches PyTorch", "Error by depth", "Outputs", "Operators", "Graph", "Time", "Findings"),
         *("Changes made for an engine", "Inputs", "The bundle"),
     ]
-    assert page.locator("nav a").count() == 8
+    assert page.locator("nav a").count() == 9
     assert "float16 is computed in float32" in page.locator("#changes").inner_text()
-    assert "nothing to do: opbridge's catalog has one" in page.locator("#findings").inner_text()
+    assert "fixed by a kernel" in page.locator("#findings").inner_text()
+    assert "nothing to do" not in page.locator("#findings").inner_text()
     assert "2.15.0" in page.locator("#bundle").inner_text()
     assert column(page, "cases", 2) == ["batch=2", "batch=7", "batch=1"]
 
@@ -139,20 +140,38 @@ def test_the_plot_has_the_budget_both_errors_and_every_point_says_what_it_is(ope
     assert "node_Conv_0" in detail.inner_text()
 
 
-def test_a_node_opens_and_closes(opened: Any) -> None:
+def test_a_node_opens_and_closes(opened: Any, tmp_path: Path) -> None:
     page = opened(made.bundle(made.failed()))
     page.locator("#divergences").get_by_role("button", name="node_Softmax_34").click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_role("heading", name="node_Softmax_34").is_visible()
     assert "example sizes" in dialog.inner_text()
     assert "sizes 2" in dialog.inner_text()
-    assert "opbridge view BUNDLE" in dialog.inner_text()
+    assert f"opbridge view {tmp_path}\n" in f"{dialog.inner_text()}\n"
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     page.locator("#bundle summary").click()
     page.locator("#bundle input").fill("Gemm_58")
     page.locator("#bundle").get_by_role("button", name="node_Gemm_58").click()
     assert dialog.get_by_role("heading", name="node_Gemm_58").is_visible()
+
+
+def test_the_graph_is_drawn_and_its_nodes_open(opened: Any) -> None:
+    page = opened(made.bundle(made.passed()))
+    boxes = page.locator("#graph .box")
+    assert boxes.locator("text").all_text_contents() == ["image", "Conv", "Relu", "mylib::cummax", "logits"]
+    for box in boxes.all():
+        frame, text = box.locator("rect").bounding_box(), box.locator("text").bounding_box()
+        assert frame["x"] <= text["x"]
+        assert text["x"] + text["width"] <= frame["x"] + frame["width"]
+    boxes.nth(1).click()
+    assert page.locator("dialog h2").inner_text() == "node_Conv_0"
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    without = made.bundle(made.passed())
+    page = opened({**without, "sources": {**without["sources"], "graph": []}})
+    assert page.locator("#graph").count() == 0
 
 
 def test_histograms_of_the_outputs_closest_to_the_limit(opened: Any) -> None:
@@ -349,3 +368,37 @@ def test_the_words_of_a_summary() -> None:
     assert "The tolerance was given by the user (rtol=0.001, atol=0)" in summary.sentences[-1]
     failed = summarise(made.bundle(dataclasses.replace(made.failed(), tolerance=given)))
     assert failed.title == "Not within the given tolerance of PyTorch"
+
+
+def test_the_tiles_count_what_did_not_pass_as_the_sentences_do(opened: Any) -> None:
+    page = opened(made.bundle(made.failed()))
+    assert "does not match PyTorch on 1 of 3 sets of inputs" in page.locator(".verdict").inner_text()
+    tiles = [tile.splitlines() for tile in page.locator(".tiles > div").all_inner_texts()]
+    assert tiles[:2] == [["Output comparisons", "1 of 6", "did not pass"], ["Sets of inputs", "1 of 3", "did not pass"]]
+    page = opened(made.bundle(made.several(), THREE))
+    assert page.locator(".tiles > div").nth(1).inner_text().splitlines() == ["Sets of inputs", "6", "passed"]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 60])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_labels_of_the_axes_do_not_overlap(nodes: int, width: int, opened: Any) -> None:
+    verified = dataclasses.replace(made.passed(), traces=(made.trace("example sizes", nodes),))
+    page = opened(made.bundle(verified), width=width)
+    boxes = [
+        text.bounding_box()
+        for text in page.locator("#depth svg.plot text").all() + page.locator(".small svg text").all()
+    ]
+    for number, one in enumerate(boxes):
+        for other in boxes[number + 1 :]:
+            apart_x = one["x"] + one["width"] <= other["x"] + 1 or other["x"] + other["width"] <= one["x"] + 1
+            # The boxes of two lines of text may touch; a third of their height is free.
+            apart_y = abs(one["y"] - other["y"]) >= 0.66 * one["height"]
+            assert apart_x or apart_y, (one, other)
+
+
+def test_a_wide_table_uses_the_width_of_the_window(opened: Any) -> None:
+    page = opened(made.bundle(made.failed()), width=1600)
+    frame = page.locator("#outputs .frame").first
+    assert frame.evaluate("(frame) => frame.scrollWidth - frame.clientWidth") == 0, "nothing is cut off"
+    assert frame.bounding_box()["width"] > 1032, "wider than the column of text"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1600

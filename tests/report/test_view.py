@@ -92,6 +92,7 @@ def request(url: str, path: str, **headers: str) -> tuple[int, bytes, http.clien
 @needs_netron
 def test_a_node_of_the_report_is_selected_in_the_graph(page: Any, server: ReportServer) -> None:
     page.goto(server.url)
+    assert page.locator("nav a").first.inner_text() == "Graph ↗"
     page.locator("#divergences").get_by_role("button", name="node_Softmax_34").click()
     with page.context.expect_page() as opening:
         page.get_by_role("dialog").get_by_role("link", name="Open in the graph").click()

@@ -26,10 +26,6 @@ class Expected:
 
 
 EXPECTED: dict[str, Expected] = {
-    "pack_padded_sequence around an LSTM": Expected(
-        "refused",
-        "torch.export can't capture an LSTM of a packed sequence.",
-    ),
     "nested_tensor_from_jagged": Expected(
         "refused",
         "torch.export can't capture the making of a nested tensor.",
@@ -45,14 +41,6 @@ EXPECTED: dict[str, Expected] = {
     "weights in MKL-DNN's layout": Expected(
         "refused",
         "to_mkldnn makes TorchScript modules, which have no Python code to capture.",
-    ),
-    "a sparse weight": Expected(
-        "refused",
-        "torch.sparse.mm makes the columns of the other factor a constant in the capture.",
-    ),
-    "a sparse matrix made from indices": Expected(
-        "refused",
-        "There is no sparse tensor in ONNX's operators, and opbridge makes only weights dense.",
     ),
     "TorchScript inside the model": Expected(
         "refused",

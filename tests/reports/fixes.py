@@ -69,10 +69,6 @@ FIXES = {
         "the nn.Module with the weights of the TorchScript module is exported",
         lambda situation: dataclasses.replace(situation, model=CallsModule(situation.model)),
     ),
-    "a sparse weight": Fix(
-        "the dimension is left out of dynamic_shapes",
-        lambda situation: dataclasses.replace(situation, dynamic_shapes=None),
-    ),
 }
 
 

@@ -238,6 +238,13 @@ def sources() -> dict[str, Any]:
                 "sources": ["model.py:19"],
             },
         ],
+        "graph": [
+            {"name": "image", "operator": "", "reads": []},
+            {"name": "node_Conv_0", "operator": "Conv", "reads": [0]},
+            {"name": "node_Relu_2", "operator": "Relu", "reads": [1]},
+            {"name": "node_cummax_3", "operator": "mylib::cummax", "reads": [1, 2]},
+            {"name": "logits", "operator": "", "reads": [3]},
+        ],
     }
 
 
@@ -283,9 +290,11 @@ def hostile() -> dict[str, Any]:
         "mended": True,
         "sources": [name],
     }
+    graph = [{"name": name, "operator": "", "reads": []}, {"name": name, "operator": name, "reads": [0]}]
+    places = {"nodes": {name: name}, "operators": {name: [name]}, "targets": {name: name}}
     return {
         "path": name,
         "manifest": described,
         "verification": verified.to_dict(),
-        "sources": {"nodes": {name: name}, "operators": {name: [name]}, "findings": [finding], "targets": {name: name}},
+        "sources": {**places, "findings": [finding], "graph": graph},
     }

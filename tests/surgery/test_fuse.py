@@ -15,7 +15,7 @@ import onnxscript
 import pytest
 from one_node import make_model
 from onnx import helper, numpy_helper
-from places import EXAMPLES
+from places import EXAMPLES, TUTORIAL
 
 torch = pytest.importorskip("torch")
 
@@ -235,7 +235,7 @@ def exported(transformer: Any, file: Path, dynamic: bool, optimize: bool) -> Pat
     return file
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(("dynamic", "optimize"), [(False, True), (False, False), (True, True), (True, False)])
 def test_the_attention_blocks_of_a_transformer(transformer: Any, tmp_path: Path, dynamic: bool, optimize: bool) -> None:
     file = exported(transformer, tmp_path / "m.onnx", dynamic, optimize)
@@ -368,7 +368,7 @@ def test_an_onnxscript_body_for_a_foreign_node() -> None:
 
 
 def test_a_kernel_for_a_foreign_node(tmp_path: Path) -> None:
-    file = EXAMPLES / "clamp_swish.py"
+    file = TUTORIAL / "clamp_swish.py"
     nodes = [node("clamp_swish", ["x"], ["z"], "mine", domain="mylib")]
     model = make_model(nodes, {"x": ROW}, {"z": ROW}, domains=["mylib"])
     attached = surgery.attach(model, ops=[file], engines=["onnxruntime"])

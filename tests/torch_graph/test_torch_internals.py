@@ -14,11 +14,12 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.torch_graph import internals as torch_internals
-from opbridge.torch_graph.example_values import assuming_values
+from opbridge.torch_graph.decomposed import decomposed
+from opbridge.torch_graph.example_values import assuming_values, example_fakes
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
 from opbridge.torch_graph.reuse import quantized_operators, reusing_operator_list, reusing_registry
 from opbridge.torch_graph.sources import innermost
-from opbridge.torch_graph.subgraphs import nested_subgraphs, trace_subgraph
+from opbridge.torch_graph.subgraphs import nested_subgraphs, outside_capture, trace_subgraph, tracer
 
 
 def test_the_mappings_of_torch_are_found_with_their_opsets():
@@ -40,6 +41,25 @@ def test_a_program_is_decomposed_under_the_settings_of_torch_onnx():
     with torch_internals.decomposing(program):
         assert torch.fx.experimental._config.backed_size_oblivious
     assert not torch.fx.experimental._config.backed_size_oblivious
+
+
+def test_a_constant_that_a_decomposition_creates_is_kept():
+    """In torch 2.13 through ``_materialize_and_lift_constants`` and ``_export_to_aten_ir``."""
+    constant = torch.tensor([1.0, 2.0])
+
+    def steps(x):
+        return x * constant
+
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.hardswish(x) + torch.tensor([3.0, 4.0])
+
+    program = torch.export.export(Own(), (torch.ones(2),))
+    before = dict(program.constants)
+    with torch_internals.decomposing(program):
+        found = decomposed(program, {torch.ops.aten.hardswish.default: steps})
+    assert found.module()(torch.ones(2)).tolist() == [4.0, 6.0]
+    assert list(program.constants) == list(before)
 
 
 def test_the_line_that_fixes_or_restricts_a_size_is_noted():
@@ -73,13 +93,37 @@ def test_values_of_the_example_are_assumed_and_noted():
     assumed = []
     environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
     before = environment.guard_or_defer_runtime_assert
-    with assuming_values(assumed):
+    with assuming_values(assumed, {}):
         program = torch.export.export(Branch(), (torch.ones(2),))
     assert {(value.condition, value.value) for value in assumed} == {("Eq(u0, 1)", "True")}
     assert "x.sum() > 0" in innermost(assumed[0].frames).text
     with pytest.raises(RuntimeError, match="Runtime assertion failed"):
         program.module()(-torch.ones(2))
     assert environment.guard_or_defer_runtime_assert is before
+
+
+def test_an_operator_without_a_shape_function_runs_on_the_example_and_keeps_none():
+    from capture_failure_models import no_fake
+
+    def model(x):
+        return no_fake(x) + 1
+
+    module = torch.nn.Module()
+    module.forward = model
+    without_fake = {}
+    registered = torch._library.simple_registry.singleton.find("findings_test::no_fake").fake_impl
+    before = list(registered.kernels)
+    with assuming_values([], without_fake):
+        program = torch.export.export(module, (torch.ones(2, 3),))
+    assert {name: innermost(frames).text for name, frames in without_fake.items()} == {
+        "findings_test::no_fake": "return no_fake(x) + 1"
+    }
+    with example_fakes(without_fake):
+        assert len(registered.kernels) == len(before) + 1
+        decomposed = program.run_decompositions({})
+        (call,) = [node for node in decomposed.graph.nodes if "no_fake" in str(node.target)]
+        assert call.meta["val"].shape == (2, 3)
+    assert registered.kernels == before
 
 
 def test_sizes_made_in_the_old_way_begin_at_zero_while_capturing():
@@ -376,6 +420,23 @@ def test_a_function_is_traced_as_a_subgraph_with_what_it_reads_as_inputs():
     ]
     assert len(subgraph.inputs) == 2
     assert subgraph.mutated == ()
+
+
+def test_tensors_outside_a_capture_have_data():
+    found = []
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            with outside_capture():
+                found.append((torch.ones(2).sum().item(), tracer() is not None))
+            return x + torch.ones(2).sum()
+
+    program = torch.export.export(Model(), (torch.ones(2),))
+    assert found[0] == (2.0, True)
+    assert tracer() is None
+    assert [node.target for node in program.graph.nodes if node.op == "call_function"].count(
+        torch.ops.aten.ones.default
+    ) == 1
 
 
 def test_torch_onnx_writes_calls_of_inner_functions_with_call_op():

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from places import EXAMPLES
+from capture_failure_models import no_fake, positive_part
+from places import ENTRIES
 from roundtrip import PickyEngine, catalog
 from torch import Tensor, nn
 from unmapped import abandoned, forgotten, lost
@@ -30,7 +31,7 @@ from opbridge.verbs.diagnosis import Diagnosis
 
 pytestmark = pytest.mark.newest
 
-EXAMPLE_FILES = sorted(EXAMPLES.glob("*.py"))
+EXAMPLE_FILES = list(ENTRIES.values())
 
 
 class Broken(nn.Module):
@@ -144,6 +145,33 @@ def test_all_that_stops_a_capture_is_found_in_one_run() -> None:
     assert {item.target for item in diagnosis.operators if item.rung == "decompose"} == {"aten::hypot"}
 
 
+@pytest.mark.slow
+def test_four_kinds_of_problems_are_found_in_one_run() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            mask = None
+            if x.sum() < 0:
+                mask = x > 0
+            x = torch.cond(x.mean() > 0, positive_part, torch.neg, (x,))
+            x = no_fake(x)
+            return lost(torch.hypot(x, x)) if mask is None else x * mask
+
+    diagnosis = opbridge.diagnose(Model().eval(), (torch.ones(2, 3),))
+    start = Model.forward.__code__.co_firstlineno
+    found = [(item.code, item.sources[0].rpartition(":")[2]) for item in diagnosis.findings if item.severity == "error"]
+    assert found == [
+        ("control-flow", str(positive_part.__code__.co_firstlineno + 1)),
+        ("unconverted-control-flow", str(start + 2)),
+        ("missing-fake", str(start + 5)),
+        ("unmapped-operator", str(start + 5)),
+        ("unmapped-operator", str(start + 6)),
+    ]
+    (without_fake,) = [item for item in diagnosis.findings if item.code == "missing-fake"]
+    assert "opbridge.fake_for('findings_test::no_fake')" in without_fake.fix
+    assert not diagnosis.ok
+    assert {item.target for item in diagnosis.operators if item.rung == "decompose"} == {"aten::hypot"}
+
+
 def dry(model: Any, args: Any, engine: Any) -> Diagnosis:
     return diagnose_entry(Entry("", model, args), [engine], catalog(), Versions())
 
@@ -227,7 +255,7 @@ def test_equal_operators_are_asked_about_once() -> None:
     assert {item.target: item.count for item in steps} == {"aten::linear": 10, "aten::relu": 10}
 
 
-@pytest.mark.quick("super_resolution", every=3)
+@pytest.mark.quick("super_resolution", every=6)
 @pytest.mark.parametrize("file", EXAMPLE_FILES, ids=lambda file: file.stem)
 def test_a_diagnosis_takes_the_rungs_of_the_export(file: Path) -> None:
     if "torchvision" in file.read_text():

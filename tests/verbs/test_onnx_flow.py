@@ -15,7 +15,7 @@ import onnx_ir as ir
 import pytest
 import torch
 from one_node import save
-from places import EXAMPLES
+from places import TUTORIAL
 
 import opbridge
 from opbridge.catalog.declare.spec import _declared as declared_specs
@@ -210,7 +210,7 @@ def test_an_open_size_is_not_taken_for_a_fixed_one(tmp_path: Path, declarations:
 def test_a_kernel_alone_is_not_verified(tmp_path: Path, declarations: None) -> None:
     """The original runs nowhere: that is said, and is no proof."""
     declared_specs[:] = [spec for spec in declared_specs if spec.target != "mylib::my_add"]
-    opbridge.kernel_for("mylib::my_add", EXAMPLES / "my_add.h")
+    opbridge.kernel_for("mylib::my_add", TUTORIAL / "my_add.h")
     text = """<ir_version: 8, opset_import: ["": 18, "mylib": 1]>
         net (float[n] x) => (float[n] y) { y = mylib.my_add(x, x) }"""
     bundle = opbridge.export(written(text, tmp_path / "m.onnx"), path=tmp_path / "b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,19 +32,29 @@ def test_a_model_that_agrees_passes() -> None:
 
 def test_a_model_that_does_not_fails_with_the_output_and_its_error(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
-    with pytest.raises(AssertionError, match=r"(?s)^onnxruntime: failed on 1 case .*output: differs \(error: engine"):
+    with pytest.raises(
+        AssertionError, match=r"(?s)^onnxruntime: failed on 1 case .*output: mismatch \(.* times the tolerance\)"
+    ):
         assert_equal(nn.Hardswish().eval(), (X,), ops=[str(tmp_path / "wrong.py")])
+    bundle = opbridge.export(nn.Hardswish().eval(), (X,), path=tmp_path / "b", ops=[str(tmp_path / "wrong.py")])
+    assert re.search(r": failed \(output [\d.e+]+ times the tolerance\), for onnxruntime\)$", repr(bundle))
+    verification = Verification.from_dict(bundle.verification or {})
+    assert re.search(r"failed on 1 case; example sizes, output: [\d.e+]+ times the tolerance\)$", repr(verification))
 
 
 def test_results_show_themselves_in_one_line() -> None:
     result = Verification("onnxruntime", "passed", (CaseResult("example sizes"),), (), {}, 7)
     assert repr(result) == "Verification(onnxruntime: passed on 1 case)"
     assert str(result) == result.summary()
+    assert result._repr_html_() == f"<pre>{result.summary()}</pre>"
 
     def model(x: Tensor) -> Tensor:
         return x.relu()
 
-    assert repr(opbridge.diagnose(model, (X,))) == "Diagnosis(1 operator, ok)"
+    diagnosis = opbridge.diagnose(model, (X,))
+    assert repr(diagnosis) == "Diagnosis(1 operator, ok)"
+    assert diagnosis._repr_html_().startswith("<pre>1 native operator (-v lists them)\n")
+    assert diagnosis._repr_html_().endswith("\nAll operators are supported.</pre>")
 
 
 def test_a_bundle_shows_itself_in_one_line_and_in_a_notebook_by_its_report(tmp_path: Path) -> None:
@@ -52,5 +63,6 @@ def test_a_bundle_shows_itself_in_one_line_and_in_a_notebook_by_its_report(tmp_p
     page = bundle._repr_html_()
     assert page.startswith('<iframe srcdoc="&lt;!doctype html')
     assert "Matches PyTorch" in page
+    assert "Relu" in str(bundle.sources["graph"])
     (tmp_path / "b" / "report.html").unlink()
     assert bundle._repr_html_().startswith("Bundle(&#x27;")

@@ -7,6 +7,7 @@
     verification.json    the result of the last verification, and the digest of the manifest it is about (side file)
     sources.json         the source locations of the entry and the nodes (side file with absolute paths)
     failing_input.npz    a small input on which a verification failed, if one was searched for (side file)
+    benchmark.json       the times of the last benchmark, if there was one (side file)
     report.html          a readable report made from the files above (side file)
     marks.json           the marks of the user who wrote these files (side file; see trust.py)
 
@@ -33,6 +34,7 @@ from opbridge.atomic import (
     temporary_sibling,
 )
 from opbridge.bundle.checks import (
+    BENCHMARK,
     FORMAT,
     MANIFEST,
     MODEL_SIGNATURE,
@@ -46,6 +48,7 @@ from opbridge.bundle.checks import (
     checked_sources,
     file_hash,
     manifest_hash,
+    outcome,
     read_manifest,
     read_side_file,
     to_json,
@@ -58,6 +61,7 @@ from opbridge.errors import InputError
 from opbridge.version import __version__
 
 __all__ = [
+    "BENCHMARK",
     "FORMAT",
     "MANIFEST",
     "REPORT",
@@ -89,11 +93,11 @@ class Bundle:
     is_vouched: bool = False
 
     def __repr__(self) -> str:
-        """``"Bundle('build/head': passed, for onnxruntime)"``."""
-        verdict = (self.verification or {}).get("verdict", "not verified")
+        """``"Bundle('build/head': passed, for onnxruntime)"``; with the failing outputs, if there are any."""
         names = dict.fromkeys(name for model in self.manifest["models"] for name in model["engines"])
         claimed = "claimed " if self.claim else ""
-        return f"{type(self).__name__}({str(self.path)!r}: {claimed}{verdict}, for {', '.join(names)})"
+        found = f"{claimed}{outcome(self.verification or {})}"
+        return f"{type(self).__name__}({str(self.path)!r}: {found}, for {', '.join(names)})"
 
     def _repr_html_(self) -> str:
         """The report, for a notebook, if this user wrote it."""
@@ -120,8 +124,7 @@ class Bundle:
     @property
     def verification(self) -> dict[str, Any] | None:
         """The content of ``verification.json``; None if there is none about this bundle."""
-        found = read_side_file(self.path / VERIFICATION)
-        return found if found is not None and found.get("bundle", self._digest) == self._digest else None
+        return self._about_it(VERIFICATION)
 
     @property
     def verified(self) -> bool | None:
@@ -213,6 +216,11 @@ class Bundle:
         path = self.sources.get("entry_path")
         return path if isinstance(path, str) else None
 
+    def _about_it(self, name: str) -> dict[str, Any] | None:
+        """The content of a side file, unless it is about another bundle."""
+        found = read_side_file(self.path / name)
+        return found if found is not None and found.get("bundle", self._digest) == self._digest else None
+
     def _is_own(self, name: str) -> bool:
         return has_mark(self.path, self._digest, name)
 
@@ -252,7 +260,7 @@ class Bundle:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The bundle as JSON data: ``path``, ``verified``, ``claim``, the manifest, and the two side files."""
+        """The bundle as JSON data: ``path``, ``verified``, ``claim``, the manifest, and the side files with data."""
         return {
             "path": str(self.path),
             "verified": self.verified,
@@ -260,6 +268,7 @@ class Bundle:
             "manifest": dict(self.manifest),
             "verification": self.verification,
             "sources": self.sources,
+            "benchmark": self._about_it(BENCHMARK),
         }
 
 
@@ -339,13 +348,13 @@ def write_bundle(
         with reported(path):
             write(folder)
             complete = _complete(manifest, folder)
-            (folder / MANIFEST).write_bytes(_json(complete))
+            (folder / MANIFEST).write_text(to_json(complete), encoding="utf-8")
         proof = verification(folder) if verification is not None else None
         with reported(path):
             attested = None if proof is None else {**proof, "bundle": complete["sha256"]}
             for name, data in ((SOURCES, sources), (VERIFICATION, attested)):
                 if data is not None:
-                    (folder / name).write_bytes(_json(data))
+                    (folder / name).write_text(to_json(data), encoding="utf-8")
             written = [name for name in SIDE_FILES if (folder / name).exists()]
             marks = marks_with(folder, complete["sha256"], written, own=(MANIFEST,))
             (folder / MARKS).write_text(marks, encoding="utf-8")
@@ -370,18 +379,14 @@ def write_side_file(
     """
     if name not in SIDE_FILES:
         raise ValueError(f"{name!r} is not one of {SIDE_FILES}")
-    if name == VERIFICATION and not isinstance(data, str):
+    if name in (VERIFICATION, BENCHMARK) and not isinstance(data, str):
         data = {**data, "bundle": bundle.manifest["sha256"]}
-    content = data.encode(errors="replace") if isinstance(data, str) else _json(data)
+    content = data.encode(errors="replace") if isinstance(data, str) else to_json(data).encode()
     with reported(bundle.path / name, is_new=False):
         replace_file(bundle.path / name, content)
         if name != REPORT:
             marks = marks_with(bundle.path, bundle.manifest["sha256"], [name, *evidence])
             replace_file(bundle.path / MARKS, marks.encode())
-
-
-def _json(data: Mapping[str, Any]) -> bytes:
-    return to_json(data).encode()
 
 
 def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -390,5 +395,5 @@ def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         file.relative_to(folder).as_posix(): {"sha256": file_hash(file), "bytes": file.stat().st_size} for file in files
     }
     # Converting to JSON and back makes the caller's data equal to that of a reader of the file.
-    complete = json.loads(_json({**manifest, "format": FORMAT, "opbridge": __version__, "files": listed}))
+    complete = json.loads(to_json({**manifest, "format": FORMAT, "opbridge": __version__, "files": listed}))
     return {**complete, "sha256": manifest_hash(complete)}

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opbridge.atomic import is_temporary
+from opbridge.bundle.graph import GraphRow
 from opbridge.bundle.trust import MARKS
 from opbridge.capture.assumption import Assumption
 from opbridge.engines.base import TensorSpec
@@ -35,6 +36,7 @@ __all__ = [
     "checked_sources",
     "file_hash",
     "manifest_hash",
+    "outcome",
     "parsed",
     "read_manifest",
     "read_side_file",
@@ -48,12 +50,13 @@ FORMAT = 1
 MANIFEST = "bundle.json"
 VERIFICATION = "verification.json"
 FAILING_INPUT = "failing_input.npz"
+BENCHMARK = "benchmark.json"
 SOURCES = "sources.json"
 REPORT = "report.html"
 MODEL_SIGNATURE = "model.sig"
 VERIFICATION_SIGNATURE = "verification.sig"
 SIDE_FILES = (
-    *(VERIFICATION, SOURCES, REPORT, FAILING_INPUT, MARKS),
+    *(VERIFICATION, SOURCES, REPORT, FAILING_INPUT, BENCHMARK, MARKS),
     *(MODEL_SIGNATURE, VERIFICATION_SIGNATURE),
 )
 """The files that the manifest does not list: they are written later, or have absolute paths."""
@@ -140,6 +143,7 @@ class _Sources(StoredRecord):
     values: Mapping[str, tuple[str, int | None]] = dataclasses.field(default_factory=dict)
     operators: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     findings: tuple[Mapping[str, Any], ...] = ()
+    graph: tuple[GraphRow, ...] = ()
 
 
 def checked_sources(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
@@ -326,3 +330,18 @@ def _damaged(folder: Path, what: str) -> InputError:
         f"The bundle {folder} is damaged: {what}.",
         fix="copy the bundle again from where it was made, or export the model again with --overwrite.",
     )
+
+
+_FAILING = ("differs", "shape", "dtype", "missing")
+"""The statuses of outputs that fail (``proof/verify/verification.py``)."""
+
+
+def outcome(verification: Mapping[str, Any]) -> str:
+    """The verdict, and the first outputs that fail, or the error: ``"failed (y 3.4 times the tolerance)"``."""
+    worst: dict[str, float] = {}
+    for found in verification.get("comparisons", ()):
+        if found["status"] in _FAILING:
+            worst[found["output"]] = max(worst.get(found["output"], 0.0), float(found["ratio"]))
+    far = [f"{name} {ratio:.3g} times the tolerance" if ratio else f"{name} differs" for name, ratio in worst.items()]
+    reason = ", ".join(far[:3]) or str(verification.get("error") or "").partition("\n")[0]
+    return verification.get("verdict", "not verified") + (f" ({reason})" if reason else "")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opbridge.bundle.graph import graph_rows
 from opbridge.bundle.model_files import distinct_models
 from opbridge.capture.entry import portable_entry
 from opbridge.engines.base import Engine, TensorSpec
@@ -102,7 +103,7 @@ def _versions(engines: Sequence[Engine], packages: Sequence[str]) -> dict[str, s
 
 
 def make_sources(file: Path | None, climbed: ClimbedAll, found: Sequence[Finding]) -> dict[str, Any]:
-    """The side file: the source locations of the entry, the nodes and the operators, and the findings.
+    """The side file: the source locations of the entry, the nodes and the operators, the findings, and a small graph.
 
     Args:
         file: The file that the entry is defined in, or the ONNX file; None for a model in memory.
@@ -110,6 +111,7 @@ def make_sources(file: Path | None, climbed: ClimbedAll, found: Sequence[Finding
         found: The findings about the model.
     """
     translated = climbed.onnx.translated if climbed.onnx is not None else None
+    model = next(iter(distinct_models(climbed.onnx).values()))[1] if climbed.onnx is not None else None
     return {
         "entry_path": str(file) if file is not None else None,
         "nodes": dict(translated.sources) if translated is not None else {},
@@ -118,4 +120,5 @@ def make_sources(file: Path | None, climbed: ClimbedAll, found: Sequence[Finding
         "values": {name: origin.to_json() for name, origin in translated.origins.items()} if translated else {},
         "operators": {step.target: list(step.sources) for step in climbed.steps},
         "findings": [finding.to_dict() for finding in found],
+        "graph": [row.to_dict() for row in graph_rows(model.graph)] if model is not None else [],
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shlex
 import shutil
@@ -132,13 +131,14 @@ def _dtype(spec: TensorSpec) -> str:
 
 
 def _text(value: str) -> str:
-    """A string literal of C++."""
-    return json.dumps(value, ensure_ascii=False)
+    """A string literal of C++, with control characters in octal digits."""
+    escaped = value.replace("\\", r"\\").replace('"', r"\"")
+    return '"' + "".join(f"\\{ord(c):03o}" if c < " " or c == "\x7f" else c for c in escaped) + '"'
 
 
 def _commands(bundle: Bundle, engine: Engine, folder: Path) -> tuple[str, ...]:
     build = folder.as_posix() + "/build"
-    arrays = [f"{spec.name}={spec.name}.npy" for spec in bundle.inputs]
+    arrays = [f"{spec.name}={spec.name.replace('/', '_')}.npy" for spec in bundle.inputs]
     return (
         shlex.join(["cmake", "-S", folder.as_posix(), "-B", build, "-DCMAKE_BUILD_TYPE=Release"]),
         shlex.join(["cmake", "--build", build]),

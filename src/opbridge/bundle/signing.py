@@ -114,7 +114,7 @@ def _modules() -> Any:
     except ImportError as error:
         raise InputError(
             "Signatures need the Python package model-signing, which is not installed here.",
-            fix='pip install "opbridge[signing]"',
+            fix='pip install "model-signing>=1.1.1" "pyopenssl>=26.4.0"',
         ) from error
     return model_signing
 

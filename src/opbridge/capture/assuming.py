@@ -12,10 +12,10 @@ import torch
 from opbridge.capture.assumption import Assumption
 from opbridge.capture.export import Example, declared_by
 from opbridge.capture.failures import CaptureFailure
-from opbridge.findings import Finding, data_dependent_value
+from opbridge.findings import Finding, control_flow, data_dependent_value, missing_fake
 from opbridge.torch_graph.declared import fixed_at
 from opbridge.torch_graph.dimensions import arguments_by_name
-from opbridge.torch_graph.example_values import assuming_values
+from opbridge.torch_graph.example_values import Frames, assuming_values, taking_branches
 from opbridge.torch_graph.sources import AssumedValue, SourceLine, condition_at, innermost
 from opbridge.torch_graph.state import keeping_state
 
@@ -37,12 +37,19 @@ class Assumptions:
         self._dynamic_shapes = dynamic_shapes
         self._sizes: dict[str, Assumption] = {}
         self._reads_values = False
+        self._takes_branches = False
         self._values: list[AssumedValue] = []
+        self._without_fake: dict[str, Frames] = {}
         self._failures: list[CaptureFailure] = []
 
     def extend(self, failure: CaptureFailure) -> bool:
-        """Assume what this failure needs: constant sizes, or the values of tensors. False if there is nothing more."""
-        possible = self._fix(failure) if failure.axes else not self._reads_values
+        """Assume what this failure needs: sizes, values of tensors, branches. False if there is nothing more."""
+        if failure.axes:
+            possible = self._fix(failure)
+        elif failure.finding.code == control_flow.CODE:
+            possible, self._takes_branches = not self._takes_branches, True
+        else:
+            possible = not self._reads_values
         self._reads_values = self._reads_values or not failure.axes
         self._failures += [failure] if possible else []
         return possible
@@ -63,23 +70,33 @@ class Assumptions:
     def made(self) -> Iterator[Any]:
         """Capture under the assumptions inside the block; gives the dimensions that are dynamic."""
         self._values.clear()
+        self._without_fake.clear()
         shapes = self._dynamic_shapes
         if self._sizes:
             shapes = fixed_at(arguments_by_name(self._module, *self._example), shapes, self._sizes)
         with contextlib.ExitStack() as stack:
             if self._reads_values:
                 stack.enter_context(keeping_state(self._module))
-                stack.enter_context(assuming_values(self._values))
+                stack.enter_context(assuming_values(self._values, self._without_fake))
+            if self._takes_branches:
+                stack.enter_context(taking_branches(self._values))
             yield shapes
 
     def obstacles(self) -> tuple[Finding, ...]:
-        """What stops a capture without assumptions: one finding for each size and for each line."""
+        """What stops a capture without assumptions: one finding for each size, line, and operator without a fake."""
         places = dict.fromkeys(
-            (innermost(value.frames, libraries=True), innermost(value.frames)) for value in self._values
+            (innermost(value.frames, libraries=True), innermost(value.frames))
+            for value in self._values
+            if not value.is_branch
         )
-        lines = [data_dependent_value.finding(*place) for place in places]
-        known = {line.message for line in lines}
-        return (*(failure.finding for failure in self._failures if failure.finding.message not in known), *lines)
+        refused = {failure.finding.sources for failure in self._failures if failure.finding.code == control_flow.CODE}
+        lines = [found for place in places if (found := data_dependent_value.finding(*place)).sources not in refused]
+        fakes = [
+            missing_fake.finding(target, innermost(frames, libraries=True), innermost(frames))
+            for target, frames in self._without_fake.items()
+        ]
+        known = {found.message for found in (*lines, *fakes)}
+        return (*(one.finding for one in self._failures if one.finding.message not in known), *lines, *fakes)
 
     def listed(self) -> tuple[Assumption, ...]:
         """The assumptions of the last capture, those about sizes first."""

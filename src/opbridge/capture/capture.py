@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
-from opbridge.capture.constant_buffers import ConstantBuffers
+from opbridge.capture.constants import Constants
 from opbridge.capture.control_flow.conversion import Conversions, converting
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
@@ -24,20 +24,22 @@ from opbridge.capture.failures import CaptureFailure
 from opbridge.capture.hooks import AROUND
 from opbridge.capture.names import input_names as names_of_inputs
 from opbridge.capture.names import output_names as names_of_outputs
-from opbridge.capture.python_draws import generator_states, refuse_constant_draws
+from opbridge.capture.python_draws import contents_of, generator_states, refuse_constant_draws
 from opbridge.capture.quantized import dequantized_modules
-from opbridge.capture.rewriting import rewriting
+from opbridge.capture.rewriting import Used, rewriting
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, first_line
 from opbridge.findings import Finding
 from opbridge.records import StoredRecord
 from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
+from opbridge.torch_graph.branch_results import copy_shared_results
 from opbridge.torch_graph.dense import dense_weights
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
+from opbridge.torch_graph.gradients import needs_gradients, tracing_gradients
 from opbridge.torch_graph.library_checks import (
-    line_to_leave_out,
     lines_of_error,
+    lines_to_leave_out,
     statement_that_only_raises,
     without_checks,
 )
@@ -76,7 +78,7 @@ class Captured:
         output_names: The ONNX names of the flattened tensor outputs, in order.
         dimension_names: The user's names of dynamic dimensions, by torch's symbol ("s77" to "batch").
         bounded_inputs: The inputs with a dimension for which the user declared a maximum size.
-        rewrites: The rewrites that were used.
+        rewrites: The rewrites that were used, each with the user's lines that called the replaced function.
         was_training: Whether the model was in training mode. It is captured in evaluation mode.
         declared: The mappings of operators that this capture created for autograd.Functions, if that is enabled.
         dynamic_axes: The dynamic axes of each input, by its ONNX name. A later stage that specializes a size does so in
@@ -96,7 +98,7 @@ class Captured:
     output_names: tuple[str, ...]
     dimension_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     bounded_inputs: frozenset[str] = frozenset()
-    rewrites: tuple[str, ...] = ()
+    rewrites: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     was_training: bool = False
     declared: tuple[OpSpec, ...] = ()
     dynamic_axes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
@@ -148,21 +150,23 @@ def capture(
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
     dynamic_shapes = by_input(dynamic_shapes, module)
     example = positional, keywords
-    buffers = ConstantBuffers(module)
+    constants = Constants(module)
     assumptions = Assumptions(module, example, dynamic_shapes)
 
     def attempt(changes: _Changes) -> Captured:
-        answering = buffers.answering() if changes.known else nullcontext()
+        answering = constants.answering() if changes.known else nullcontext()
         swaps = dynamic_conversions(changes.files), without_checks(changes.checks), converting(changes.conversions)
-        with swaps[0], swaps[1], swaps[2] as notes, answering, assumptions.made() as shapes:
+        below = tracing_gradients(module) if changes.gradients else nullcontext()
+        with swaps[0], swaps[1], swaps[2] as notes, answering, below, assumptions.made() as shapes:
             captured = _captured(module, example, shapes, input_names, output_names, rewrites, check_sizes)
-        if changes.known and not buffers.are_constant_in(captured.program):
-            return attempt(dataclasses.replace(changes, known=False))
+        if changes.known and not constants.are_constant_in(captured.program):
+            changes.known = None
+            return attempt(changes)
         return dataclasses.replace(captured, unchecked=tuple(notes.checks), converted=tuple(notes.operators))
 
     output_names = without_check(output_names)
     with changed_attributes_as_buffers(module, *example):
-        captured = _with_changes(attempt, bool(buffers), assumptions if assume else None)
+        captured = _with_changes(attempt, assumptions if assume else None)
     captured = dataclasses.replace(captured, assumptions=assumptions.listed(), obstacles=assumptions.obstacles())
     if assume != "check" or all(item.kind == "size" for item in captured.assumptions):
         return captured
@@ -186,20 +190,21 @@ class _Changes:
     Attributes:
         files: The files in which ``float()`` and ``int()`` keep sizes dynamic.
         checks: The lines of the checks that are left out.
-        known: Whether Python may read the buffers, which are constants of the model.
+        known: Whether Python may read what is computed from weights and numbers alone; None if it must not, because
+            the model changes what it has read.
+        gradients: Whether the model is traced below autograd, because it computes gradients.
         conversions: The functions whose control flow is converted.
     """
 
-    files: list[str] = dataclasses.field(default_factory=list)
+    files: set[str] = dataclasses.field(default_factory=set)
     checks: set[SourceLine] = dataclasses.field(default_factory=set)
-    known: bool = False
+    known: bool | None = False
+    gradients: bool = False
     conversions: Conversions = dataclasses.field(default_factory=Conversions)
 
 
-def _with_changes(
-    attempt: Callable[[_Changes], Captured], has_buffers: bool, assumptions: Assumptions | None
-) -> Captured:
-    """Capture; if a line stops it that has an equivalent, again with that.
+def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumptions | None) -> Captured:
+    """Capture; if lines stop it that have an equivalent, again with those.
 
     What remains is assumed to be as for the example inputs, if the user allows assumptions.
     """
@@ -209,14 +214,16 @@ def _with_changes(
             captured = attempt(changes)
         except CaptureFailure as failure:
             lines = [*failure.lines, *lines_of_error(failure.__cause__)]
-            file = next((line.file for line in lines if converts(line) and line.file not in changes.files), None)
-            check = line_to_leave_out(failure.__cause__, failure.lines)
-            if file is not None:
-                changes.files.append(file)
-            elif check is not None and check not in changes.checks:
-                changes.checks.add(check)
-            elif has_buffers and not changes.known and not failure.lines:
+            files = {line.file for line in lines if converts(line)} - changes.files
+            checks = lines_to_leave_out(failure.__cause__, failure.lines) - changes.checks
+            if files:
+                changes.files |= files
+            elif checks:
+                changes.checks |= checks
+            elif changes.known is False and not failure.lines:
                 changes.known = True
+            elif not changes.gradients and needs_gradients(failure.__cause__):
+                changes.gradients = True
             elif not changes.conversions.extend(failure, can_go_on=assumptions is not None):
                 cause = changes.conversions.without_sizes(failure)
                 if assumptions is None or not assumptions.extend(cause):
@@ -236,22 +243,20 @@ def _captured(
     rewrites: Sequence[OpSpec],
     check_sizes: bool,
 ) -> Captured:
-    # The lock in rewriting is acquired first, because two threads must not freeze a model at the same time.
-    with rewriting(rewrites) as used, frozen(module) as was_training, contextlib.ExitStack() as stack:
-        observers = [stack.enter_context(around()) for around in AROUND]
-        stack.enter_context(explicit_parameters(module, *given))
-        stack.enter_context(dense_weights(module))
-        stack.enter_context(dequantized_modules(module))
+    with _prepared(module, given, rewrites) as (used, was_training, observers):
         states = generator_states()
         program, example, guards = export_program(module, given, dynamic_shapes)
-        if generator_states() != states:
-            refuse_constant_draws(program, lambda: export_program(module, given, dynamic_shapes)[0])
+        drawn = contents_of(program) if generator_states() != states else None
         freeze_program(program)
+        copy_shared_results(program)
         arguments = arguments_by_name(module, *given)
         dimensions = declared_by(module, example, dynamic_shapes)
     declared = tuple(spec for observer in observers for spec in observer.finish(program))
     if guards and check_sizes:
         check_declared_sizes(module, program, example, dimensions, guards)
+    if drawn is not None:
+        with _prepared(module, given, rewrites):
+            refuse_constant_draws(drawn, lambda: export_program(module, given, dynamic_shapes)[0])
     names = names_of_inputs(program, input_names)
     return Captured(
         program=program,
@@ -262,11 +267,29 @@ def _captured(
         output_names=names_of_outputs(program, output_names, names),
         dimension_names=dimension_names(program, dynamic_shapes, arguments),
         bounded_inputs=bounded_inputs(program, dynamic_shapes, arguments),
-        rewrites=tuple(dict.fromkeys(used)),
+        rewrites=used.sources(),
         was_training=was_training,
         declared=declared,
         dynamic_axes=dynamic_axes(program, names),
     )
+
+
+@contextlib.contextmanager
+def _prepared(
+    module: torch.nn.Module, given: Example, rewrites: Sequence[OpSpec]
+) -> Iterator[tuple[Used, bool, list[Any]]]:
+    """Make a module ready for torch.export inside the block.
+
+    Yields:
+        The rewrites that are used, whether the module was in training mode, and the observers of the hooks.
+    """
+    # The lock in rewriting is acquired first, because two threads must not freeze a model at the same time.
+    with rewriting(rewrites) as used, frozen(module) as was_training, contextlib.ExitStack() as stack:
+        observers = [stack.enter_context(around()) for around in AROUND]
+        stack.enter_context(explicit_parameters(module, *given))
+        stack.enter_context(dense_weights(module))
+        stack.enter_context(dequantized_modules(module))
+        yield used, was_training, observers
 
 
 def _refuse_nested(values: Any) -> None:
@@ -279,6 +302,7 @@ def _refuse_nested(values: Any) -> None:
 
 def _from_program(program: torch.export.ExportedProgram, inputs: Any, outputs: Any) -> Captured:
     program = frozen_copy(program)
+    copy_shared_results(program)
     args, kwargs = program.example_inputs or ((), {})
     names = names_of_inputs(program, inputs)
     return Captured(

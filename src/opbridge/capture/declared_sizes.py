@@ -11,6 +11,7 @@ broadcasts. It is no restriction if the captured program computes at that size w
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from opbridge.torch_graph.declared import DeclaredDimensions, DynamicDimension
 from opbridge.torch_graph.eager import run_eager
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
-from opbridge.torch_graph.sources import innermost
+from opbridge.torch_graph.sources import innermost, numbers_of_condition
 
 __all__ = ["at_least_two", "check_declared_sizes"]
 
@@ -33,6 +34,7 @@ _STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
 _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
+_MOST_COMBINATIONS = 64
 _SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
 
@@ -70,18 +72,39 @@ def check_declared_sizes(
     base = {place.source: int(place.tensor.shape[place.axis]) for place in declared.places}
     largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * _elements(example))
     started = time.perf_counter()
-    for dimension in declared.dimensions:
-        for size in _candidates(dimension, guards):
-            sizes = dimension.sizes_at(size)
-            failing = [guard for guard in guards if guard.fails({**base, **sizes})]
-            if not failing or time.perf_counter() - started > _MOST_SECONDS:
-                continue
-            moved = declared.resized(example, sizes)
-            if _elements(moved) > largest or (expected := _eager_results(module, *moved)) is None:
-                continue
-            harmless = all(guard.is_inequality() for guard in failing)
-            if not (harmless and _computes(program, moved, expected)):
-                raise _failure(dimension, size, failing[0], declared.dimensions)
+    alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
+    for chosen in [*alone, *_together(declared.dimensions, guards)]:
+        sizes = {source: size for one, number in chosen for source, size in one.sizes_at(number).items()}
+        failing = [guard for guard in guards if guard.fails({**base, **sizes})]
+        if not failing or time.perf_counter() - started > _MOST_SECONDS:
+            continue
+        moved = declared.resized(example, sizes)
+        if _elements(moved) > largest or (expected := _eager_results(module, *moved)) is None:
+            continue
+        harmless = all(guard.is_inequality() for guard in failing)
+        if not (harmless and _computes(program, moved, expected)):
+            raise _failure(*chosen[0], failing, declared.dimensions)
+
+
+def _together(
+    dimensions: Sequence[DynamicDimension], guards: Sequence[SizeGuard]
+) -> Iterator[list[tuple[DynamicDimension, int]]]:
+    """Sizes of several dimensions at once, of the numbers in conditions such as ``x.shape[1:] == (10, 12)``.
+
+    Python compares the second element only where the first is equal, so that no guard names it.
+    """
+    lines = {innermost(guard.frames, libraries=True) for guard in guards if guard.is_inequality()}
+    numbers = sorted({number for line in lines for number in numbers_of_condition(line)})
+    sizes = [[None, *(number for number in numbers if _may_have(one, number))] for one in dimensions]
+    for combination in itertools.islice(itertools.product(*sizes), _MOST_COMBINATIONS):
+        chosen = [(one, size) for one, size in zip(dimensions, combination, strict=True) if size is not None]
+        if len(chosen) > 1:
+            yield chosen
+
+
+def _may_have(dimension: DynamicDimension, size: int) -> bool:
+    in_range = max(_SMALLEST, dimension.low) <= size <= (dimension.high or size)
+    return size != dimension.size and in_range
 
 
 def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Iterator[int]:
@@ -90,7 +113,7 @@ def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Ite
     beyond = sorted({limit + step for limit in limits if limit is not None for step in (-1, 1)})
     near = [base + step for step in _STEPS] + [2 * base, 3 * base] + [base - step for step in _STEPS] + [base // 2]
     for size in dict.fromkeys([*near, *beyond]):
-        if size != base and size >= max(_SMALLEST, dimension.low) and size <= (dimension.high or size):
+        if _may_have(dimension, size):
             yield size
 
 
@@ -124,8 +147,10 @@ def _agree(one: Any, other: Any) -> bool:
 
 
 def _failure(
-    dimension: DynamicDimension, size: int, guard: SizeGuard, dimensions: Sequence[DynamicDimension]
+    dimension: DynamicDimension, size: int, guards: Sequence[SizeGuard], dimensions: Sequence[DynamicDimension]
 ) -> CaptureError:
+    """The error for a size that these guards exclude; it explains the first of them."""
+    guard = guards[0]
     names = {
         place.source: f"{place.path}.shape[{place.axis}]" if other.name == str(place) else other.name
         for other in dimensions
@@ -133,7 +158,7 @@ def _failure(
         if derived(7) == 7
     }
     finding = restricted_dimension.finding(dimension, size, guard, guard.text(names), dimensions)
-    line = innermost(guard.frames, libraries=True)
+    lines = [line for one in reversed(guards) if (line := innermost(one.frames, libraries=True)) is not None]
     details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
     axes = [place.source for place, _ in dimension.places]
-    return CaptureFailure(finding, details=details, lines=() if line is None else (line,), axes=axes)
+    return CaptureFailure(finding, details=details, lines=lines, axes=axes)

@@ -24,7 +24,7 @@ from opbridge.capture.assumption import Assume
 from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.torch_graph.sources import source_of_error
 
-__all__ = ["Entry", "entry_file", "load_entry", "load_file", "portable_entry"]
+__all__ = ["Entry", "entry_file", "entry_of", "load_entry", "load_file", "portable_entry"]
 
 _FORMS = "file.py:function, package.module:function or model.pt2"
 _RETURNS = "(module, args), (module, args, kwargs) or a dict with 'model' and 'args'"
@@ -93,6 +93,15 @@ def load_file(place: str) -> types.ModuleType:
     """
     with _importable(Path(place).resolve().parent):
         return _import_file(place, place)
+
+
+def entry_of(text: str, function: Callable[[], Any], file: Path | None = None) -> Entry:
+    """Call the function of an entry that is already imported; ``text`` names it in messages and reports.
+
+    Raises:
+        InputError: The function raises an error, or does not return a model and inputs.
+    """
+    return _entry(text, _call(text, function), file)
 
 
 def portable_entry(text: str) -> str:
@@ -252,7 +261,7 @@ def _existing_files(place: Path) -> str:
     return (
         f"write {(place.parent / close[0]).as_posix()}."
         if close
-        else "check the path; it counts from the current folder."
+        else "check the path, which is relative to the current folder."
     )
 
 
@@ -312,7 +321,7 @@ def _load_program(text: str) -> Entry:
     file = Path(text)
     if not file.is_file():
         raise InputError(
-            f"Entry {text}: there is no such file.", fix="check the path; it counts from the current folder."
+            f"Entry {text}: there is no such file.", fix="check the path, which is relative to the current folder."
         )
     import torch
 

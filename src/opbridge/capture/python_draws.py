@@ -18,7 +18,7 @@ from opbridge import findings
 from opbridge.capture.failures import CaptureFailure
 from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
-__all__ = ["generator_states", "kept_generators", "refuse_constant_draws"]
+__all__ = ["contents_of", "generator_states", "kept_generators", "refuse_constant_draws"]
 
 _TRIES = 3
 """Two draws of few values may be equal. Only models that draw are captured again."""
@@ -47,11 +47,11 @@ def generator_states() -> tuple[Any, ...]:
     return random.getstate(), (name, keys.tobytes(), *rest)
 
 
-def refuse_constant_draws(program: torch.export.ExportedProgram, export: Callable[[], Any]) -> None:
+def refuse_constant_draws(contents: tuple[str, ...], export: Callable[[], Any]) -> None:
     """Raise CaptureFailure if a captured program contains numbers that were drawn during the capture.
 
     Args:
-        program: The program, during whose capture the state of a generator changed.
+        contents: The contents of the program, during whose capture the state of a generator changed.
         export: Captures the model again.
     """
     drawn: list[SourceLine] = []
@@ -61,9 +61,9 @@ def refuse_constant_draws(program: torch.export.ExportedProgram, export: Callabl
             np.random.seed(number)
             with _noting(drawn):
                 again = export()
-            if _content(again) != _content(program):
+            if contents_of(again) != contents:
                 where = drawn[0] if drawn else None
-                raise CaptureFailure(findings.by_code("python-random").finding(where), details=_content(again)[0])
+                raise CaptureFailure(findings.by_code("python-random").finding(where), details=contents_of(again)[0])
 
 
 @contextlib.contextmanager
@@ -77,7 +77,7 @@ def kept_generators() -> Iterator[None]:
         np.random.set_state(numbers)
 
 
-def _content(program: torch.export.ExportedProgram) -> tuple[str, ...]:
+def contents_of(program: torch.export.ExportedProgram) -> tuple[str, ...]:
     """The operators, shapes and constants of a program; the weights are the same in every capture."""
     shapes = [str(getattr(node.meta.get("val"), "shape", "")) for node in program.graph.nodes]
     constants = [str(value.tolist()) for value in program.constants.values() if isinstance(value, torch.Tensor)]

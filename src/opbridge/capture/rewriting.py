@@ -23,16 +23,40 @@ from torch.overrides import TorchFunctionMode
 
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
+from opbridge.torch_graph.sources import source_of_stack
 
-__all__ = ["rewriting"]
+__all__ = ["Used", "rewriting"]
+
+_MOST_LINES = 20
+"""The number of uses of a rewrite whose line is looked up; a walk up the stack takes about a millisecond."""
 
 _lock = threading.RLock()
 _replacements: dict[str, Callable[..., Any]] = {}
 _numbers = itertools.count()
 
 
+class Used:
+    """The rewrites that were used, and the user's lines that called the replaced functions."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[str]] = {}
+
+    def note(self, target: str) -> None:
+        """Record a use of a rewrite by the executing line of the user's code."""
+        lines = self._lines.setdefault(target, [])
+        if len(lines) < _MOST_LINES:
+            lines.append(str(source_of_stack() or ""))
+
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """The distinct lines, by the target of the rewrite."""
+        return {target: tuple(filter(None, dict.fromkeys(lines))) for target, lines in self._lines.items()}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+
 @contextlib.contextmanager
-def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
+def rewriting(specs: Sequence[OpSpec]) -> Iterator[Used]:
     """Apply the rewrites inside the block.
 
     A rewrite is skipped if its library is not imported in this process, because the model can't call it. A rewrite of
@@ -40,12 +64,12 @@ def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
     ``NotImplemented``, the original function is called, and the rewrite does not count as used.
 
     Yields:
-        A list to which the target of each used rewrite is added.
+        The rewrites that are used, to which each use is added.
 
     Raises:
         InputError: A target is neither a torch API nor a Python function.
     """
-    used: list[str] = []
+    used = Used()
     modes: dict[Any, OpSpec] = {}
     with _lock, contextlib.ExitStack() as stack:
         for spec in specs:
@@ -67,7 +91,7 @@ def rewriting(specs: Sequence[OpSpec]) -> Iterator[list[str]]:
 
 
 class _Rewrites(TorchFunctionMode):
-    def __init__(self, specs: dict[Any, OpSpec], used: list[str]) -> None:
+    def __init__(self, specs: dict[Any, OpSpec], used: Used) -> None:
         super().__init__()
         self._specs = specs
         self._used = used
@@ -81,7 +105,7 @@ class _Rewrites(TorchFunctionMode):
         result = spec.function(func, *args, **(kwargs or {}))
         if result is NotImplemented:
             return func(*args, **(kwargs or {}))
-        self._used.append(spec.target)
+        self._used.note(spec.target)
         return result
 
 
@@ -120,7 +144,7 @@ def _trampoline(*args: Any, **kwargs: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -> Iterator[None]:
+def _swapped_code(original: types.FunctionType, spec: OpSpec, used: Used) -> Iterator[None]:
     code = original.__code__
     unchanged = types.FunctionType(
         code, original.__globals__, original.__name__, original.__defaults__, original.__closure__
@@ -135,7 +159,7 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: list[str]) -
         result = spec.function(unchanged, *args, **kwargs)
         if result is NotImplemented:
             return unchanged(*args, **kwargs)
-        used.append(spec.target)
+        used.note(spec.target)
         return result
 
     # The function may be replaced again by a nested rewriting.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import pdb
@@ -54,13 +55,21 @@ class Collector:
     File descriptors 1 and 2 are redirected (C++ code and child processes write there), and ``sys.stdout`` and
     ``sys.stderr`` are replaced. The screen is restored permanently at ``breakpoint()`` and when stdin is read.
 
+    Args:
+        name: The name of the command.
+        file: The log file that the user named, which is appended to and never deleted; None for one of opbridge's own.
+
     Attributes:
         screen: The real stderr, for progress messages.
         path: The log file.
+
+    Raises:
+        OSError: ``file`` is not a regular file, or can't be written.
     """
 
-    def __init__(self, name: str) -> None:
-        self.path, self._log = _open_log(name)
+    def __init__(self, name: str, file: str | None = None) -> None:
+        self._named = file is not None
+        self.path, self._log = _open_log(name) if file is None else _open_named(Path(file))
         self.on_release: Callable[[], None] = lambda: None
         self._saved: dict[int, int] = {}
 
@@ -99,6 +108,8 @@ class Collector:
         """Close the log. An empty log, or one with ``keep=False``, is deleted; else its path is returned."""
         with contextlib.suppress(OSError):
             self._log.close()
+        if self._named:
+            return self.path
         with contextlib.suppress(OSError):
             if keep and self.path.stat().st_size:
                 return self.path
@@ -203,6 +214,12 @@ def _flush(*streams: Any) -> None:
     for stream in streams:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
+
+
+def _open_named(path: Path) -> tuple[Path, TextIO]:
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return path, path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
 
 
 def _open_log(name: str) -> tuple[Path, TextIO]:

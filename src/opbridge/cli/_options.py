@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ __all__ = [
     "add_ops",
     "add_trust",
     "add_verbose",
+    "size",
+    "words",
 ]
 
 Commands = Any  # The type that add_subparsers returns has no public name in argparse.
@@ -43,42 +46,58 @@ ENVIRONMENT = "This environment"
 GROUPS = (MODELS, PROOF, ONNX, OLD_CODE, OPERATORS, ENVIRONMENT)
 """The groups in which the help lists the subcommands. The module of a subcommand names its own as ``GROUP``."""
 
-ENTRY_HELP = "the model: file.py:function or package.module:function, a model.pt2 or a model.onnx file"
+ENTRY_HELP = "the model: file.py:function, package.module:function, or a .pt2 or .onnx file"
 
 
 def add_command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace, Callable[[str], None]], Outcome], *, help: str
 ) -> argparse.ArgumentParser:
     """Add a subcommand with the options that all subcommands have."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
-    parser.set_defaults(run=run)
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=textwrap.fill(help, 78),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run, defaults={})
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of tables")
     parser.add_argument("-q", "--quiet", action="store_true", help="do not show progress")
+    parser.add_argument(
+        "--log-file", metavar="FILE", help="append what libraries print, and details of errors, to FILE"
+    )
     return parser
 
 
 def add_verbose(parser: argparse.ArgumentParser, help: str) -> None:
     """Add ``--verbose``."""
-    parser.add_argument("-v", "--verbose", action="store_true", help=help)
+    parser.add_argument("-v", "--verbose", action="count", default=0, help=f"{help}; -vv: also what libraries print")
 
 
 def add_engine(
-    parser: argparse.ArgumentParser, *, default: str | None, several: bool = True, shown: str = "the bundle's"
+    parser: argparse.ArgumentParser,
+    *,
+    default: str | None,
+    several: bool = True,
+    none: bool = False,
+    shown: str = "the bundle's",
 ) -> None:
-    """Add ``--engine``: one name, or several separated by commas."""
+    """Add ``--engine``: one name, or several separated by commas. ``none``: whether the help names that choice."""
     shown = default or shown
+    unknown = "; none: write a model for an engine that opbridge does not know, and run nothing" if none else ""
     if several:
         parser.add_argument(
             "--engine",
             dest="engines",
-            type=_names,
-            default=(default,) if default else None,
+            type=words,
             metavar="E[,E2]",
-            help=f"the engines; NAME==VERSION is that version in a separate environment, none writes the model for an "
-            f"engine that opbridge does not know (default: {shown})",
+            help=f"the engines; NAME==VERSION is another version, in an environment of its own{unknown} "
+            f"(default: {shown})",
         )
     else:
-        parser.add_argument("--engine", default=default, metavar="E", help=f"the engine (default: {shown})")
+        parser.add_argument("--engine", metavar="E", help=f"the engine (default: {shown})")
+    if default:
+        _set_default(parser, "engines" if several else "engine", (default,) if several else default)
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +110,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory-limit",
-        type=_size,
+        type=size,
         metavar="SIZE",
         help="the memory limit of an engine's process, such as 4GiB (default: no limit)",
     )
@@ -111,7 +130,7 @@ def add_bisection(parser: argparse.ArgumentParser) -> None:
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add ENTRY and the options that diagnose and export share."""
     parser.add_argument("entry", metavar="ENTRY", help=ENTRY_HELP)
-    add_engine(parser, default="onnxruntime")
+    add_engine(parser, default="onnxruntime", none=True)
     parser.add_argument(
         "--opset",
         type=int,
@@ -119,6 +138,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="the ONNX opset, 11 or newer (default: the lowest that supports all operators)",
     )
     add_ops(parser)
+    _set_default(parser, "opset", None)
+    _set_default(parser, "ops", [])
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +171,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 def add_ops(parser: argparse.ArgumentParser) -> None:
     """Add ``--ops``."""
     parser.add_argument(
-        "--ops", action="append", default=[], metavar="DIR", help="a file or folder with custom operators (repeatable)"
+        "--ops", action="append", default=[], metavar="PATH", help="a file or folder with custom operators (repeatable)"
     )
 
 
@@ -171,6 +192,11 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(trust=False)
 
 
+def _set_default(parser: argparse.ArgumentParser, option: str, value: Any) -> None:
+    """Set the default of an option that pyproject.toml can set too."""
+    parser.get_default("defaults")[option] = value
+
+
 def _seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -181,18 +207,20 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _size(text: str) -> int:
+def size(text: str) -> int:
+    """A number of bytes, as the type of an option."""
     try:
-        size = parse_size(text)
+        count = parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    if size == 0:
+    if count == 0:
         raise argparse.ArgumentTypeError("a limit of 0 bytes leaves no memory")
-    return size
+    return count
 
 
-def _names(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
+    """Names separated by commas, as the type of an option."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise argparse.ArgumentTypeError("expected at least one engine name")
+        raise argparse.ArgumentTypeError("expected at least one name")
     return names

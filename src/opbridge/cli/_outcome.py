@@ -19,10 +19,11 @@ from typing import Any, TextIO
 from opbridge.bundle.bundle import to_json
 from opbridge.cli._collect import Collector
 from opbridge.cli._progress import Progress
+from opbridge.cli._settings import apply_defaults
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError, OpbridgeError, causes, described_error
 
-__all__ = ["Outcome", "run_command"]
+__all__ = ["Outcome", "print_now", "run_command"]
 
 _EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
@@ -59,7 +60,12 @@ class Outcome:
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Run the subcommand that ``arguments`` names, print its outcome, and return the exit code."""
-    collector = Collector(arguments.command)
+    try:
+        collector = Collector(arguments.command, arguments.log_file)
+    except OSError as raised:
+        refused = f"The log file {arguments.log_file!r} can't be written: {raised.strerror}."
+        _show_error(InputError(refused, fix="name another file with --log-file."), None, as_json=arguments.json)
+        return 1
     outcome: Outcome | None = None
     error: OpbridgeError | None = None
     signals = _Signals()
@@ -72,7 +78,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         ):
             collector.on_release = progress.stop
             stack.enter_context(_traced_crash(collector.screen))
-            if getattr(arguments, "on_screen", False):
+            if getattr(arguments, "on_screen", False) or (getattr(arguments, "verbose", 0) > 1 and not arguments.json):
                 collector.release()
             _check_current_folder()
             outcome = _run_within_limits(arguments, progress)
@@ -110,7 +116,8 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 
 def _run_within_limits(arguments: argparse.Namespace, progress: Progress) -> Outcome:
-    """Run the subcommand with the limits of ``add_limits``, if it has these options."""
+    """Run the subcommand with the defaults of pyproject.toml, and with the limits of ``add_limits``, if given."""
+    apply_defaults(arguments)
     time_limit, memory_limit = getattr(arguments, "time_limit", None), getattr(arguments, "memory_limit", None)
     if time_limit is None and memory_limit is None:
         outcome: Outcome = arguments.run(arguments, progress)
@@ -146,7 +153,7 @@ def _explained(error: Exception) -> OpbridgeError:
     if missing in _EXPORT_MODULES:
         return InputError(
             f"This command needs the Python package {missing}, which is not installed here.",
-            fix='pip install "opbridge[export]"',
+            fix="pip install torch onnx onnx-ir onnxscript onnxruntime",
         )
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _EXHAUSTED):
         return _exhausted(error)
@@ -238,8 +245,31 @@ def _printing() -> Iterator[_Printing]:
         _drop_stdout()
         if not isinstance(error, BrokenPipeError):
             with contextlib.suppress(OSError):
-                print(f"error: the result can't be printed: {error.strerror or error}.", file=sys.stderr)
-                print("fix: redirect stdout to a place that can be written.", file=sys.stderr)
+                _show_error(_unprintable(error), None, as_json=False)
+
+
+def _unprintable(error: OSError) -> OpbridgeError:
+    return OpbridgeError(
+        f"the result can't be printed: {error.strerror or error}.",
+        fix="redirect stdout to a place that can be written.",
+    )
+
+
+def print_now(line: str) -> None:
+    """Print a line that can't wait for the end of the command.
+
+    Raises:
+        OpbridgeError: It can't be printed.
+        BrokenPipeError: Nobody reads stdout.
+    """
+    try:
+        _check_stdout()
+        print(line, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_stdout()
+        raise _unprintable(error) from error
 
 
 def _drop_stdout() -> None:

@@ -119,6 +119,7 @@ def _duration(seconds: float) -> str:
 
 
 def _rendered(message: str, left: str) -> RenderableType:
+    from rich.console import Group
     from rich.spinner import Spinner
     from rich.table import Table
     from rich.text import Text
@@ -131,7 +132,9 @@ def _rendered(message: str, left: str) -> RenderableType:
     bar = ProgressBar(total=max(message.total, 1), completed=message.done, width=30)
     numbers = f"{message.done} of {message.total}{f', {left}' if left else ''}"
     row.add_row(Spinner("dots", text=Text(message.what)), bar, Text(numbers))
-    return row
+    return (
+        Group(row, Text(f"  {message.doing}", style="dim", no_wrap=True, overflow="ellipsis")) if message.doing else row
+    )
 
 
 def _live(stream: TextIO, shown: RenderableType) -> Live:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from opbridge.cli._options import Commands, add_command
@@ -24,12 +25,12 @@ def add_surgery(
     run: Callable[[argparse.Namespace, Callable[[str], None]], Outcome],
     *,
     help: str,
-    models: Sequence[str] = ("model",),
+    models: Mapping[str, str] = MappingProxyType({"model": "the model"}),
 ) -> argparse.ArgumentParser:
-    """Add a command that reads models and writes one."""
+    """Add a command that reads models and writes one. ``models``: the help of each model's argument."""
     parser = add_command(commands, name, run, help=help)
-    for model in models:
-        parser.add_argument(model, metavar=f"{model.upper()}.onnx", help="the model; the file is not changed")
+    for model, meaning in models.items():
+        parser.add_argument(model, metavar=f"{model.upper()}.onnx", help=f"{meaning}; the file is not changed")
     parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help="the file to write")
     parser.add_argument("--overwrite", action="store_true", help="overwrite an existing file")
     parser.add_argument(

@@ -9,15 +9,16 @@ from opbridge.cli._options import ONNX, Commands, add_engine, add_ops
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, written
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge attach build/foreign.onnx --ops examples/tutorial/clamp_swish.py -o build/attached.onnx"
 
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_surgery(commands, "attach", _run, help="attach the declared bodies and kernels to custom nodes")
-    add_engine(parser, default=None, shown="none: bodies only")
+    add_engine(parser, default=None, shown="none, which attaches bodies only")
     add_ops(parser)
 
 

@@ -9,9 +9,10 @@ from opbridge.cli._options import PROOF, Commands, add_command, add_engine, add_
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.compare import compare
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = PROOF
+EXAMPLE = "opbridge compare build/head/model.onnx build/head13.onnx"
 
 
 def register(commands: Commands) -> None:
@@ -34,8 +35,8 @@ def register(commands: Commands) -> None:
     add_engine(
         parser,
         default=None,
-        shown="eager for an entry, a bundle's own, else onnxruntime; two are for A and for B, and eager and program "
-        "stand for PyTorch",
+        shown="eager for an entry, a bundle's own, else onnxruntime; two names are for A and for B; eager and "
+        "program are PyTorch with the module and with the captured program",
     )
     add_limits(parser)
     add_ops(parser)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from opbridge.cli._options import OPERATORS, Commands, add_command, add_engine
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = OPERATORS
+EXAMPLE = "opbridge conformance --op hypot --samples 3 -o build/hypot.jsonl"
 
 
 def register(commands: Commands) -> None:
@@ -63,10 +64,14 @@ def register(commands: Commands) -> None:
     )
     parser.set_defaults(action=None)
     actions = parser.add_subparsers(dest="action", required=False, metavar="report")
-    report = actions.add_parser("report", help="write an HTML page of results", allow_abbrev=False)
-    for flags, words in ((("--json",), "print one JSON document"), (("-q", "--quiet"), "show no progress")):
+    words = "write an HTML page about results of opbridge conformance"
+    report = actions.add_parser("report", help=words, description=words, allow_abbrev=False)
+    for flags, words in (
+        (("--json",), "print the result as JSON instead of tables"),
+        (("-q", "--quiet"), "do not show progress"),
+    ):
         report.add_argument(*flags, action="store_true", default=argparse.SUPPRESS, help=words)
-    report.add_argument("files", nargs="+", metavar="RESULTS", help="files that -o wrote")
+    report.add_argument("files", nargs="+", metavar="RESULTS", help="files of results, one or more runs")
     report.add_argument("-o", dest="site", required=True, metavar="DIR", help="the folder for the page")
 
 

@@ -9,9 +9,10 @@ from opbridge.cli._options import ONNX, Commands, add_engine
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, written
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge convert-dtype build/vit/model.onnx float16 --keep-io -o build/half.onnx"
 
 
 def register(commands: Commands) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 from opbridge.cli._options import ONNX, Commands, add_command
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge convert-opset build/head/model.onnx --opset 13 -o build/head13.onnx"
 
 
 def register(commands: Commands) -> None:

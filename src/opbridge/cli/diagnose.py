@@ -12,9 +12,10 @@ from opbridge.cli._outcome import Outcome
 from opbridge.verbs.arguments import is_onnx
 from opbridge.verbs.diagnose import diagnose
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = MODELS
+EXAMPLE = "opbridge diagnose examples/detector_head.py:model"
 
 
 def register(commands: Commands) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from opbridge.cli._options import ONNX, Commands, add_command
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge diff build/vit/model.onnx build/joined.onnx"
 
 
 def register(commands: Commands) -> None:

@@ -10,9 +10,10 @@ from opbridge.cli._outcome import Outcome
 from opbridge.report.environment import environment_view
 from opbridge.verbs.doctor import examine
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ENVIRONMENT
+EXAMPLE = "opbridge doctor"
 
 
 def register(commands: Commands) -> None:

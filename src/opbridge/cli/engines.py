@@ -10,9 +10,10 @@ from opbridge.cli._outcome import Outcome
 from opbridge.engines.listing import list_engines
 from opbridge.report.engines import engines_markdown, engines_view
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ENVIRONMENT
+EXAMPLE = "opbridge engines"
 
 
 def register(commands: Commands) -> None:

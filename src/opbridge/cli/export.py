@@ -23,9 +23,10 @@ from opbridge.engines.base import NOT_RUN
 from opbridge.verbs.arguments import is_onnx
 from opbridge.verbs.export import export
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = MODELS
+EXAMPLE = "opbridge export examples/detector_head.py:model -o build/head"
 
 
 def register(commands: Commands) -> None:

@@ -9,9 +9,10 @@ from opbridge.cli._options import ONNX, Commands
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, names, written
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge extract build/vit/model.onnx --outputs add -o build/first.onnx"
 
 
 def register(commands: Commands) -> None:

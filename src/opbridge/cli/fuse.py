@@ -10,9 +10,10 @@ from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, names, written
 from opbridge.errors import InputError
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge fuse build/vit/model.onnx examples::attention --ops examples/vit_attention.py -o build/fused.onnx"
 
 
 def register(commands: Commands) -> None:

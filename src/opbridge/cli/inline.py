@@ -9,9 +9,10 @@ from opbridge.cli._options import ONNX, Commands
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, names, written
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge inline build/halves.onnx -o build/inlined.onnx"
 
 
 def register(commands: Commands) -> None:

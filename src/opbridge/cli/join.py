@@ -9,15 +9,17 @@ from opbridge.cli._options import ONNX, Commands
 from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, pairs, written
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge join build/first.onnx build/second.onnx --map add=add -o build/joined.onnx"
 
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
+    models = {"first": "the model whose outputs are connected", "second": "the model whose inputs are connected"}
     parser = add_surgery(
-        commands, "join", _run, help="connect outputs of one model with inputs of another", models=("first", "second")
+        commands, "join", _run, help="connect outputs of one model with inputs of another", models=models
     )
     parser.add_argument(
         "--map",

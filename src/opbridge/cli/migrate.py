@@ -10,9 +10,10 @@ from typing import Any
 from opbridge.cli._options import OLD_CODE, Commands, add_command
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = OLD_CODE
+EXAMPLE = "opbridge migrate examples/tutorial/old/clamp_swish.py"
 
 
 def register(commands: Commands) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from opbridge.cli._options import MODELS, Commands, add_command, add_engine, add_trust
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = MODELS
+EXAMPLE = "opbridge new-app build/head -o build/app"
 
 
 def register(commands: Commands) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from opbridge.cli._options import OPERATORS, Commands, add_command
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = OPERATORS
+EXAMPLE = "opbridge new-op mylib::my_op --kernel -o build/my_op"
 
 
 def register(commands: Commands) -> None:

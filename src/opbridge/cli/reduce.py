@@ -9,9 +9,10 @@ from opbridge.cli._options import PROOF, Commands, add_command, add_engine, add_
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.reduce import reduce
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = PROOF
+EXAMPLE = "opbridge reduce build/head -o build/small"
 
 
 def register(commands: Commands) -> None:

@@ -10,12 +10,13 @@ from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, pairs, written
 from opbridge.errors import InputError
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge rename build/vit/model.onnx --value x=tokens --node node_add=residual -o build/renamed.onnx"
 
 _KINDS = {
-    "value": "an input, output, weight or what a node gives",
+    "value": "an input, an output, a weight, or a value that a node computes",
     "node": "a node",
     "dimension": "a named dimension",
     "operator": "the operator of custom nodes, domain::Op",

@@ -14,9 +14,10 @@ from opbridge.report.page_words import CLAIM
 from opbridge.report.tables import paragraph, unbroken
 from opbridge.report.written import write_report
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = PROOF
+EXAMPLE = "opbridge report build/head --format junit -o build/head.xml"
 
 
 def register(commands: Commands) -> None:

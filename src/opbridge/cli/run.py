@@ -12,9 +12,10 @@ from opbridge.cli._options import MODELS, Commands, add_command, add_engine, add
 from opbridge.cli._outcome import Outcome
 from opbridge.report.arrays import arrays_view
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = MODELS
+EXAMPLE = "opbridge run build/head --input candidates=build/candidates.npy -o build/outputs.npz"
 
 
 def register(commands: Commands) -> None:

@@ -12,9 +12,10 @@ from opbridge.cli._options import OLD_CODE, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = OLD_CODE
+EXAMPLE = "opbridge run-script examples/tutorial/old/clamp_swish.py build/clamp_swish.onnx"
 
 
 def register(commands: Commands) -> None:

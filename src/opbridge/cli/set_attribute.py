@@ -10,9 +10,10 @@ from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, names, pairs, plain, written
 from opbridge.errors import InputError
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge set-attribute build/vit/model.onnx node_layer_norm epsilon=1e-6 -o build/epsilon.onnx"
 
 
 def register(commands: Commands) -> None:

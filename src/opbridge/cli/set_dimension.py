@@ -10,9 +10,10 @@ from opbridge.cli._outcome import Outcome
 from opbridge.cli._surgery import add_surgery, written
 from opbridge.errors import InputError
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = ONNX
+EXAMPLE = "opbridge set-dimension build/vit/model.onnx x:0=batch -o build/batch.onnx"
 
 
 def register(commands: Commands) -> None:

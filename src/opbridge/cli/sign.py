@@ -8,9 +8,10 @@ from collections.abc import Callable
 from opbridge.cli._options import PROOF, Commands, add_command
 from opbridge.cli._outcome import Outcome
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = PROOF
+EXAMPLE = "opbridge sign build/head --key private.pem"
 
 
 def register(commands: Commands) -> None:

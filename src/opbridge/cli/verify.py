@@ -22,9 +22,10 @@ from opbridge.cli._options import (
 from opbridge.cli._outcome import Outcome
 from opbridge.verbs.verify import verify
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = PROOF
+EXAMPLE = "opbridge verify build/head --seed 7 --edge-sizes --special-values"
 
 
 def register(commands: Commands) -> None:

@@ -11,14 +11,15 @@ from pathlib import Path
 
 from opbridge.bundle.bundle import read_bundle
 from opbridge.cli._options import PROOF, Commands, add_command
-from opbridge.cli._outcome import Outcome
+from opbridge.cli._outcome import Outcome, print_now
 from opbridge.errors import InputError
 from opbridge.report.server import INSTALL, ReportServer, netron_folder
 from opbridge.report.written import render
 
-__all__ = ["GROUP", "register"]
+__all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = PROOF
+EXAMPLE = "opbridge view build/head"
 
 
 def register(commands: Commands) -> None:
@@ -37,11 +38,11 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
     found = {"url": server.url, "graph": netron_folder() is not None}
     with server, contextlib.suppress(KeyboardInterrupt):
         if arguments.json:
-            print(json.dumps(found), flush=True)
+            print_now(json.dumps(found))
         else:
-            print(f"{server.url}  (press Ctrl-C to stop)", flush=True)
+            print_now(f"{server.url}  (press Ctrl-C to stop)")
             if not found["graph"]:
-                print(f"the graph needs Netron: {INSTALL}", flush=True)
+                print_now(f"the graph needs Netron: {INSTALL}")
         if not arguments.no_browser:
             webbrowser.open(server.url)
         server.wait()

@@ -229,7 +229,7 @@ class Engine(abc.ABC):
     @property
     def install(self) -> str:
         """The command that installs the engine, or where its installation is described."""
-        return f'pip install "opbridge[{self.name.partition("==")[0].replace("_", "-")}]"'
+        return f"pip install --upgrade {self.package}"
 
     def is_installed(self) -> bool:
         """Whether the engine's package can be imported here."""

@@ -1,13 +1,13 @@
 """A branch or body function of torch.cond, torch.while_loop or a similar operator cannot be captured.
 
 What it means: torch traces these functions separately and more strictly. Both branches must return the same structure,
-shapes and dtypes; an output must not be an input or another output; nothing outside the function may be modified.
+shapes and dtypes; a loop's body must not return an input unchanged; nothing outside the function may be modified.
 
 Why it is a problem: each of these functions becomes a subgraph of an ONNX ``If`` or ``Loop``.
 
 Example::
 
-    torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,))     # the second branch returns its input
+    torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x), (i, x))     # the body returns its input x
 
 Fix: follow torch's suggestion in the message, often ``return x.clone()``.
 """

@@ -21,7 +21,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opbridge.findings.base import Failure, Finding
+from opbridge.findings.base import Failure, Finding, described_place, source_names
+from opbridge.torch_graph.sources import SourceLine
 
 CODE = "missing-fake"
 
@@ -41,17 +42,27 @@ def explain(failure: Failure) -> Finding | None:
         target = next((match["target"].rstrip(".") for match in matches if match), None)
         if target is not None:
             break
-    if target is None:
-        return None
+    return finding(target, failure.place, failure.source) if target is not None else None
+
+
+def finding(target: str, place: SourceLine | None, source: SourceLine | None) -> Finding:
+    """Make the finding.
+
+    Args:
+        target: The operator: ``"mmcv::roi_align_rotated"``.
+        place: The line that calls it, in the user's code or in a library.
+        source: The user's line.
+    """
     schema = _schema(target)
     parameters = ", ".join(argument.name for argument in schema.arguments) if schema is not None else "..."
     shown = f" with the schema {schema}" if schema is not None else ""
-    return failure.finding(
+    return Finding(
         CODE,
         target,
-        f"The operator {target}{failure.at} has no shape function (fake).",
+        f"The operator {target}{described_place(place, source)} has no shape function (fake).",
         f"declare one next to the model, for the operator{shown}: put @opbridge.fake_for({target!r}) on a function "
         f"({parameters}) that returns empty tensors of the result's shape and dtype, such as x.new_empty(...).",
+        sources=source_names(source),
     )
 
 

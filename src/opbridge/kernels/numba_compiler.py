@@ -76,7 +76,7 @@ def _numba() -> Any:
         raise BuildError(
             "A kernel that is written in Python is compiled by Numba, which "
             f"{'is not installed' if isinstance(error, ModuleNotFoundError) else f'does not start: {error}'}.",
-            fix='pip install "opbridge[numba]"',
+            fix='pip install "numba>=0.62.0"',
         ) from error
     return numba
 

@@ -104,7 +104,7 @@ def climb(
     return Climbed(
         given=proposed,
         models=models,
-        adaptations={name: item.adaptations for name, item in fitted.items()},
+        adaptations={name: (*proposer.adaptations, *item.adaptations) for name, item in fitted.items()},
         breaks=proposer.breaks(),
         steps=steps,
         opset=opsets[highest],
@@ -120,7 +120,7 @@ def _proposer(
     model: Captured | ir.Model, catalog: Catalog, engines: Sequence[Engine], requested: Versions, dry: bool
 ) -> Proposer:
     if isinstance(model, ir.Model):
-        return ModelProposer(model, engines, requested, dry=dry)
+        return ModelProposer(model, catalog, engines, requested, dry=dry)
     return ProgramProposer(model, catalog, engines, requested, dry=dry)
 
 

@@ -26,6 +26,7 @@ from opbridge.ladder.step import Rung, Step
 from opbridge.ladder.unsupported import unsupported_operators
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.torch_graph.checks import CHECKS, remove_checks
+from opbridge.torch_graph.decomposed import decomposed
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import source_of_stack_trace
 from opbridge.torch_graph.targets import calls_in, display_name, functional_target, target_key
@@ -200,7 +201,7 @@ class _Climb:
     def _decomposed(self) -> torch.export.ExportedProgram:
         try:
             with silenced(), torch.no_grad():
-                program = self._captured.program.run_decompositions(dict(self._table))
+                program = decomposed(self._captured.program, self._table)
         except Exception as error:
             names = ", ".join(display_name(key) for key in self._rungs) or "none"
             raise TranslationError(

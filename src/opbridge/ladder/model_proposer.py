@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 import onnx
 import onnx_ir as ir
 
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.probe import probe
 from opbridge.engines.versions import ORIGIN, Versions, bring_to_versions, lowest_ir_version
-from opbridge.ladder.adapt import Adaptation, Fitted
+from opbridge.ladder.adapt import Fitted
 from opbridge.ladder.climbed import Break
 from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.proposer import Attempt
 from opbridge.ladder.step import Rung, Step
 from opbridge.ladder.unsupported import unsupported_nodes
+from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.names import describe_node, describe_operator
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
 from opbridge.onnx_model.scopes import all_nodes
+from opbridge.vision.old_nodes import convert_old_nodes
 
 __all__ = ["ModelProposer"]
 
@@ -34,6 +37,7 @@ class ModelProposer:
 
     Args:
         model: The model as it was read. It is not changed.
+        catalog: The declared bodies.
         engines: The engines.
         requested: The opset and the IR version that the user requests.
         dry: Whether to continue after nodes for which no rung is left.
@@ -41,18 +45,26 @@ class ModelProposer:
 
     last_resort = True
     translated = None
+    adaptations: tuple[Adaptation, ...] = ()
 
-    def __init__(self, model: ir.Model, engines: Sequence[Engine], requested: Versions, *, dry: bool) -> None:
+    def __init__(
+        self, model: ir.Model, catalog: Catalog, engines: Sequence[Engine], requested: Versions, *, dry: bool
+    ) -> None:
         self._model = model
+        self._catalog = catalog
         self._engines = engines
         self._requested = requested
         self._dry = dry
         self._breaks: tuple[Break, ...] = ()
+        self._converted_opset: int | None = None
 
     def propose(self, report: Callable[[str], None]) -> ir.Model:
-        """The model, with a name for every node."""
+        """The model, with a name for every node, and without nodes of older tools."""
         report("adapting")
-        return _named(self._model.clone())
+        model, self.adaptations = convert_old_nodes(_named(self._model.clone()), self._catalog)
+        if self.adaptations:
+            self._converted_opset = model.opset_imports.get("")
+        return model
 
     def other_opsets(self, engine: Engine, refusals: Sequence[Refusal]) -> list[int]:
         """The opsets at which a refused operator differs: newer opsets before older ones, each from near to far."""
@@ -93,7 +105,7 @@ class ModelProposer:
 
     def steps(self, attempt: Attempt) -> tuple[Step, ...]:
         """The rung of each operator of the model."""
-        return tuple(_steps(attempt, self._breaks))
+        return tuple(_steps(attempt, self._breaks, self._catalog))
 
     def opset_reason(self, opset: int, engine: str) -> OpsetReason:
         """Why the engines' models have this opset."""
@@ -101,11 +113,14 @@ class ModelProposer:
             return OpsetReason(OpsetCause.REQUESTED)
         if opset == self._own_opset:
             return OpsetReason(OpsetCause.MODEL)
-        return OpsetReason(OpsetCause.MODEL_REFUSED, opset=self._own_opset)
+        cause = OpsetCause.OLD_NODES if opset == self._converted_opset else OpsetCause.MODEL_REFUSED
+        return OpsetReason(cause, opset=self._own_opset)
 
 
 def _named(model: ir.Model) -> ir.Model:
     """Give every node a unique name and note it as its origin: breaks and adaptations refer to nodes by name."""
+    # Some engines recognize a file with several domains as an ONNX model only if it names its producer.
+    model.producer_name = model.producer_name or "opbridge"
     taken: set[str | None] = set()
     for node in model.graph.all_nodes():
         if not node.name or node.name in taken:
@@ -163,7 +178,7 @@ def _versions_of(op_type: str) -> list[int]:
     ]
 
 
-def _steps(attempt: Attempt, breaks: Sequence[Break]) -> Iterator[Step]:
+def _steps(attempt: Attempt, breaks: Sequence[Break], catalog: Catalog) -> Iterator[Step]:
     changes = [change for item in attempt.fitted.values() for change in item.adaptations]
     nodes: dict[str, list[str]] = {}
     for node in attempt.model.graph.all_nodes():
@@ -175,10 +190,10 @@ def _steps(attempt: Attempt, breaks: Sequence[Break]) -> Iterator[Step]:
         rung: Rung = "native"
         provider, detail = "onnx", ""
         if operator in attempt.kernels:
-            rung, provider = "kernel", "user"
+            rung, provider = "kernel", _provider(operator, catalog)
             detail = "its function body is kept too" if operator in functions else ""
         elif operator in attempt.bodied:
-            rung, provider = "function", "user"
+            rung, provider = "function", _provider(operator, catalog)
         elif found is not None and not found.mended:
             rung, provider, detail = "missing", "", found.reason
         elif operator in functions:
@@ -186,6 +201,14 @@ def _steps(attempt: Attempt, breaks: Sequence[Break]) -> Iterator[Step]:
         elif found is not None:
             rung, detail = _mended_by(operator, changes)
         yield Step(operator, rung, len(names), tuple(names[:5]), provider, detail)
+
+
+def _provider(operator: str, catalog: Catalog) -> str:
+    """Who declares a body or a kernel: the user, or opbridge for the operators that old nodes become."""
+    if operator.startswith("opbridge_vision::"):
+        return "catalog"
+    own, users = ({spec.target for spec in specs} for specs in (catalog.builtin, catalog.user))
+    return "catalog" if operator in own - users else "user"
 
 
 def _mended_by(operator: str, changes: Sequence[Adaptation]) -> tuple[Rung, str]:

@@ -17,6 +17,7 @@ class OpsetCause(enum.Enum):
     ENGINE = "engine"
     MODEL = "model"
     MODEL_REFUSED = "model refused"
+    OLD_NODES = "old nodes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,3 +51,5 @@ class OpsetReason:
                 return "the model's own"
             case OpsetCause.MODEL_REFUSED:
                 return f"the model's own, {self.opset}, is refused"
+            case OpsetCause.OLD_NODES:
+                return f"its old nodes become operators of this opset; the model's own is {self.opset}"

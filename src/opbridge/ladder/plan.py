@@ -26,6 +26,7 @@ from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex
 from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.checks import CHECKS, remove_checks
+from opbridge.torch_graph.decomposed import decomposed
 from opbridge.torch_graph.dimensions import dynamic_axes
 from opbridge.torch_graph.float64_sizes import compute_sizes_in_float64
 from opbridge.torch_graph.floor_divisions import floor_negative_quotients
@@ -85,7 +86,7 @@ def plan(
     newest_opset: int = 10_000,
     raised: Mapping[str, int] = MappingProxyType({}),
     refused: frozenset[str] = frozenset(),
-    rewrites: tuple[str, ...] = (),
+    rewrites: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     whole: torch.export.ExportedProgram | None = None,
 ) -> Plan:
     """Choose a rung for every operator of a captured program.
@@ -98,7 +99,7 @@ def plan(
         raised: The lowest opset at which the engines have kernels for the nodes of an operator, by target key, as found
             in earlier rounds.
         refused: The mappings not to use again (:meth:`Plan.mapping_of`), which failed or whose nodes an engine refused.
-        rewrites: The rewrites that were used during the capture, for the list of steps.
+        rewrites: The rewrites that were used during the capture, with the lines that used them, for the list of steps.
         whole: The program in which to count the steps, if ``program`` has only its distinct operators.
 
     Raises:
@@ -241,7 +242,7 @@ def _decompose(
                 if spec.rung == "decompose":
                     overload = overload_of(key)
                     table[overload] = recorder.wrap(key, spec, table.get(overload))
-            return program.run_decompositions(with_complex_rules(table, native | kept, users))
+            return decomposed(program, with_complex_rules(table, native | kept, users))
     except Exception as error:
         if recorder.failure is None:
             raise TranslationError(
@@ -310,9 +311,12 @@ def _lowest_opset(
     return final, reason
 
 
-def _rewrite_steps(catalog: Catalog, targets: tuple[str, ...]) -> list[Step]:
+def _rewrite_steps(catalog: Catalog, used: Mapping[str, tuple[str, ...]]) -> list[Step]:
     providers = {spec.target: catalog.provider(spec) for spec in catalog.rewrites()}
-    return [Step(target, "rewrite", 1, (), providers[target], "replaced while capturing") for target in targets]
+    return [
+        Step(target, "rewrite", max(1, len(lines)), lines[:5], providers[target], "replaced while capturing")
+        for target, lines in used.items()
+    ]
 
 
 def _mended(

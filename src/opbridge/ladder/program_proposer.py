@@ -20,6 +20,7 @@ from opbridge.ladder.proposer import Attempt
 from opbridge.ladder.step import Step
 from opbridge.ladder.translate import Translated, translate
 from opbridge.ladder.unsupported import unsupported_operators
+from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.names import describe_operator
 from opbridge.onnx_model.scopes import all_nodes
 from opbridge.torch_graph import LOWEST_OPSET
@@ -46,6 +47,8 @@ class ProgramProposer:
         requested: The opset and the IR version that the user requests.
         dry: Whether to try each distinct operator alone, with a placeholder for one that is not supported.
     """
+
+    adaptations: tuple[Adaptation, ...] = ()
 
     def __init__(
         self, captured: Captured, catalog: Catalog, engines: Sequence[Engine], requested: Versions, *, dry: bool

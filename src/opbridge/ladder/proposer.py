@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opbridge.ladder.opset_reason import OpsetReason
     from opbridge.ladder.step import Step
     from opbridge.ladder.translate import Translated
+    from opbridge.onnx_model.adaptation import Adaptation
 
 __all__ = ["Attempt", "Proposer"]
 
@@ -46,6 +47,10 @@ class Proposer(Protocol):
     @property
     def translated(self) -> Translated | None:
         """The last translation; None for an ONNX model."""
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """The changes in the last proposal, which are the same for every engine."""
 
     def propose(self, report: Callable[[str], None]) -> ir.Model:
         """The next model to try.

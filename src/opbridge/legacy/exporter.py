@@ -18,7 +18,9 @@ from opbridge.engines.versions import forget_origins
 from opbridge.errors import InputError, UnsupportedOperatorError
 from opbridge.ladder.plan import Plan, plan
 from opbridge.ladder.translate import translate
+from opbridge.legacy import switch
 from opbridge.legacy.dynamic_axes import axis_names, label_dimensions, shapes_by_argument
+from opbridge.legacy.fallthrough import fallthrough_specs
 from opbridge.legacy.model_output import finish, write
 from opbridge.legacy.old_arguments import Request, read_arguments
 from opbridge.legacy.scripted import export_scripted
@@ -53,9 +55,10 @@ def _bridged(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(model, args, f, *positional, **options)
         request = read_arguments(positional, options)
         _check_opset(request.opset_version)
-        if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-            return export_scripted(original, model, args, f, request)
-        return _export(model, args, f, request)
+        with switch.noted_if_done():
+            if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+                return export_scripted(original, model, args, f, request)
+            return _export(model, args, f, request)
 
     return export
 
@@ -137,12 +140,12 @@ def _table_specs(table: Mapping[Any, Callable[..., Any]]) -> tuple[OpSpec, ...]:
 
 def _planned(captured: Captured, catalog: Catalog, request: Request) -> Plan:
     wanted = request.opset_version or torch_internals.default_opset()
-    planned = plan(
-        captured.program,
-        catalog.extended(captured.declared),
-        opset=max(wanted, LOWEST_OPSET),
-        rewrites=captured.rewrites,
-    )
+    options: dict[str, Any] = {"opset": max(wanted, LOWEST_OPSET), "rewrites": captured.rewrites}
+    catalog = catalog.extended(captured.declared)
+    planned = plan(captured.program, catalog, **options)
+    kept = fallthrough_specs(planned.missing, request.operator_export_type)
+    if kept:
+        planned = plan(captured.program, catalog.extended(kept), **options)
     if planned.missing:
         lines = [
             f"  {item.target.removesuffix('.default')}: {item.reason}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-__all__ = ["fold_results", "state_constants"]
+__all__ = ["contents_of", "fold_results", "state_constants"]
 
 _FOLDED = {
     "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Greater", "Less", "Mod", "Mul", "Neg", "Not", "Pow", "Range",
@@ -43,6 +44,36 @@ def fold_results(model: ir.Model) -> None:
             array = _known(value, model.opset_imports[""])
             if array is not None:
                 _replace(value, array)
+
+
+def contents_of(value: ir.Value, opset: int, given: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Return the contents of a value that the old exporter would have known; otherwise None.
+
+    That exporter computed what follows from constants alone before it called a symbolic function, and removed casts to
+    the element type of another tensor. Sizes were values of the graph.
+
+    Args:
+        value: A value of the model that is being translated.
+        opset: The opset of this model.
+        given: The contents of the inputs of the graph that are constants in the user's code, by name.
+    """
+    node = value.producer()
+    if node is None:
+        return given.get(str(value.name))
+    tensor = ir.convenience.get_const_tensor(value)
+    if tensor is not None:
+        return tensor.numpy()
+    if node.domain or node.op_type not in {*_FOLDED, "CastLike", "Identity"} - {"Shape"}:
+        return None
+    # The second input of CastLike stands for its element type only.
+    needed = node.inputs[:1] if node.op_type == "CastLike" else node.inputs
+    inputs = [None if item is None else contents_of(item, opset, given) for item in needed]
+    if any(array is None for array in inputs):
+        return None
+    if node.op_type == "CastLike":
+        like = node.inputs[1].dtype if node.inputs[1] is not None else None
+        return None if like is None else inputs[0].astype(like.numpy())  # type: ignore[union-attr]
+    return _run(node, inputs, opset)
 
 
 def _known(value: ir.Value | None, opset: int) -> np.ndarray | None:

@@ -21,6 +21,7 @@ from opbridge.catalog.declare.spec import OpSpec
 from opbridge.legacy.capture_state import is_capturing, paused
 from opbridge.legacy.function_fakes import fake_outputs
 from opbridge.legacy.symbolic_call import emit
+from opbridge.legacy.symbolic_method import symbolic_for
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import source_of_function
 
@@ -88,9 +89,11 @@ class FunctionCall:
         notes: The remarks for the user about this call.
     """
 
-    def __init__(self, function: Any, forward: Callable[..., Any], arguments: _Arguments) -> None:
+    def __init__(
+        self, function: Any, symbolic: Callable[..., Any], forward: Callable[..., Any], arguments: _Arguments
+    ) -> None:
         self.function = function
-        self.symbolic = function.symbolic
+        self.symbolic = symbolic
         self.arguments = arguments
         self.mutates: frozenset[int] = frozenset()
         self.notes: tuple[str, ...] = ()
@@ -292,10 +295,11 @@ def operator_for(
         takes_ctx: Whether ``forward`` is called with a context.
     """
     arguments, inputs = _split(args, kwargs, takes_ctx)
-    symbolic = function.symbolic  # For a classmethod, each look-up returns a new object.
+    symbolic = symbolic_for(function)  # For a classmethod, each look-up returns a new object.
+    assert symbolic is not None
     key = (function, id(getattr(symbolic, "__func__", symbolic)), *arguments.key)
     if key not in _calls:
-        _calls[key] = call = FunctionCall(function, forward, arguments)
+        _calls[key] = call = FunctionCall(function, symbolic, forward, arguments)
         _by_target[call.target] = call
     return _calls[key], inputs
 

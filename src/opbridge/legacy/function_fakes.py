@@ -60,11 +60,9 @@ def _with_drawn_sizes(returned: Any, others: Sequence[Any]) -> Any:
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
             shapes = [leaf.shape, *(other[position].shape for other in again)]
-            sizes = [
-                _new_size() if isinstance(sizes[0], int) and len(set(map(str, sizes))) > 1 else sizes[0]
-                for sizes in zip(*shapes, strict=True)
-            ]
-            if any(size is not old for size, old in zip(sizes, leaf.shape, strict=True)):
+            drawn = [isinstance(sizes[0], int) and len(set(map(str, sizes))) > 1 for sizes in zip(*shapes, strict=True)]
+            if any(drawn):
+                sizes = [_new_size() if new else size for new, size in zip(drawn, leaf.shape, strict=True)]
                 leaves[position], changed = leaf.new_empty(sizes), True
     return tree_unflatten(leaves, structure) if changed else returned
 

@@ -20,16 +20,20 @@ import torch
 from opbridge.legacy import switch
 from opbridge.legacy.capture_state import Seen, is_capturing, seen_now, using
 from opbridge.legacy.function_calls import operator_for
+from opbridge.legacy.registrations import operators_without_fake
+from opbridge.legacy.symbolic_method import symbolic_for, symbolic_of
+from opbridge.legacy.torchscript import answer_as_tracer
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.example_values import example_fakes
 from opbridge.torch_graph.sources import source_of_stack_trace
 
-__all__ = ["bridging", "symbolic_of"]
+__all__ = ["bridging"]
 
 _Meta = type(torch.autograd.Function)
 _BASE = torch.autograd.Function
 _lock = threading.Lock()
 _captures = 0
-_torchs_is_tracing = torch.jit.is_tracing
+_restore_tracing: Callable[[], None] = lambda: None  # noqa: E731
 
 
 @contextlib.contextmanager
@@ -39,6 +43,9 @@ def bridging() -> Iterator[Seen]:
     While the bridge is off, torch inlines the Functions, and they are recorded.
     """
     seen = Seen(switch.is_on())
+    if seen.on:
+        # They are needed until the program is translated.
+        switch.until_off(example_fakes(operators_without_fake(), unknown_sizes=True))
     _count_capture(1)
     try:
         with using(seen), torch_internals.exporting_to_onnx() if seen.on else contextlib.nullcontext():
@@ -49,31 +56,25 @@ def bridging() -> Iterator[Seen]:
             switch.note("autograd.Function", call.display_name, call.source, *call.notes, count=0)
 
 
-def symbolic_of(function: Any) -> Callable[..., Any] | None:
-    """Return the ``symbolic`` of an autograd.Function; None if it has none."""
-    symbolic = getattr(function, "symbolic", None)
-    return symbolic if callable(symbolic) else None
-
-
 def _count_capture(change: int) -> None:
-    global _captures
+    global _captures, _restore_tracing
     with _lock:
         _captures += change
         if _captures and "__getattribute__" not in vars(_Meta):
             _Meta.__getattribute__ = _getattribute  # type: ignore[method-assign,assignment]
-            torch.jit.is_tracing = _is_tracing
+            _restore_tracing = answer_as_tracer(_is_traced)
         elif not _captures:
             del _Meta.__getattribute__
-            torch.jit.is_tracing = _torchs_is_tracing
+            _restore_tracing()
 
 
-def _is_tracing() -> bool:
-    """Replace ``torch.jit.is_tracing``: True for the user's code while it is captured with the bridge on.
+def _is_traced(caller: str) -> bool:
+    """Return whether a module is the user's and is captured with the bridge on.
 
-    torch's own code is captured by torch.export, and must not take the paths for TorchScript's tracer.
+    torch's own code is captured by torch.export, and must not take the paths for TorchScript's tracer. torchvision has
+    scripted functions on these paths.
     """
-    caller = sys._getframe(1).f_globals.get("__name__", "")
-    return _torchs_is_tracing() or (is_capturing() and caller.partition(".")[0] != "torch")
+    return is_capturing() and caller.partition(".")[0] not in ("torch", "torchvision")
 
 
 def _getattribute(cls: Any, name: str) -> Any:
@@ -81,7 +82,7 @@ def _getattribute(cls: Any, name: str) -> Any:
     if name not in ("forward", "setup_context"):
         return value
     seen = seen_now()
-    if seen is None or symbolic_of(cls) is None:
+    if seen is None or (symbolic_for(cls) if seen.on else symbolic_of(cls)) is None:
         return value
     seen.latest = cls
     if not seen.on:

@@ -47,5 +47,6 @@ def _registered_specs() -> Iterable[OpSpec]:
     if not switch.is_on():
         return ()
     from opbridge.legacy.registrations import registered_specs
+    from opbridge.legacy.rewriters import active_specs
 
-    return registered_specs()
+    return (*registered_specs(), *active_specs())

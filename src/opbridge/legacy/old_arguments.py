@@ -10,6 +10,7 @@ from typing import Any
 
 from opbridge.errors import InputError
 from opbridge.legacy import switch
+from opbridge.torch_graph.sources import source_of_stack
 
 __all__ = ["Request", "read_arguments"]
 
@@ -108,7 +109,10 @@ _OLD: dict[str, tuple[Callable[[Request, Any], None], str]] = {
     "example_outputs": (_read_nothing, "remove it; the outputs are computed"),
     "export_modules_as_functions": (_read_nothing, "use @opbridge.operator for code that must become one function"),
     "export_raw_ir": (_read_nothing, "use torch.export.export"),
-    "operator_export_type": (_read_export_type, "use a mapping for each operator (opbridge.translation)"),
+    "operator_export_type": (
+        _read_export_type,
+        "it is honoured for operators without a mapping, except for ONNX_ATEN; opbridge.translation declares one",
+    ),
     "_retain_param_name": (_read_nothing, "remove it; parameters keep their names"),
     "strip_doc_string": (_read_nothing, "remove it; the model has no doc strings"),
     "training": (_read_training, "use model.eval() before the export"),
@@ -186,7 +190,8 @@ def _warn(positional: Sequence[str], named: Sequence[str], request: Request, sta
     ]
     if request.unmapped.get("optimize") is False:
         lines.append("optimize: torch's optimizer runs anyway, and does not change the nodes of symbolic functions")
+    source = str(source_of_stack() or "") if named or positional else ""
     for name in (*named, *positional):
-        switch.note("old argument", name)
+        switch.note("old argument", name, source)
     if lines:
         warnings.warn("torch.onnx.export has old arguments. " + "; ".join(lines) + ".", FutureWarning, stacklevel)

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -21,17 +21,21 @@ from opbridge.errors import InputError, TranslationError
 from opbridge.legacy import switch, torch_registry
 from opbridge.legacy.old_names import OLD_NAMES
 from opbridge.legacy.symbolic_call import emit, symbolic_opset
+from opbridge.legacy.symbolic_method import PYTHON_OP
 from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.example_values import has_example_fake, has_fake
 from opbridge.torch_graph.sources import source_of_function
 from opbridge.torch_graph.targets import overload_of, target_key
 
 __all__ = [
     "Registration",
+    "operators_without_fake",
     "register_custom_op_symbolic",
     "registered_specs",
     "registrations",
     "registrations_without_operator",
+    "spec_of",
     "unregister_custom_op_symbolic",
 ]
 
@@ -118,10 +122,10 @@ def registered_specs() -> tuple[OpSpec, ...]:
     specs: list[OpSpec] = []
     for registration in found:
         for overload in _overloads(registration.name):
-            specs.append(_spec(registration, overload, list))
+            specs.append(spec_of(registration, overload, list))
         for old in OLD_NAMES.get(registration.name, ()):
             if old.captured.partition(".")[0] not in names:
-                specs.append(_spec(registration, overload_of(old.captured), old.arguments))
+                specs.append(spec_of(registration, overload_of(old.captured), old.arguments))
     return tuple(specs)
 
 
@@ -130,15 +134,46 @@ def registrations_without_operator() -> tuple[Registration, ...]:
     return tuple(
         one
         for one in registrations()
-        if one.name.startswith("prim::") or not (one.name in OLD_NAMES or _overloads(one.name))
+        if one.name != PYTHON_OP
+        and (one.name.startswith("prim::") or not (one.name in OLD_NAMES or _overloads(one.name)))
     )
 
 
-def _spec(registration: Registration, overload: torch._ops.OpOverload, arguments: Arguments) -> OpSpec:
+def operators_without_fake() -> list[str]:
+    """Return the operators that have a registered symbolic function, but no shape function, by overload.
+
+    The old exporter ran operators on real tensors, and needed no shape functions.
+    """
+    overloads = [
+        overload
+        for one in registrations()
+        if not one.name.startswith(("aten::", "prim::"))
+        for overload in _overloads(one.name)
+    ]
+    return [overload.name() for overload in overloads if not has_fake(overload)]
+
+
+_NO_FAKE = (
+    "the operator has no shape function, so the sizes of its results are unknown during the export; declare them with "
+    "opbridge.fake_for({!r})"
+)
+
+
+def spec_of(
+    registration: Registration, overload: torch._ops.OpOverload, arguments: Arguments, *, noted: bool = True
+) -> OpSpec:
+    """Return the mapping of one operator by symbolic functions.
+
+    Args:
+        registration: The symbolic functions.
+        overload: The operator in the captured graph.
+        arguments: Turns its arguments into those that the symbolic functions expect.
+        noted: Whether each use is recorded as a registered symbolic function.
+    """
     return OpSpec(
         target=str(target_key(overload)),
         rung="translate",
-        function=_translation(registration, overload, arguments),
+        function=_translation(registration, overload, arguments, noted),
         opset=max(LOWEST_OPSET, min(registration.functions)),
         overrides="a symbolic function is registered for it",
         source=registration.source,
@@ -155,7 +190,7 @@ def _overloads(name: str) -> list[torch._ops.OpOverload]:
 
 
 def _translation(
-    registration: Registration, overload: torch._ops.OpOverload, arguments: Arguments
+    registration: Registration, overload: torch._ops.OpOverload, arguments: Arguments, noted: bool
 ) -> Callable[..., Any]:
     """Return the translation of ``overload``; torch.onnx calls it without the arguments that have their default."""
     newest = registration.functions[max(registration.functions)]
@@ -171,14 +206,42 @@ def _translation(
         made = emit(
             function,
             arguments(values),
+            _counted(function, overload, values),
             name=registration.name,
-            results=None if "[]" in str(returns[0].type) else len(returns),
+            results=None if isinstance(returns[0].type, torch.ListType) else len(returns),
             registered=True,
         )
-        switch.note("registered symbolic", registration.name, _source(function))
+        if noted:
+            notes = [_NO_FAKE.format(overload.name())] if has_example_fake(overload) else []
+            switch.note("registered symbolic", registration.name, _source(function), *notes)
         return made
 
     return translation
+
+
+def _counted(function: Callable[..., Any], overload: torch._ops.OpOverload, values: Sequence[Any]) -> dict[str, int]:
+    """Return ``_outputs``, with which the old exporter passes the length of the list that an operator returns.
+
+    It is left out for a symbolic function that does not take it, and where the length depends on a dynamic size.
+    """
+    source, *others = values or [None]
+    if "_outputs" not in _parameters(function) or not isinstance(source, ir.Value) or source.shape is None:
+        return {}
+    counts = set()
+    for unknown in (64, 96):
+        shape = [size if isinstance(size, int) else unknown for size in source.shape]
+        try:
+            counts.add(len(overload(torch.empty(shape, device="meta"), *others)))
+        except Exception:  # A size among the arguments is dynamic, or does not fit the made-up ones.
+            return {}
+    return {"_outputs": counts.pop()} if len(counts) == 1 else {}
+
+
+def _parameters(function: Callable[..., Any]) -> Collection[str]:
+    try:
+        return inspect.signature(inspect.unwrap(function)).parameters
+    except (TypeError, ValueError):  # A function written in C has no signature.
+        return ()
 
 
 def _too_new(registration: Registration, overload: torch._ops.OpOverload, opset: int) -> TranslationError:

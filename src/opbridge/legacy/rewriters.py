@@ -8,7 +8,7 @@
     def decode_boxes__onnxruntime(points, distances): ...
 
     with for_engine("onnxruntime") as rewriters:
-        opbridge.export(rewriters.replaced(model), args, path="build/model", ops=rewriters.ops)
+        opbridge.export(rewriters.replaced(model), args, path="build/model")
 
 A function rewriter becomes a mapping of the rung ``rewrite``, a symbolic rewriter becomes a symbolic function that the
 bridge honours, and a module rewriter replaces modules inside the block. A declaration for the engine takes precedence
@@ -23,12 +23,14 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from opbridge.catalog.declare.spec import OPS_FILE_PREFIX, OpSpec, declare
+from opbridge.catalog.declare.spec import OPS_FILE_PREFIX, OpSpec, declare, specs_of
 from opbridge.errors import InputError
 from opbridge.legacy import torch_registry
+from opbridge.legacy.exporter_rewriters import is_in_exporter, replaced_in_exporter
 from opbridge.legacy.registrations import register_custom_op_symbolic, unregister_custom_op_symbolic
 from opbridge.legacy.switch import enable
 from opbridge.torch_graph import LOWEST_OPSET
@@ -36,7 +38,15 @@ from opbridge.torch_graph import LOWEST_OPSET
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FUNCTION_REWRITER", "MODULE_REWRITER", "SYMBOLIC_REWRITER", "Context", "Rewriters", "for_engine"]
+__all__ = [
+    "FUNCTION_REWRITER",
+    "MODULE_REWRITER",
+    "SYMBOLIC_REWRITER",
+    "Context",
+    "Rewriters",
+    "active_specs",
+    "for_engine",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = "default"
@@ -47,17 +57,19 @@ class Context:
     """The context of a rewriter.
 
     Attributes:
+        name: The name for which the rewriter is declared.
         origin_func: The function that is replaced; None for a symbolic function.
         cfg: The configuration passed to :func:`for_engine`.
         backend: The name of the engine.
     """
 
+    name: str
     origin_func: Callable[..., Any] | None
     cfg: Mapping[str, Any]
     backend: str
 
 
-_context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("opbridge_rewriter", default=None)
+_contexts: contextvars.ContextVar[tuple[Context, ...]] = contextvars.ContextVar("opbridge_rewriters", default=())
 
 
 class _Registry:
@@ -66,16 +78,17 @@ class _Registry:
     def __init__(self) -> None:
         self.declared: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {}
 
-    def get_context(self) -> Context:
-        """Return the context of the running rewriter.
+    def get_context(self, key: str | None = None) -> Context:
+        """Return the context of the running rewriter, or of the one that is declared for the name ``key``.
 
         Raises:
-            InputError: No rewriter is running.
+            InputError: No such rewriter is running.
         """
-        context = _context.get()
-        if context is None:
-            raise InputError("get_context: no rewriter is running.", fix="call it inside a rewriter, during an export.")
-        return context
+        running = [context for context in _contexts.get() if key in (None, context.name)]
+        if not running:
+            which = "no rewriter" if key is None else f"no rewriter of {key!r}"
+            raise InputError(f"get_context: {which} is running.", fix="call it inside a rewriter, during an export.")
+        return running[-1]
 
     def _add(self, name: str, backend: Any, value: Any, **options: Any) -> None:
         self.declared.setdefault(name, {})[str(getattr(backend, "value", backend))] = (value, options)
@@ -173,18 +186,21 @@ class Rewriters:
     """The active rewriters of a :func:`for_engine` block.
 
     Attributes:
-        ops: The value of ``ops=`` for ``opbridge.export`` and ``opbridge.diagnose``.
+        ops: The function rewriters as ``ops=``, which exports inside the block do not need.
     """
 
     def __init__(self, backend: str, config: Mapping[str, Any], undo: contextlib.ExitStack) -> None:
         self._backend, self._config, self._undo = backend, config, undo
         self.ops = tuple(
-            _as_rewrite(name, function, backend, config) for name, function, _ in FUNCTION_REWRITER.for_backend(backend)
+            _as_rewrite(name, function, backend, config)
+            for name, function, _ in FUNCTION_REWRITER.for_backend(backend)
+            if not is_in_exporter(name)
         )
 
     def replaced(self, model: torch.nn.Module) -> torch.nn.Module:
         """Replace modules of the model, and return it; the end of the block restores the model."""
-        types = {_imported(name): made for name, made, _ in MODULE_REWRITER.for_backend(self._backend)}
+        declared = {_imported(name): made for name, made, _ in MODULE_REWRITER.for_backend(self._backend)}
+        types = {replaced: made for replaced, made in declared.items() if replaced is not None}
         if type(model) in types:
             return self._made(types[type(model)], model)
         made: dict[torch.nn.Module, torch.nn.Module] = {}
@@ -211,42 +227,75 @@ def for_engine(backend: str, config: Mapping[str, Any] | None = None) -> Iterato
     Args:
         backend: The name of the engine, such as ``"onnxruntime"`` or ``"tensorrt"``.
         config: The configuration, which rewriters read as ``cfg`` of their context.
-
-    Raises:
-        InputError: A declared import path can't be imported.
     """
     config = config or {}
     with contextlib.ExitStack() as undo:
         undo.enter_context(enable())
         for name, function, options in SYMBOLIC_REWRITER.for_backend(backend):
-            symbolic = _as_symbolic(function, options["codes"], backend, config)
+            symbolic = _as_symbolic(name, function, options["codes"], backend, config)
             if options["is_pytorch"]:
                 undo.enter_context(_with_registration(name if "::" in name else f"aten::{name}", symbolic))
-            else:
-                undo.enter_context(_with_symbolic(_imported(name), symbolic))
-        yield Rewriters(backend, config, undo)
+            elif (replaced := _imported(name)) is not None:
+                undo.enter_context(_with_symbolic(replaced, symbolic))
+        for name, function, _ in FUNCTION_REWRITER.for_backend(backend):
+            if is_in_exporter(name):
+                replacement = _with_original(name, function, backend, config)
+                symbolics = undo.enter_context(replaced_in_exporter(name, replacement))
+                for operator, symbolic in symbolics.items():
+                    undo.enter_context(_with_registration(operator, symbolic))
+        rewriters = Rewriters(backend, config, undo)
+        undo.enter_context(_active(rewriters.ops))
+        yield rewriters
 
 
-def _as_rewrite(name: str, function: Callable[..., Any], backend: str, config: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function in the form of ``opbridge.rewrite``, with the original as its first argument."""
+_active_specs: list[OpSpec] = []
+
+
+def active_specs() -> tuple[OpSpec, ...]:
+    """Return the rewrites of all open :func:`for_engine` blocks."""
+    return tuple(_active_specs)
+
+
+@contextlib.contextmanager
+def _active(functions: Sequence[Callable[..., Any]]) -> Iterator[None]:
+    """Let each export inside the block use the rewrites, also one that gets no ``ops=``."""
+    specs = [spec for function in functions for spec in specs_of(function)]
+    _active_specs.extend(specs)
+    try:
+        yield
+    finally:
+        for spec in specs:
+            _active_specs.remove(spec)
+
+
+def _with_original(
+    name: str, function: Callable[..., Any], backend: str, config: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """Return the function with the original as its first argument."""
 
     @functools.wraps(function)
     def rewrite(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with _running(Context(original, config, backend)) as context:
+        with _running(Context(name, original, config, backend)) as context:
             return function(*_leading(function, context), *args, **kwargs)
 
+    return rewrite
+
+
+def _as_rewrite(name: str, function: Callable[..., Any], backend: str, config: Mapping[str, Any]) -> Callable[..., Any]:
+    """Declare the function as ``opbridge.rewrite`` does."""
+    rewrite: Any = _with_original(name, function, backend, config)
     code = inspect.unwrap(function).__code__
-    del rewrite.__wrapped__  # type: ignore[attr-defined]
-    rewrite.__module__ = f"{OPS_FILE_PREFIX}rewriters"  # With this name, it applies only if it is passed as ops=.
+    del rewrite.__wrapped__
+    rewrite.__module__ = f"{OPS_FILE_PREFIX}rewriters"  # With this name, it applies in the block only.
     declare(OpSpec(name, "rewrite", rewrite, LOWEST_OPSET, None, "", f"{code.co_filename}:{code.co_firstlineno}"))
     return rewrite
 
 
 def _as_symbolic(
-    function: Callable[..., Any], codes: Sequence[str] | None, backend: str, config: Mapping[str, Any]
+    name: str, function: Callable[..., Any], codes: Sequence[str] | None, backend: str, config: Mapping[str, Any]
 ) -> Callable[..., Any]:
     def symbolic(g: Any, *args: Any, **kwargs: Any) -> Any:
-        with _running(Context(None, config, backend)) as context:
+        with _running(Context(name, None, config, backend)) as context:
             return function(*_leading(function, context), g, *args, **kwargs)
 
     functools.update_wrapper(symbolic, function)
@@ -290,11 +339,11 @@ def _with_symbolic(function: Any, symbolic: Callable[..., Any]) -> Iterator[None
 
 @contextlib.contextmanager
 def _running(context: Context) -> Iterator[Context]:
-    token = _context.set(context)
+    token = _contexts.set((*_contexts.get(), context))
     try:
         yield context
     finally:
-        _context.reset(token)
+        _contexts.reset(token)
 
 
 def _wants_context(function: Callable[..., Any]) -> bool:
@@ -306,15 +355,17 @@ def _leading(function: Callable[..., Any], context: Context) -> tuple[Context, .
 
 
 def _imported(path: str) -> Any:
-    """Return the class of an import path.
+    """Return what an import path names, also an attribute of a function (``"mmcv.ops.roi_align.__self__"``).
 
-    Raises:
-        InputError: The path can't be imported.
+    What is not installed is left out with a warning, because the declarations of a library are for many others.
     """
-    module, _, name = path.rpartition(".")
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(".".join(parts[:count]))
+            break
     try:
-        return getattr(importlib.import_module(module), name)
+        return functools.reduce(getattr, parts[1:], importlib.import_module(parts[0]))
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"rewriters: {path!r} can't be imported: {error}.", fix="check the import path, or install its package."
-        ) from error
+        warnings.warn(f"rewriters: {path!r} can't be imported, so nothing replaces it: {error}.", stacklevel=3)
+        return None

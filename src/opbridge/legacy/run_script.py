@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 import types
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def run_script(script: str | Path, arguments: Sequence[str] = ()) -> ScriptRun:
     """Run a Python file as ``__main__`` with the bridge on.
 
     While it runs, ``sys.argv``, ``sys.path[0]`` and the module ``__main__`` are those of the script. An exception of
-    the script is printed as Python prints it, without the frames of this package, and makes the exit code 1.
+    the script is printed as Python prints it, without the frames of this package, and makes the exit code 1. Torch's
+    warnings that ``torch.jit`` is deprecated are not shown: the script is run because it is old.
 
     Args:
         script: The path of the script.
@@ -56,7 +58,9 @@ def run_script(script: str | Path, arguments: Sequence[str] = ()) -> ScriptRun:
         InputError: The file can't be read or is not valid Python.
         OpbridgeError: The script raised one and did not catch it.
     """
-    with enable():
+    with enable(), warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", category)
         exit_code = execute(script, arguments)
     return ScriptRun(str(script), exit_code, bridged(), custom_nodes())
 

@@ -20,6 +20,7 @@ from opbridge.legacy import switch, torch_registry
 from opbridge.legacy.model_output import finish, write
 from opbridge.legacy.old_arguments import Request
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.sources import source_of_stack
 
 __all__ = ["export_scripted"]
 
@@ -59,7 +60,8 @@ def export_scripted(
             fix="export the original nn.Module, which torch.export captures.",
             details=str(error),
         ) from error
-    switch.note("old exporter", str(getattr(model, "original_name", getattr(model, "name", type(model).__name__))))
+    name = str(getattr(model, "original_name", getattr(model, "name", type(model).__name__)))
+    switch.note("TorchScript module", name, str(source_of_stack() or ""))
     program = torch.onnx.ONNXProgram(
         finish(ir.from_proto(onnx.load_model_from_string(buffer.getvalue())), request), None
     )

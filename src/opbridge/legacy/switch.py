@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Literal
 
 from opbridge.records import Record
@@ -22,9 +22,11 @@ __all__ = [
     "is_on",
     "note",
     "note_node",
+    "noted_if_done",
+    "until_off",
 ]
 
-Kind = Literal["autograd.Function", "registered symbolic", "old argument", "old exporter"]
+Kind = Literal["autograd.Function", "registered symbolic", "old argument", "TorchScript module"]
 """The kinds of old declarations: an autograd.Function with a ``symbolic``, a registered symbolic function, an argument
 of an older ``torch.onnx.export``, and a module that only torch's TorchScript exporter can export."""
 
@@ -145,8 +147,30 @@ def is_on() -> bool:
     return bool(_switch.open)
 
 
+@contextmanager
+def noted_if_done() -> Iterator[None]:
+    """Forget what was recorded inside the block if it raises: nothing was honoured in a model that does not exist."""
+    with _switch.lock:
+        before = dict(_switch.bridged), dict(_switch.custom_nodes)
+    try:
+        yield
+    except BaseException:
+        with _switch.lock:
+            _switch.bridged, _switch.custom_nodes = before
+        raise
+
+
+def until_off(change: AbstractContextManager[Any]) -> None:
+    """Enter a context that lasts until the bridge is turned off."""
+    with _switch.lock:
+        _switch.undo.enter_context(change)
+
+
 def bridged() -> tuple[Bridged, ...]:
-    """Return the declarations honoured since the bridge was last turned on, in order of first use."""
+    """Return the declarations honoured since the bridge was last turned on, in order of first use.
+
+    Those of an export that failed or was refused are not among them.
+    """
     with _switch.lock:
         return tuple(_switch.bridged.values())
 

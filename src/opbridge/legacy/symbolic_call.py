@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
@@ -16,7 +17,7 @@ import torch
 from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.legacy import switch, torchscript
-from opbridge.legacy.folding import fold_results, state_constants
+from opbridge.legacy.folding import contents_of, fold_results, state_constants
 from opbridge.legacy.fragment import PLACEHOLDER_DOMAIN, Fragment, Slot, TensorInput, splice
 from opbridge.legacy.target import current_target
 from opbridge.legacy.validity import InvalidNodeError
@@ -39,7 +40,7 @@ class _Translation:
 
     opset: int
     requested_opset: int
-    constants: Mapping[str, torch.Tensor]
+    constants: Mapping[str, np.ndarray]
     fragments: dict[int, Fragment] = dataclasses.field(default_factory=dict)
 
 
@@ -69,10 +70,14 @@ def splicing(
         _current.reset(token)
 
 
-def _constants_of(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+def _constants_of(program: torch.export.ExportedProgram) -> dict[str, np.ndarray]:
     lifted = program.graph_signature.inputs_to_lifted_tensor_constants
     found = {name: program.constants.get(target) for name, target in lifted.items()}
-    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+    return {
+        name: ir.tensor_adapters.TorchTensor(value).numpy()
+        for name, value in found.items()
+        if isinstance(value, torch.Tensor)
+    }
 
 
 def symbolic_opset() -> int:
@@ -125,7 +130,7 @@ def emit(
     opset = translation.requested_opset
     given = [_with_slots(item, values) for item in args]
     named = {key: _with_slots(item, values) for key, item in (kwargs or {}).items()}
-    described = [_describe(value, translation.constants) for value in values]
+    described = [_describe(value, translation) for value in values]
     try:
         fragment = torchscript.build(
             symbolic, given, named, inputs=described, opset=opset, target=current_target(), registered=registered
@@ -210,19 +215,17 @@ def _with_slots(item: Any, values: list[Any]) -> Any:
     return {key: _with_slots(part, values) for key, part in item.items()} if type(item) is dict else item
 
 
-def _describe(value: ir.Value, constants: Mapping[str, torch.Tensor]) -> TensorInput:
+def _describe(value: ir.Value, translation: _Translation) -> TensorInput:
     shape = None if value.shape is None else tuple(size if isinstance(size, int) else None for size in value.shape)
-    return TensorInput(value.dtype, shape, _constant(value, constants))
+    contents = contents_of(value, translation.opset, translation.constants)
+    return TensorInput(value.dtype, shape, None if contents is None else _as_torch(contents))
 
 
-def _constant(value: ir.Value, constants: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
-    """Return the contents of a value that is a constant in the user's code, through Identity nodes; otherwise None."""
-    while (node := value.producer()) is not None and node.op_type == "Identity" and node.inputs[0] is not None:
-        value = node.inputs[0]
-    if node is None:
-        return constants.get(str(value.name))
-    tensor = ir.convenience.get_const_tensor(value)
-    return None if tensor is None else torch.from_numpy(tensor.numpy().copy())
+def _as_torch(array: np.ndarray) -> torch.Tensor:
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(array.copy())
+    dtype = ir.tensor_adapters.to_torch_dtype(ir.DataType.from_numpy(array.dtype))
+    return torch.from_numpy(array.view(f"u{array.itemsize}").copy()).view(dtype)
 
 
 def _place(symbolic: Callable[..., Any]) -> str:

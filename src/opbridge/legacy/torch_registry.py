@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["register", "registered", "symbolic_function", "unregister"]
+__all__ = ["names", "register", "registered", "symbolic_function", "unregister"]
 
 
 def register(name: str, function: Callable[..., Any], opset: int) -> None:
@@ -52,6 +52,15 @@ def registered() -> dict[str, dict[int, Callable[..., Any]]]:
         if foreign:
             found[name] = foreign
     return found
+
+
+def names() -> list[str]:
+    """Return the operators that have a symbolic function, torch's own included."""
+    from torch.onnx._internal.torchscript_exporter import utils
+    from torch.onnx._internal.torchscript_exporter.registration import registry
+
+    utils._trigger_symbolic_function_registration()
+    return sorted(name for name in registry.all_functions() if not name.startswith("::"))
 
 
 def symbolic_function(name: str, opset: int) -> Callable[..., Any] | None:

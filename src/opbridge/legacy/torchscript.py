@@ -11,6 +11,7 @@ uses is there. The old exporter's own passes and serializer then turn the small 
 * ``..._type_utils.JitScalarType``: the numbers of TorchScript's element types.
 * the passes that ``_run_passes`` calls: type promotion, peephole, dead code, constant folding, shape inference.
 * ``Graph._export_onnx``: the serializer.
+* ``_get_tracing_state`` and ``_set_tracing_state``: what old code asks to know whether it is traced.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +33,40 @@ from opbridge.legacy.target import Target
 from opbridge.legacy.validity import check_node, is_kept
 from opbridge.onnx_model.names import KEPT_DOMAIN
 
-__all__ = ["build"]
+__all__ = ["answer_as_tracer", "build"]
+
+
+def answer_as_tracer(is_traced: Callable[[str], bool]) -> Callable[[], None]:
+    """Let the code of some modules find that TorchScript's tracer runs.
+
+    Args:
+        is_traced: Whether the tracer seems to run for the code of a module, given by name.
+
+    Returns:
+        A function that undoes this.
+    """
+    core: Any = _C
+    before = torch.jit.is_tracing, core._get_tracing_state, core._set_tracing_state
+    is_tracing, state, set_state = before
+
+    # torch.compile takes the result and does not trace into the function.
+    @torch.compiler.assume_constant_result
+    def asks() -> bool:
+        return is_tracing() or is_traced(sys._getframe(1).f_globals.get("__name__", ""))
+
+    @torch.compiler.assume_constant_result
+    def get() -> Any:
+        return state() or ("traced" if is_traced(sys._getframe(1).f_globals.get("__name__", "")) else None)
+
+    def put(value: Any) -> None:
+        if not is_traced(sys._getframe(1).f_globals.get("__name__", "")):
+            set_state(value)
+
+    def restore() -> None:
+        torch.jit.is_tracing, core._get_tracing_state, core._set_tracing_state = before
+
+    torch.jit.is_tracing, core._get_tracing_state, core._set_tracing_state = asks, get, put
+    return restore
 
 
 def build(
@@ -49,7 +84,7 @@ def build(
     Args:
         symbolic: The symbolic function, which is called with the graph context and then ``args``.
         args: The positional arguments. A :class:`Slot` stands for each ONNX value, also inside lists.
-        kwargs: The keyword arguments, in the same form as ``args``.
+        kwargs: The keyword arguments, in the same form as ``args``. They never become constants of the graph.
         inputs: The known facts about the values that the slots stand for.
         opset: The opset of the nodes that the symbolic function adds.
         target: The settings of the export.
@@ -68,7 +103,7 @@ def build(
         results = symbolic(
             context,
             *(convert(context, item, known) for item in args),
-            **{name: convert(context, item, known) for name, item in kwargs.items()},
+            **{name: _as_given(context, item, known) for name, item in kwargs.items()},
         )
         remarks = tuple(dict.fromkeys(_check(graph, opset)))
         returned, several = _returned(results)

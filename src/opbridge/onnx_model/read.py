@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
 from opbridge.errors import InputError, first_line
 from opbridge.onnx_model.scopes import all_graphs
@@ -65,6 +65,7 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
     name = f"The model {file.name!r}"
     try:
         check_structure(proto, name)
+        _check_text(proto)
     except (TypeError, UnicodeDecodeError) as error:
         # protobuf returns a string that is not UTF-8 as bytes, or raises when it is read.
         raise _no_model(path, f"a name in it is not UTF-8 text ({first_line(error)})") from error
@@ -218,6 +219,18 @@ def _check_dtype(tensor: onnx.TensorProto, name: str) -> None:
         )
 
 
+def _check_text(message: Message) -> None:
+    """Raise a TypeError or a UnicodeDecodeError if a string of a message, or of one inside it, is not UTF-8 text."""
+    for field, value in message.ListFields():
+        for one in (value,) if isinstance(value, (str, bytes, int, float, Message)) else value:
+            if isinstance(one, Message):
+                _check_text(one)
+            elif field.type == field.TYPE_STRING and not isinstance(one, str):
+                raise TypeError(f"{field.name} is {one!r}")
+            elif field.type != field.TYPE_STRING:
+                break
+
+
 def _has_content(tensor: onnx.TensorProto) -> bool:
     return any(field.name == "raw_data" or field.name.endswith("_data") for field, _ in tensor.ListFields())
 
@@ -226,7 +239,7 @@ def _check_content(tensor: onnx.TensorProto, name: str) -> None:
     """Raise an error unless the content of a tensor in the model file has the length that its type and shape need."""
     try:
         ir.serde.deserialize_tensor(tensor).numpy()
-    except (ValueError, TypeError, NotImplementedError, MemoryError, ir.serde.SerdeError) as error:
+    except (ValueError, TypeError, AssertionError, NotImplementedError, MemoryError, ir.serde.SerdeError) as error:
         raise InputError(
             f"{name}: the content of the weight {tensor.name!r} does not fit its type and the shape "
             f"{list(tensor.dims)}: {first_line(error)}.",

@@ -116,6 +116,12 @@ def _check_nodes(nodes: Any, given: Set[str], name: str, outer: Set[str], output
     for node in nodes:
         for value in filter(None, node.input):
             _check_known(value, visible, f"{name}: the node {_describe(node)} reads {value!r}, which nothing produces.")
+        for attribute in node.attribute:
+            if not (attribute.type or attribute.ref_attr_name):
+                raise InputError(
+                    f"{name}: the attribute {attribute.name!r} of the node {_describe(node)} has no type.",
+                    fix="the file is damaged, or older than ONNX 1.0: write the model again.",
+                )
         for graph in _subgraphs(node):
             _check_graph(graph, f"{name}, inside the node {_describe(node)}", visible)
     for output in sorted(outputs):

@@ -12,6 +12,7 @@ from opbridge.report.page_words import CLAIM
 from opbridge.report.rungs import NOTABLE, operators_view, rungs
 from opbridge.report.tables import paragraph, unbroken
 from opbridge.report.verification import verification_view
+from opbridge.torch_graph import LOWEST_OPSET
 
 __all__ = ["bundle_view"]
 
@@ -32,7 +33,7 @@ def bundle_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[R
     elif manifest.get("operators"):
         yield paragraph(rungs(manifest["operators"]), "dim")
     yield from _findings(findings, verbose)
-    if manifest.get("was_training"):
+    if manifest.get("was_training") and not data["verification"]:
         yield paragraph("exported in evaluation mode; the model was passed in training mode")
     for item in manifest.get("state_buffers", ()):
         yield paragraph(f"state: {item['buffer']} is the input {item['input']} and the output {item['output']}")
@@ -46,10 +47,11 @@ def bundle_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[R
         yield paragraph("not verified", "bold yellow")
     for model in manifest["models"]:
         size = sum(file["bytes"] for name, file in manifest["files"].items() if name.startswith(model["file"]))
-        reason = f" ({manifest['opset_reason']})" if verbose and manifest.get("opset_reason") else ""
+        raised = verbose or model["opset"] > LOWEST_OPSET
+        reason = f" ({manifest['opset_reason']})" if raised and manifest.get("opset_reason") else ""
         engines = ", ".join(model["engines"])
-        engines += " (for values without NaN)" if manifest.get("nan") == "absent" else ""
-        yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}", "dim")
+        nan = "; NaN may differ from PyTorch's (--nan exact)" if manifest.get("nan") == "absent" else ""
+        yield paragraph(f"{model['file']}: opset {model['opset']}{reason}, {_size(size)}, for {engines}{nan}", "dim")
     yield unbroken(f"bundle: {data['path']}", "bold")
 
 

@@ -1,8 +1,7 @@
-"""Conformance results as one HTML page: a searchable table of operators and runs, with the error of each cell."""
+"""Conformance results as one HTML page: totals by run and by family of operators, and a table of all operators."""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import html
 import json
@@ -17,6 +16,8 @@ from opbridge.records import Record
 
 __all__ = ["Page", "write_page"]
 
+_FAMILIES = ("nn.functional", "linalg", "fft", "special", "masked", "signal.windows")
+"""The modules whose operators are a family of their own; all others are the family ``torch``."""
 _TEMPLATE = Path(__file__).with_name("conformance_page.html")
 
 
@@ -51,14 +52,14 @@ def write_page(files: Sequence[str | Path], site: str | Path) -> Page:
         raise InputError(
             f"There are no results in {', '.join(map(str, files))}.", fix="run `opbridge conformance -o` first."
         )
-    columns = list(dict.fromkeys(_column(result) for result in results))
-    rows: dict[str, dict[int, Result]] = {}
+    columns: dict[str, list[Result]] = {}
     for result in results:
-        rows.setdefault(result.entry, {})[columns.index(_column(result))] = result
+        columns.setdefault(_column(result), []).append(result)
+    entries = len({result.entry for result in results})
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         versions=html.escape(_versions(results)),
-        entries=len(rows),
-        data=_embedded(_data(columns, rows)),
+        entries=entries,
+        data=_embedded(_data(list(columns.values()))),
     )
     page = Path(site) / "index.html"
     try:
@@ -68,7 +69,7 @@ def write_page(files: Sequence[str | Path], site: str | Path) -> Page:
         draft.replace(page)
     except OSError as error:
         raise InputError(f"The page can't be written to {str(site)!r}: {error}", fix="name another folder.") from error
-    return Page(str(page), len(rows), len(columns))
+    return Page(str(page), entries, len(columns))
 
 
 def _column(result: Result) -> str:
@@ -84,19 +85,46 @@ def _versions(results: Sequence[Result]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions)
 
 
-def _data(columns: Sequence[str], rows: dict[str, dict[int, Result]]) -> dict[str, Any]:
-    """The data that the page's script reads: the columns with their totals, and a row per entry."""
-    totals = []
-    for number in range(len(columns)):
-        count = collections.Counter(row[number].status for row in rows.values() if number in row)
-        totals.append({"name": columns[number], "passed": count["pass"], "of": sum(count.values())})
+def _data(columns: Sequence[Sequence[Result]]) -> dict[str, Any]:
+    """The data that the page's script reads: the runs, which are the columns; the rows; and which runs are compared."""
+    cells: dict[str, dict[int, Result]] = {}
+    for number, results in enumerate(columns):
+        for result in results:
+            cells.setdefault(result.entry, {})[number] = result
     return {
-        "columns": totals,
+        "columns": [{"name": _column(results[0]), "dates": _dates(results)} for results in columns],
+        "pairs": _pairs(columns),
+        "families": [*_FAMILIES, "torch"],
         "rows": [
-            {"entry": entry, "cells": [_cell(row[n]) if n in row else None for n in range(len(columns))]}
-            for entry, row in sorted(rows.items())
+            {
+                "entry": entry,
+                "family": next((name for name in _FAMILIES if entry.startswith(f"{name}.")), "torch"),
+                "cells": [_cell(row[number]) if number in row else None for number in range(len(columns))],
+            }
+            for entry, row in sorted(cells.items())
         ],
     }
+
+
+def _dates(results: Sequence[Result]) -> str:
+    """The days of a run: ``"2026-11-23"``, ``"2026-11-20 to 2026-11-23"``."""
+    dates = sorted({result.date for result in results} - {""})
+    return " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]]))
+
+
+def _pairs(columns: Sequence[Sequence[Result]]) -> list[list[int]]:
+    """Each run of opbridge with the run of torch.onnx in the same engine, element type and options, as positions."""
+
+    def key(result: Result, exporter: str) -> tuple[Any, ...]:
+        way = dataclasses.replace(result.way, exporter=exporter)
+        return (result.dtype, *dataclasses.astuple(way))
+
+    places = {key(results[0], results[0].way.exporter): number for number, results in enumerate(columns)}
+    return [
+        [number, places[key(results[0], "torch")]]
+        for number, results in enumerate(columns)
+        if results[0].way.exporter == "opbridge" and key(results[0], "torch") in places
+    ]
 
 
 def _cell(result: Result) -> dict[str, Any]:

@@ -34,7 +34,8 @@ def diagnosis_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterabl
     if hidden:
         yield paragraph(f"{plural(hidden, 'native operator')} (-v lists them)", "dim")
     for finding in data["findings"]:
-        if finding["code"] in NOTABLE and not verbose:
+        needs_action = finding["severity"] != "info" and not finding["mended"]
+        if finding["code"] in NOTABLE and not (verbose or needs_action):
             yield paragraph(finding["message"], "dim")
     if data["operators"]:
         yield ""
@@ -57,6 +58,7 @@ def _finding(finding: Mapping[str, Any]) -> RenderableType:
     title = f"{finding['severity']} {finding['code']}: {finding['target']}".rstrip(": ")
     lines: list[RenderableType] = [paragraph(title, _STYLES.get(finding["severity"], "bold"))]
     notes = [f"at {place(finding['sources'])}" if finding["sources"] else "", state]
-    body = [", ".join(filter(None, notes)), finding["message"], f"fix: {finding['fix']}" if finding["fix"] else ""]
+    fix = f"fix: {finding['fix']}" if finding["fix"] and not finding["mended"] else ""
+    body = [", ".join(filter(None, notes)), finding["message"], fix]
     lines += [Padding(paragraph(text), (0, 0, 0, 2), expand=False) for text in body if text]
     return Group(*lines)

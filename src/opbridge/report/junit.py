@@ -1,4 +1,4 @@
-"""A bundle's verification as JUnit XML: a suite per engine, a test per set of inputs and output.
+"""JUnit XML: a bundle's verification, as a suite per engine and a test per set of inputs and output; and plain suites.
 
 Jenkins, GitLab and GitHub Actions read this structure: ``testsuites`` contains ``testsuite`` elements with counts, and
 each ``testcase`` may contain ``failure``, ``error`` or ``skipped``.
@@ -6,17 +6,17 @@ each ``testcase`` may contain ``failure``, ``error`` or ``skipped``.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from opbridge.proof.verify.verification import NOT_VERIFIED
+from opbridge.proof.verify.verification import NOT_VERIFIED, status_words
 from opbridge.report.page_words import EngineResult, engine_results, passes, sizes
 from opbridge.report.tables import number
-from opbridge.report.words import status_words
 
-__all__ = ["render_junit"]
+__all__ = ["JunitTest", "render_junit", "render_suites"]
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML does not allow, escaped or not."""
@@ -37,6 +37,38 @@ def render_junit(data: Mapping[str, Any]) -> str:
             _suite(root, result, verification, several=len(results) > 1, name=name)
         seconds = sum(float(value) for value in verification.get("seconds", {}).values())
         root.set("time", f"{seconds:.3f}")
+    return _document(root)
+
+
+@dataclasses.dataclass(frozen=True)
+class JunitTest:
+    """A test of a suite.
+
+    Attributes:
+        name: Its name.
+        result: What it is, unless it passed.
+        message: Why.
+    """
+
+    name: str
+    result: Literal["", "failure", "error", "skipped"] = ""
+    message: str = ""
+
+
+def render_suites(title: str, suites: Mapping[str, Sequence[JunitTest]]) -> str:
+    """Suites of tests by name, under a title."""
+    root = ET.Element("testsuites", {"name": _text(title)})
+    for name, tests in suites.items():
+        suite = ET.SubElement(root, "testsuite", {"name": _text(name)})
+        for test in tests:
+            element = _test(suite, name, test.name)
+            if test.result:
+                ET.SubElement(element, test.result, {"message": _text(test.message)})
+        _count(suite)
+    return _document(root)
+
+
+def _document(root: ET.Element) -> str:
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     ET.indent(root)
@@ -60,6 +92,10 @@ def _suite(
         test = _test(suite, f"{name}.{result.engine}", "verification")
         kind = "failure" if result.verdict == "failed" else "error" if result.verdict == "error" else "skipped"
         ET.SubElement(test, kind, {"message": _text(result.reason or result.verdict)})
+    _count(suite)
+
+
+def _count(suite: ET.Element) -> None:
     counts = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     suite.set("tests", str(len(suite.findall("testcase"))))
     for count, kind in counts.items():

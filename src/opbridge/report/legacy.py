@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import RenderableType
 
-from opbridge.report.tables import paragraph, plural, table
+from opbridge.report.tables import paragraph, plural, table, unbroken
 
 __all__ = ["migration_view", "script_view"]
 
@@ -27,10 +28,11 @@ def script_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     for node in data["custom_nodes"]:
         file, operator = node["file"], node["operator"]
         yield paragraph(
-            f"{file}: an engine needs a kernel for {operator}. To run the file in ONNX Runtime, declare what the "
-            f"operator computes with @opbridge.body_for({operator!r}) in ops.py; then: "
-            f"opbridge attach {file} --ops ops.py -o {file.removesuffix('.onnx')}_with_bodies.onnx"
+            f"{file}: no engine has a kernel for {operator}. To run the file in ONNX Runtime, write a function of "
+            f"torch operators that computes it in ops.py, decorate it with @opbridge.body_for({operator!r}), and run:"
         )
+        attached = f"{file.removesuffix('.onnx')}_with_bodies.onnx"
+        yield unbroken(f"  {shlex.join(['opbridge', 'attach', file, '--ops', 'ops.py', '-o', attached])}")
     yield paragraph(f"{plural(len(data['bridged']), 'old declaration')} bridged", "bold green")
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from opbridge.proof.verify.verification import status_words
 from opbridge.report.page_words import badness, passes, sizes, summarise, times
 from opbridge.report.tables import number, place, plural
-from opbridge.report.words import divergence_words, status_words, unit_words
+from opbridge.report.words import divergence_words, unit_words
 
 __all__ = ["render_markdown"]
 
@@ -119,7 +120,9 @@ def _operators(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _findings(sources: Mapping[str, Any]) -> Iterator[str]:
-    found = [finding for finding in sources.get("findings", ()) if finding["severity"] != "info"]
+    found = [
+        finding for finding in sources.get("findings", ()) if finding["severity"] != "info" and not finding["mended"]
+    ]
     if found:
         yield from ("### Findings", "")
     for finding in found[:_MOST_ROWS]:

@@ -12,13 +12,18 @@ from opbridge.report.tables import paragraph, plural, table
 
 __all__ = ["catalog_view", "operator_view"]
 
+_WIDEST_TARGET = 48
+"""The width of the column of targets; the path of a function in a library can be longer."""
+
 
 def catalog_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
-    """Render ``{"operators": [mapping, ...]}``."""
-    result = table("target", "rung", "opset", "provided by", "summary", "file", right=("opset",))
+    """Render ``{"operators": [mapping, ...]}``: the user's own with their files, which are long."""
+    own = [mapping for mapping in data["operators"] if mapping["provider"] == "user"]
+    result = table("target", "rung", "opset", *(["file"] if own else []), "summary", right=("opset",))
+    result.columns[0].no_wrap, result.columns[0].max_width = False, _WIDEST_TARGET
     for mapping in data["operators"]:
-        keys = ("target", "rung", "opset", "provider", "summary", "source")
-        result.add_row(*(str(mapping[key]) for key in keys))
+        file = [mapping["source"] if mapping in own else "catalog"] if own else []
+        result.add_row(mapping["target"], mapping["rung"], str(mapping["opset"]), *file, mapping["summary"])
     yield result
     yield paragraph(plural(len(data["operators"]), "mapping"))
 

@@ -12,7 +12,7 @@ from typing import Any
 from opbridge.report.page_data import page_data
 from opbridge.report.page_words import summarise
 
-__all__ = ["render_page"]
+__all__ = ["embedded", "part", "render_page"]
 
 _PARTS = Path(__file__).parent
 _SCRIPTS = ("page_base.js", "page_plot.js", "page_sections.js")
@@ -27,20 +27,21 @@ def render_page(data: Mapping[str, Any]) -> str:
     """
     summary = summarise(data)
     sentences = "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in summary.sentences)
-    return Template(_part("page.html")).substitute(
+    return Template(part("page.html")).substitute(
         title=html.escape(summary.title),
         name=html.escape(_name(data)),
         tone=summary.tone,
         mark=_MARKS[summary.tone],
         sentences=sentences,
         opbridge=html.escape(str(data["manifest"]["opbridge"])),
-        style=_part("page.css"),
-        data=_embedded(page_data(data, summary)),
-        script="\n".join(_part(name) for name in _SCRIPTS),
+        style=part("page.css"),
+        data=embedded(page_data(data, summary)),
+        script="\n".join(part(name) for name in _SCRIPTS),
     )
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """The text of a file that pages are made of: a template, a style, a script."""
     return (_PARTS / name).read_text(encoding="utf-8")
 
 
@@ -48,6 +49,6 @@ def _name(data: Mapping[str, Any]) -> str:
     return str(data["manifest"].get("entry") or Path(data["path"]).name)
 
 
-def _embedded(data: Any) -> str:
+def embedded(data: Any) -> str:
     """JSON for a script element: ASCII without ``<``, so that it can't end the element or begin a tag."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

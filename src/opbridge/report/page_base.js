@@ -2,6 +2,9 @@
 // Helpers shared by all parts of the page. Names come from untrusted models, so all text is inserted as text nodes.
 const data = JSON.parse(document.getElementById("data").textContent);
 const graph = document.querySelector("meta[name=opbridge-graph]")?.content ?? null;
+// The folder of a report that is opened from its bundle, for a shell.
+const opened = location.protocol === "file:" && location.pathname.endsWith("/report.html") ? decodeURIComponent(location.pathname.slice(0, -"/report.html".length)) : "BUNDLE";
+const folder = /^[\w@%+=:,./-]+$/.test(opened) ? opened : `'${opened.replaceAll("'", "'\\''")}'`;
 const SVG = "http://www.w3.org/2000/svg";
 const GOOD = new Set(["identical", "pass", "pass (near tie)", "pass (same distribution)", "passed", "as PyTorch"]);
 const BAD = new Set(["failed", "error", "mismatch", "differs", "wrong shape", "wrong dtype", "missing"]);
@@ -120,7 +123,7 @@ const graphLink = (node, engine) => {
   const model = modelOf(engine);
   if (!model) return null;
   if (graph === null) {
-    return el("p", { class: "note" }, "To see the node in the graph, run ", el("code", {}, "opbridge view BUNDLE"));
+    return el("p", { class: "note" }, "To see the node in the graph, run ", el("code", {}, `opbridge view ${folder}`));
   }
   const place = `${graph}${model.index}/#node=${encodeURIComponent(data.nodes[node][NODE.name])}`;
   return el("a", { class: "open-graph", href: place, target: "opbridge-graph" }, "Open in the graph ↗");

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from opbridge.proof.verify.verification import tolerance_text
+from opbridge.proof.verify.verification import status_words, tolerance_text
+from opbridge.report.graph_picture import graph_picture
 from opbridge.report.page_words import Summary, badness, passes, sizes, summarise
-from opbridge.report.words import divergence_words, fixed_by, status_words, unit_words
+from opbridge.report.words import divergence_words, fixed_by, unit_words
 
 __all__ = ["page_data"]
 
@@ -44,6 +45,7 @@ def page_data(data: Mapping[str, Any], summary: Summary | None = None) -> dict[s
         "crashes": [_crash(crash, nodes) for crash in verification.get("crashes", ())],
         "special_values": verification.get("special_values", []),
         "timings": [_timing(timing, nodes) for timing in verification.get("timings", ())],
+        "benchmark": data.get("benchmark"),
         "operators": [_operator(operator, manifest, sources) for operator in manifest.get("operators", ())],
         "findings": [_finding(finding) for finding in sources.get("findings", ())],
         "adaptations": [
@@ -54,6 +56,7 @@ def page_data(data: Mapping[str, Any], summary: Summary | None = None) -> dict[s
         "versions": {"opbridge": manifest["opbridge"], **manifest.get("versions", {})},
         "inputs": manifest["inputs"],
         "results": manifest["outputs"],
+        "graph": graph_picture(sources.get("graph", ())),
         "nodes": nodes.rows,
     }
 

@@ -91,9 +91,9 @@ const plotTrace = (trace, divergence, label) => {
     parts.push(draw("line", { x1: margin.left, x2: right, y1: base - 4, y2: base - 4, class: "grid" }),
       draw("text", { x: margin.left - 8, y: base, "text-anchor": "end" }, "0"));
     if (values.some((value) => !Number.isFinite(Number(value[4])))) parts.push(draw("text", { x: margin.left - 8, y: margin.top + 8, "text-anchor": "end" }, "∞, NaN"));
-    for (const share of width < 500 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) {
-      const depth = Math.round(share * last);
-      parts.push(draw("text", { x: x(depth), y: base + 16, "text-anchor": share === 0 ? "start" : share === 1 ? "end" : "middle" }, depth.toLocaleString("en")));
+    const shares = width < 500 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
+    for (const depth of new Set(shares.map((share) => Math.round(share * last)))) {
+      parts.push(draw("text", { x: x(depth), y: base + 16, class: "tick", "text-anchor": depth === 0 ? "start" : depth === last ? "end" : "middle" }, depth.toLocaleString("en")));
     }
     parts.push(draw("text", { x: right, y: height - 2, "text-anchor": "end" }, "depth: the node’s position in the graph →"));
     const allowed = values.filter((value) => Number(value[6]) > 0 && Number.isFinite(Number(value[6])));

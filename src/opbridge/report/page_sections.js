@@ -7,13 +7,14 @@ const right = true, wide = true;
 const overview = () => {
   if (!data.outputs.length && !data.operators.length) return [];
   const worst = data.outputs.find((row) => Number(row.budget) > 0 || !row.passed);
-  const passed = data.outputs.filter((row) => row.passed).length;
   const converted = data.operators.filter(bridged).length;
-  const cases = data.cases.filter((row) => row.verdict === "passed").length;
+  const failed = data.outputs.filter((row) => !row.passed).length, failedCases = data.cases.filter((row) => row.verdict !== "passed").length;
   const tile = (name, value, note, ...rest) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note), ...rest));
+  // Both count what did not pass, as the sentences above do.
+  const counted = (name, bad, all) => (all ? tile(name, bad ? `${bad} of ${all}` : String(all), bad ? "did not pass" : "passed") : null);
   const tiles = [
-    data.outputs.length ? tile("Output comparisons", `${passed} of ${data.outputs.length}`, "passed") : null,
-    data.cases.length ? tile("Sets of inputs", `${cases} of ${data.cases.length}`, "passed") : null,
+    counted("Output comparisons", failed, data.outputs.length),
+    counted("Sets of inputs", failedCases, data.cases.length),
     worst && Number(worst.budget) > 0 ? tile("Largest error", percent(worst.ratio), `of the tolerance, in output ${worst.output}`, meter(worst.ratio)) : null,
     tile("Operators", String(data.operators.length), converted ? `${converted} with a custom mapping or kernel` : "all supported natively"),
     data.models.length ? tile("Model", size(data.models[0].bytes), data.models.length > 1 ? `${data.models[0].file}, and ${data.models.length - 1} more` : data.models[0].file) : null,
@@ -26,7 +27,7 @@ const engines = () => {
   return table("Engines", [
     { name: "engine", value: (row) => row.label },
     { name: "result", value: (row) => row.verdict, cell: (row) => status(row.verdict) },
-    { name: "sets of inputs", value: (row) => row.cases, cell: (row) => (row.cases ? `${row.cases - row.failed} of ${row.cases} passed` : "none"), right },
+    { name: "sets of inputs", value: (row) => row.cases, cell: (row) => (row.failed ? `${row.failed} of ${row.cases} did not pass` : row.cases ? `${row.cases} passed` : "none"), right },
     { name: "used of the tolerance", value: (row) => rank(row.worst?.ratio ?? 0), right,
       cell: (row) => (row.worst && Number(row.worst.budget) ? [percent(row.worst.ratio), meter(row.worst.ratio)] : row.worst ? "identical" : "–") },
     { name: "note", value: (row) => row.reason, wide },
@@ -130,7 +131,7 @@ const operators = () => {
     { name: "1 torch", value: (row) => row.links[0], cell: (row) => link(row, 0) },
     { name: "2 mapping", value: (row) => row.links[1], cell: (row) => link(row, 1) },
     { name: "3 kernel", value: (row) => row.links[2], cell: (row) => link(row, 2) },
-    { name: "where", value: (row) => row.sources[0] ?? "", cell: (row) => el("span", { class: "mono", title: row.sources.join("\n") }, (row.sources[0] ?? "") + (row.sources.length > 1 ? ` (+${row.sources.length - 1})` : "")) },
+    { name: "where", wide, value: (row) => row.sources[0] ?? "", cell: (row) => el("span", { class: "mono", title: row.sources.join("\n") }, (row.sources[0] ?? "") + (row.sources.length > 1 ? ` (+${row.sources.length - 1})` : "")) },
     { name: "detail", value: (row) => row.detail, wide },
   ], rows, { search: rows.length > 5, first: FEW_OPERATORS });
 };
@@ -171,9 +172,26 @@ const timings = () => {
   });
 };
 
+const speed = () => {
+  if (!data.benchmark) return [];
+  const rows = data.benchmark.measurements, slowest = Math.max(...rows.map((row) => Number(row.median)));
+  const bar = (row) => el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: `width:${100 * row.median / slowest}%;background:var(--engine)` }));
+  const time = (key) => ({ name: key, value: (row) => Number(row[key]), cell: (row) => duration(row[key]), right });
+  return [...table("Latency, throughput and memory", [
+    { name: "", value: (row) => row.label },
+    ...(rows.some((row) => row.threads !== null) ? [{ name: "threads", value: (row) => row.threads, right }] : []),
+    { name: "median", value: (row) => Number(row.median), cell: (row) => [duration(row.median), bar(row)], right },
+    time("p90"), time("p99"),
+    { name: "runs per second", value: (row) => Number(row.throughput), cell: (row) => short(row.throughput), right },
+    { name: "peak memory", value: (row) => row.peak_memory, cell: (row) => size(row.peak_memory), right },
+    { name: "median / PyTorch", value: (row) => row.ratio ?? -1, cell: (row) => (row.ratio === null ? "–" : `${short(row.ratio)} ×`), right },
+  ], rows), el("p", { class: "note" }, `Inputs: ${data.benchmark.inputs.map((spec) => `${spec.name} ${spec.dtype}[${spec.shape.join(", ")}]`).join(", ")}`),
+  ...data.benchmark.notes.map((note) => el("p", { class: "note" }, note))];
+};
+
 const findings = () => data.findings.map((found) => el("div", { class: "card" },
-  el("h3", {}, el("span", { class: `tag ${found.severity}` }, found.severity), found.code, " ", el("span", { class: "soft mono" }, found.target)),
-  el("p", {}, found.message), found.fix ? el("p", {}, el("b", {}, "Fix: "), found.fix) : null,
+  el("h3", {}, el("span", { class: `tag ${found.mended ? "info" : found.severity}` }, found.mended ? "fixed" : found.severity), found.code, " ", el("span", { class: "soft mono" }, found.target)),
+  el("p", {}, found.message), found.fix && !found.mended ? el("p", {}, el("b", {}, "Fix: "), found.fix) : null,
   found.fixed ? el("p", {}, el("span", { class: "status good" }, "✓ "), found.fixed) : null,
   found.sources?.length ? el("p", { class: "note mono" }, found.sources.join(", ")) : null));
 
@@ -189,6 +207,25 @@ const changes = () => {
   ], items) : [];
 };
 
+// The boxes are as wide as their text; a click on a node shows what is known about it.
+const drawnGraph = () => {
+  if (data.graph === null) return [];
+  const known = new Map(data.nodes.map((row, index) => [row[NODE.name], index])), half = 13;
+  const lines = data.graph.lines.map((points) => draw("path", { class: "edge", d: points.map(([x, y], index) => {
+    if (!index) return `M${x},${y + 2 * half}`;
+    const [fromX, fromY] = points[index - 1], start = index === 1 ? fromY + 2 * half : fromY + half, end = index === points.length - 1 ? y : y + half;
+    return `C${fromX},${(start + end) / 2} ${x},${(start + end) / 2} ${x},${end}`;
+  }).join("") }));
+  const boxes = data.graph.boxes.map(([x, y, width, text, name, kind]) => {
+    const number = kind === "node" ? known.get(name) : undefined;
+    const open = number === undefined ? {} : { tabindex: 0, role: "button", onclick: () => openNode(number), onkeydown: (event) => { if (event.key === "Enter") openNode(number); } };
+    return draw("g", { class: `box ${kind}`, ...open }, draw("title", {}, name), draw("rect", { x: x - width / 2, y, width, height: 2 * half, rx: kind === "node" ? 4 : half }),
+      draw("text", { x, y: y + half + 4, "text-anchor": "middle" }, text));
+  });
+  const { width, height } = data.graph;
+  return [el("div", { class: "frame graph", tabindex: 0, role: "region", "aria-label": "Graph" }, draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `width:${width}px` }, ...lines, ...boxes))];
+};
+
 const nodes = () => (data.nodes.length ? [el("details", {}, el("summary", {}, plural(data.nodes.length, "node")), ...table("Nodes", [
   { name: "node", value: (row) => row[NODE.name], cell: (row) => nodeButton(data.nodes.indexOf(row), data.engines[0]?.label ?? "") },
   { name: "torch operator", value: (row) => row[NODE.target] },
@@ -200,10 +237,8 @@ const bundle = () => {
   const models = data.models.map((model) => `${model.file} (${[model.opset ? `opset ${model.opset}` : "", size(model.bytes), `for ${model.engines.join(", ")}`].filter(Boolean).join(", ")})`);
   const kernels = data.kernels.map((kernel) => `${kernel.file}: ${kernel.operators.join(", ")}`);
   const lines = (items) => items.flatMap((item, index) => (index ? [el("br"), item] : [item]));
-  const links = graph === null ? [] : data.models.flatMap((model, index) => (model.file.endsWith(".onnx")
-    ? [el("a", { class: "open-graph", href: `${graph}${index}/`, target: "opbridge-graph" }, `Open the graph of ${model.file} ↗`), " "] : []));
   return [el("div", { class: "columns" },
-    el("div", { class: "card" }, el("h3", {}, "Contents"), facts([["models", lines(models)], ["kernels", lines(kernels)], ["inputs", lines(data.inputs.map(tensor))], ["outputs", lines(data.results.map(tensor))], ...data.facts]), links),
+    el("div", { class: "card" }, el("h3", {}, "Contents"), facts([["models", lines(models)], ["kernels", lines(kernels)], ["inputs", lines(data.inputs.map(tensor))], ["outputs", lines(data.results.map(tensor))], ...data.facts])),
     el("div", { class: "card" }, el("h3", {}, "Versions"), facts(Object.entries(data.versions)))), ...nodes()];
 };
 
@@ -218,7 +253,9 @@ const SECTIONS = [
   ["depth", "Depth", "Error by depth", "Each point is an intermediate value of the engine, compared with a float64 run of the same graph. One unit is the dtype’s machine epsilon at the magnitude of the element. The tolerance is 8 times PyTorch’s own error plus a small floor.", depth],
   ["outputs", "Outputs", "Outputs", `Every output on every set of inputs, compared with PyTorch; the largest errors first. ${data.unit}`, () => (data.outputs.length ? [...outputs(), ...histograms()] : [])],
   ["operators", "Operators", "Operators", "Every operator of the model with the rung that was used, and the three links: torch.export captures the operator, a mapping converts it to ONNX, and the engine has a kernel for it.", () => (data.operators.length ? operators() : [])],
+  ["graph", "Graph", "Graph", `The nodes of ${data.models[0]?.file}, from the inputs to the outputs; weights and constants are left out.`, drawnGraph],
   ["times", "Time", "Time", "The time that the engine and PyTorch take for each operator: the median of several runs.", timings],
+  ["speed", "Speed", "Speed", "Runs of the whole model in a process of its own for each, one after the other. Peak memory includes the libraries of the engine or of PyTorch.", speed],
   ["findings", "Findings", "Findings", "Problems and notes, each with a fix.", () => folded(findings(), "findings")],
   ["changes", "Changes", "Changes made for an engine", "", changes],
   ["cases", "Inputs", "Inputs", "Fresh inputs, never those of the export, at the sizes of the example and at other sizes.", () => (data.cases.length ? cases() : [])],
@@ -227,6 +264,10 @@ const SECTIONS = [
   ["bundle", "Bundle", "The bundle", "", bundle],
 ];
 const contents = document.getElementById("contents"), place = document.getElementById("sections");
+if (graph !== null) {
+  const shown = models();
+  contents.append(...shown.map((model) => el("a", { href: `${graph}${model.index}/`, target: "opbridge-graph" }, shown.length > 1 ? `Graph of ${model.file} ↗` : "Graph ↗")));
+}
 for (const [id, label, title, about, make] of SECTIONS) {
   const parts = make().filter(Boolean);
   if (!parts.length) continue;

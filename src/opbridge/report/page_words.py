@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from opbridge.engines.base import NOT_RUN
-from opbridge.proof.verify.verification import NOT_VERIFIED, PASSING, PYTORCH, tolerance_text
+from opbridge.proof.verify.verification import NOT_VERIFIED, PASSING, PYTORCH, status_words, tolerance_text
 from opbridge.report.tables import plural
-from opbridge.report.words import status_words
 
 __all__ = ["CLAIM", "EngineResult", "Summary", "badness", "engine_results", "passes", "sizes", "summarise", "times"]
 

@@ -11,8 +11,8 @@ from opbridge.report.tables import place, plural, table
 
 __all__ = ["NOTABLE", "operators_view", "rungs"]
 
-NOTABLE = ("converted-control-flow",)
-"""The findings that are shown although they need no action: what the model has that its source has not."""
+NOTABLE = ("converted-control-flow", "no-compiler")
+"""The findings that are shown although they need no action: what the model has that its source has not, or lacks."""
 
 _LINK = {True: "yes", False: "NO", None: "?"}
 _NATIVE = ("native", "opset")

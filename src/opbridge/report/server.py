@@ -25,7 +25,7 @@ from opbridge.errors import InputError
 
 __all__ = ["INSTALL", "Answer", "ReportServer", "netron_folder"]
 
-INSTALL = 'pip install "opbridge[view]"'
+INSTALL = 'pip install "netron>=9.3.3"'
 _HOSTS = ("localhost", "127.0.0.1")
 _SELECT = "opbridge-select.js"
 _GRAPH_POLICY = (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+import io
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from rich import box
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["number", "paragraph", "place", "plural", "table", "unbroken"]
+__all__ = ["as_html", "number", "paragraph", "place", "plural", "table", "unbroken"]
 
-_LONG = ("detail", "file", "provided by", "summary", "where")
+_LONG = ("after", "before", "detail", "file", "provided by", "summary", "where")
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
@@ -48,3 +51,12 @@ def unbroken(text: str, style: str = "") -> Text:
 def paragraph(text: str, style: str = "") -> Text:
     """Text without markup."""
     return Text(text, style=style)
+
+
+def as_html(renderables: Iterable[RenderableType]) -> str:
+    """What a terminal shows, for a notebook: without colours, because its background is light or dark."""
+    console = Console(record=True, width=140, file=io.StringIO(), markup=False, highlight=False, emoji=False)
+    for renderable in renderables:
+        console.print(renderable)
+    text = "\n".join(line.rstrip() for line in console.export_text().splitlines())
+    return f"<pre>{html.escape(text)}</pre>"

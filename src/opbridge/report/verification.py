@@ -9,14 +9,23 @@ from rich.console import RenderableType
 
 from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.trace import Divergence
-from opbridge.proof.verify.verification import tolerance_text, verdict_text
+from opbridge.proof.verify.verification import (
+    error_words,
+    share_of_tolerance,
+    status_words,
+    tolerance_text,
+    verdict_text,
+)
+from opbridge.report.page_words import EngineResult, engine_results
 from opbridge.report.tables import number, paragraph, plural, table
-from opbridge.report.words import error_words, share_of_tolerance, status_words, unit_words
+from opbridge.report.words import unit_words
 
 __all__ = ["verification_view"]
 
 _PASSING = ("equal", "random", "decision", "within budget")
 """The passing statuses, from the best to the worst."""
+
+_TONES = {"good": "green", "bad": "red", "open": "yellow"}
 
 
 def verification_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iterable[RenderableType]:
@@ -39,12 +48,14 @@ def verification_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iter
     for comparison in data["comparisons"]:
         if comparison["status"] not in _PASSING:
             detail = f": {comparison['detail']}" if comparison["detail"] else ""
-            place = f"{comparison['output']} ({comparison['case']})"
+            place = f"{comparison['output']} ({_with_engine(comparison, comparison['case'])})"
             yield paragraph(f"{place}: {status_words(comparison['status'])}{detail}", "red")
     for divergence in data.get("divergences", ()):
-        yield paragraph(f"{divergence['case']}: {Divergence.from_dict(divergence)}", "red")
+        place = _with_engine(divergence, divergence["case"])
+        yield paragraph(f"{place}: {Divergence.from_dict(divergence)}", "red")
     yield from _ill_conditioned(data["comparisons"])
-    yield from _cases(data["cases"], data["error"])
+    several = len(data.get("engines", ())) > 1
+    yield from _cases(data["cases"], None if several else data["error"])
     yield from _special_values(data.get("special_values", ()))
     if sizes := sizes_tried(data["cases"]):
         yield paragraph(f"sizes verified: {sizes}", "dim")
@@ -57,12 +68,27 @@ def verification_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iter
         yield paragraph(f"{plural(data['resumed'], 'case')} had passed before the verification was interrupted", "dim")
     for assumption in data.get("assumptions", ()):
         yield paragraph(f"assumed: {assumption}", "yellow")
+    for result in engine_results(data) if several else ():
+        yield paragraph(_engine(result), _TONES[result.tone])
     verdict = verdict_text(data["verdict"], data.get("assumptions", ()))
+    label = "verification" if several else data["engine"]
     yield paragraph(
-        f"{data['engine']}: {verdict} ({plural(len(data['cases']), 'case')}, seed {data['seed']}, "
+        f"{label}: {verdict} ({plural(len(data['cases']), 'case')}, seed {data['seed']}, "
         f"{sum(float(value) for value in data['seconds'].values()):.1f} s)",
         "bold red" if data["verdict"] != "passed" else "bold yellow" if data.get("assumptions") else "bold green",
     )
+
+
+def _engine(result: EngineResult) -> str:
+    """The verdict on one of several engines: ``"openvino: failed (1 of 3 cases)"``, ``"tvm: error (1 case): ..."``."""
+    of = f"{result.failed} of " if result.verdict == "failed" and result.failed else ""
+    cases = f" ({of}{plural(result.cases, 'case')})" if result.cases else ""
+    return f"{result.engine}: {result.verdict}{cases}{f': {result.reason}' if result.reason else ''}"
+
+
+def _with_engine(item: Mapping[str, Any], case: str) -> str:
+    """The name of a case, after the engine's if several were verified."""
+    return f"{item['engine']}, {case}" if item.get("engine") else case
 
 
 def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> RenderableType:
@@ -70,7 +96,7 @@ def _outputs(comparisons: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -
     for output in outputs:
         rows = [comparison for comparison in comparisons if comparison["output"] == output]
         worst = max(rows, key=_badness)
-        error = error_words(worst["ratio"]) if worst["budget"] else ""
+        error = error_words(worst["ratio"]) if worst["budget"] and worst["status"] != "equal" else ""
         style = "" if worst["status"] in _PASSING else "bold red"
         result.add_row(output, str(len(rows)), error, status_words(worst["status"]), style=style)
     return result
@@ -128,7 +154,7 @@ def _cases(cases: Sequence[Mapping[str, Any]], error: str | None) -> Iterable[Re
     shown = set()
     for case in cases:
         sizes = ", ".join(f"{name}={size}" for name, size in case["sizes"].items())
-        name = case["name"] + (f" ({sizes})" if sizes else "")
+        name = _with_engine(case, case["name"]) + (f" ({sizes})" if sizes else "")
         if case["error"]:
             shown.add(case["error"])
             yield paragraph(f"{name}: {case['error']}", "red")

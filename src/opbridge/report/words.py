@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["divergence_words", "error_words", "fixed_by", "share_of_tolerance", "status_words", "unit_words"]
+__all__ = ["conformance_words", "divergence_words", "fixed_by", "unit_words"]
 
-_STATUSES = {
-    "equal": "identical",
-    "within budget": "pass",
-    "decision": "pass (near tie)",
-    "random": "pass (same distribution)",
-    "differs": "mismatch",
-    "shape": "wrong shape",
-    "dtype": "wrong dtype",
-}
 _DIVERGENCES = {
     "diverges": "first mismatching node",
     "vanishes when observed": "mismatch disappears when intermediate values are read",
@@ -30,11 +21,12 @@ _FIXES = {
     "function": "a function body",
     "kernel": "a kernel",
 }
+_STAGES = {"capture": "not captured", "translate": "not translated", "load": "not loaded", "run": "fails to run"}
 
 
-def status_words(status: str) -> str:
-    """The status of a comparison: ``"pass"`` for ``"within budget"``."""
-    return _STATUSES.get(status, status)
+def conformance_words(status: str) -> str:
+    """The result of an operator of a conformance run: ``"not translated"`` for the stage ``"translate"``."""
+    return _STAGES.get(status, status)
 
 
 def divergence_words(verdict: str) -> str:
@@ -45,20 +37,6 @@ def divergence_words(verdict: str) -> str:
 def fixed_by(rung: str | None) -> str:
     """How a finding was fixed: ``"fixed by a translation"``."""
     return f"fixed by {_FIXES.get(rung, rung)}" if rung else "fixed by opbridge"
-
-
-def share_of_tolerance(ratio: Any) -> str:
-    """The error as a share of the tolerance: ``"4.9%"``; ``"3.4x"`` if it is larger than the tolerance."""
-    share = float(ratio)
-    if share <= 1:
-        return f"{100 * share:.2g}%" if share >= 1e-3 or share == 0 else "<0.1%"
-    return f"{share:.3g}x"
-
-
-def error_words(ratio: Any) -> str:
-    """The error relative to the tolerance: ``"4.9% of the tolerance"``, ``"3.4 times the tolerance"``."""
-    share = float(ratio)
-    return f"{share:.3g} times the tolerance" if share > 1 else f"{share_of_tolerance(share)} of the tolerance"
 
 
 def unit_words(verification: Mapping[str, Any]) -> str:

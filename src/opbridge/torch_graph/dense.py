@@ -13,16 +13,16 @@ __all__ = ["dense_weights"]
 
 @contextlib.contextmanager
 def dense_weights(module: torch.nn.Module) -> Iterator[None]:
-    """Replace sparse (COO, CSR, ...) and mkldnn parameters and buffers by dense ones inside the block.
+    """Replace sparse (COO, CSR, ...) and mkldnn parameters, buffers and attributes by dense ones inside the block.
 
     An ONNX graph computes with dense tensors, and torch.export does not trace through other layouts.
     """
     replaced: list[tuple[dict[str, Any], str, torch.Tensor]] = []
     tensors: dict[str, Any]
     for part in module.modules():
-        for tensors in (part._parameters, part._buffers):
+        for tensors in (part._parameters, part._buffers, vars(part)):
             for name, tensor in tensors.items():
-                if tensor is not None and (tensor.layout != torch.strided or tensor.is_mkldnn):
+                if isinstance(tensor, torch.Tensor) and (tensor.layout != torch.strided or tensor.is_mkldnn):
                     replaced.append((tensors, name, tensor))
     try:
         for tensors, name, tensor in replaced:

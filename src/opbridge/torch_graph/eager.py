@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_graph.freeze import frozen
+from opbridge.torch_graph.gradients import needs_gradients
 from opbridge.torch_graph.outputs import opened
 from opbridge.torch_graph.state import keeping_state
 
@@ -26,8 +27,27 @@ def run_eager(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str,
     Raises:
         Exception: Any exception that the module raises.
     """
+    inputs = torch.utils._pytree.tree_leaves((tuple(args), dict(kwargs)))
+    plain = [value for value in inputs if isinstance(value, torch.Tensor) and not value.requires_grad]
     with keeping_state(module), frozen(module), torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        results = torch.utils._pytree.tree_leaves(opened(module(*args, **kwargs)))
+        try:
+            results = module(*args, **kwargs)
+        except RuntimeError as error:
+            if not needs_gradients(error):
+                raise
+            torch.manual_seed(seed)
+            results = _with_gradients(module, args, kwargs)
+        finally:
+            for value in plain:
+                value.requires_grad_(False)
         # A returned tensor may be part of the module's state, which is restored.
-        return [value.clone() if isinstance(value, torch.Tensor) else value for value in results]
+        leaves = torch.utils._pytree.tree_leaves(opened(results))
+        return [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in leaves]
+
+
+def _with_gradients(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The results of a module that computes gradients."""
+    own = torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (tuple(args), dict(kwargs)))
+    with torch.enable_grad():
+        return module(*own[0], **own[1])

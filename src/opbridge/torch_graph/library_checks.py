@@ -18,18 +18,18 @@ from typing import Any
 from opbridge.torch_graph.code_swap import functions_of, parsed_file, swapped
 from opbridge.torch_graph.sources import SourceLine, frames_of_error, innermost
 
-__all__ = ["line_to_leave_out", "lines_of_error", "statement_that_only_raises", "without_checks"]
+__all__ = ["lines_of_error", "lines_to_leave_out", "statement_that_only_raises", "without_checks"]
 
 
-def line_to_leave_out(error: BaseException | None, lines: Iterable[SourceLine]) -> SourceLine | None:
-    """A line of an installed library that stopped or restricted a capture and can be left out; None if there is none.
+def lines_to_leave_out(error: BaseException | None, lines: Iterable[SourceLine]) -> set[SourceLine]:
+    """The lines of installed libraries that stopped or restricted a capture and can be left out.
 
     Args:
         error: The exception that ended the capture.
         lines: The lines whose conditions restrict the captured program.
     """
     found = (line for line in (*lines, *lines_of_error(error)) if line.is_installed)
-    return next((line for line in found if _statement(line, _has_no_effect)), None)
+    return {line for line in found if _statement(line, _has_no_effect)}
 
 
 def lines_of_error(error: BaseException | None) -> tuple[SourceLine, ...]:

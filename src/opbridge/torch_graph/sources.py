@@ -32,9 +32,11 @@ __all__ = [
     "frames_outside_torch",
     "innermost",
     "module_path",
+    "numbers_of_condition",
     "source_of_error",
     "source_of_function",
     "source_of_node",
+    "source_of_stack",
     "source_of_stack_trace",
     "source_of_traceback",
 ]
@@ -103,11 +105,13 @@ class AssumedValue:
         condition: What is assumed, on torch's symbols: ``Eq(u0, 1)``.
         value: The value: ``"True"``, ``"3"``.
         frames: The stack of executing lines, outermost first.
+        is_branch: Whether the value decides which function of ``torch.cond`` or ``torch.while_loop`` runs.
     """
 
     condition: str
     value: str
     frames: tuple[SourceLine, ...]
+    is_branch: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,6 +251,11 @@ def frames_of_stack() -> tuple[SourceLine, ...]:
     return tuple(_below_the_export(frames[::-1]))
 
 
+def source_of_stack() -> SourceLine | None:
+    """The user's innermost line that is executing."""
+    return innermost(frames_of_stack())
+
+
 def source_of_error(error: BaseException) -> SourceLine | None:
     """The user's line in which ``error`` or its cause was raised; None if there is none in the traceback."""
     seen: set[int] = set()
@@ -337,6 +346,13 @@ def condition_at(source: SourceLine | None) -> Condition | None:
                 expression = next((part for part in expression.values if _reads_size(part)), expression)
             return Condition(keyword, ast.unparse(expression), *_as_bools(expression))
     return None
+
+
+def numbers_of_condition(source: SourceLine | None) -> set[int]:
+    """The whole numbers that the condition on a line names."""
+    condition = condition_at(source)
+    tree = ast.parse(condition.text, mode="eval") if condition is not None else ast.Tuple([], ast.Load())
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int}
 
 
 def _reads_size(expression: ast.expr) -> bool:

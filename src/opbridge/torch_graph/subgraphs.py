@@ -6,8 +6,8 @@ the subgraph when it is first used, wherever the branch takes it from: a variabl
 
 The internals of torch that this needs: ``proxy_tensor._CURRENT_MAKE_FX_TRACER`` and its ``trace_subgraph`` (the tracer
 that ``torch.cond`` uses for its branches), the ``tensor_tracker`` and ``sympy_expr_tracker`` of a tracer,
-``track_tensor``, ``set_meta``, ``get_proxy_slot`` and ``disable_proxy_modes_tracing``. For the translation,
-``call_op`` of torch.onnx's ``hop`` module.
+``track_tensor``, ``set_meta``, ``get_proxy_slot`` and ``disable_proxy_modes_tracing``; ``_disable_current_modes`` of
+``torch.utils._python_dispatch``. For the translation, ``call_op`` of torch.onnx's ``hop`` module.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch import Tensor, fx
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.utils import _python_dispatch
 from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, RoundToInt, ToFloat, TruncToInt
 
 __all__ = [
@@ -36,9 +37,11 @@ __all__ = [
     "is_unknown",
     "known_outside",
     "nested_subgraphs",
+    "outside_capture",
     "run_subgraph",
     "symbols_outside",
     "trace_subgraph",
+    "tracer",
     "untracked",
 ]
 
@@ -62,6 +65,11 @@ class Subgraph:
 def is_tracing() -> bool:
     """Whether a program is being captured, so that subgraphs can be traced."""
     return _current() is not None
+
+
+def tracer() -> Any:
+    """What traces the program, or the branch, that is being captured, to be compared only; None if nothing is."""
+    return _current()
 
 
 def _current() -> Any:
@@ -116,6 +124,11 @@ def _shape_env() -> Any:
 def untracked() -> contextlib.AbstractContextManager[Any]:
     """Compute with tensors without data inside the block; nothing becomes part of the captured program."""
     return proxy_tensor.disable_proxy_modes_tracing()
+
+
+def outside_capture() -> contextlib.AbstractContextManager[Any]:
+    """Compute with tensors that have data inside the block; nothing becomes part of the captured program."""
+    return _python_dispatch._disable_current_modes()
 
 
 def symbols_outside(values: Sequence[Any]) -> list[torch.SymInt]:

@@ -15,6 +15,8 @@ from opbridge.engines.base import Engine
 from opbridge.errors import InputError
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from opbridge.capture.assumption import Assume
     from opbridge.catalog.declare.catalog import Ops
     from opbridge.engines.versions import Versions
@@ -111,11 +113,14 @@ def _refuse_torch_options(**options: Any) -> None:
 
 def catalog_of(entry: Entry | OnnxEntry, ops: Ops, nan: Nan = ABSENT) -> Catalog:
     """The catalog for a model, with the user's declarations, and with what its mappings do with NaN."""
-    return Catalog.load(ops, nan) if isinstance(entry, Entry) else declared_catalog(ops)
+    return Catalog.load(ops, nan) if isinstance(entry, Entry) else declared_catalog(ops, entry.model)
 
 
-def declared_catalog(ops: Ops) -> Catalog:
-    """The catalog with the user's declarations; empty without declarations, because an ONNX model needs no mappings."""
+def declared_catalog(ops: Ops, model: ir.Model) -> Catalog:
+    """The catalog for an ONNX model; empty without declarations, because an ONNX model needs no mappings."""
+    from opbridge.vision.old_nodes import declare_for
+
+    declare_for(model)
     return Catalog.load(ops) if ops or declared_specs() else Catalog((), ())
 
 

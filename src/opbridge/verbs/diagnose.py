@@ -11,6 +11,7 @@ from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
 from opbridge.errors import CaptureError, TranslationError
+from opbridge.findings import missing_fake
 from opbridge.findings.base import Finding
 from opbridge.verbs.arguments import catalog_of, opened, quiet
 from opbridge.verbs.diagnosis import Diagnosis, OperatorLinks
@@ -85,6 +86,7 @@ def diagnose_entry(
     """
     from opbridge.ladder.climb import climb_all
     from opbridge.ladder.findings import list_findings
+    from opbridge.torch_graph.example_values import example_fakes
 
     started = time.perf_counter()
     versions = {engine.name: engine.version for engine in engines}
@@ -92,7 +94,8 @@ def diagnose_entry(
     if source is None:
         return Diagnosis((), found, versions, None, "", _seconds_since(started), details)
     try:
-        climbed = climb_all(source.model, source.catalog, engines, requested, dry=True, report=report)
+        with example_fakes(finding.target for finding in found if finding.code == missing_fake.CODE):
+            climbed = climb_all(source.model, source.catalog, engines, requested, dry=True, report=report)
     except (CaptureError, TranslationError) as error:
         found = (*found, _finding_of_error(error))
         return Diagnosis((), found, versions, None, "", _seconds_since(started), error.details or "")
@@ -115,6 +118,7 @@ def _opened(
     that what follows the first obstacle is found too.
     """
     from opbridge.capture.entry import Entry
+    from opbridge.capture.failures import CaptureFailure
     from opbridge.verbs.sources import open_source
 
     errors: list[CaptureError] = []
@@ -125,7 +129,10 @@ def _opened(
         except CaptureError as error:
             errors.append(error)
         else:
-            return source, source.captured.obstacles if source.captured is not None else (), ""
+            obstacles = source.captured.obstacles if source.captured is not None else ()
+            # The first error says why a statement can't be converted; the obstacle, only that it reads a value.
+            better = {error.finding.sources: error.finding for error in errors if isinstance(error, CaptureFailure)}
+            return source, tuple(dict.fromkeys(better.get(one.sources, one) for one in obstacles)), ""
     found = {error.message: _finding_of_error(error) for error in errors}
     return None, tuple(found.values()), errors[0].details or ""
 

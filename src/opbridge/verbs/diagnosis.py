@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from opbridge.findings.base import Finding
 from opbridge.ladder.step import Step
 from opbridge.records import Record
+from opbridge.report.diagnosis import diagnosis_view
+from opbridge.report.tables import as_html
 
 __all__ = ["Diagnosis", "OperatorLinks"]
 
@@ -63,6 +65,10 @@ class Diagnosis(Record):
         problems = [f"{one.code} {one.target}" for one in self.findings if one.severity == "error" and not one.mended]
         count = f"{len(self.operators)} operator{'' if len(self.operators) == 1 else 's'}"
         return f"{type(self).__name__}({count}, {'; '.join(problems) or 'ok'})"
+
+    def _repr_html_(self) -> str:
+        """The tables of ``opbridge diagnose``, for a notebook."""
+        return as_html(diagnosis_view(self.to_dict()))
 
     @property
     def ok(self) -> bool:

@@ -93,15 +93,17 @@ class Environment(Record):
 def examine() -> Environment:
     """Examine this machine. Each installed package is imported in a child process to check whether it works."""
     minimums = _minimums()
-    engines = dict(_engines())
     modules = [module for name, module, _, _ in _PACKAGES if _version(name)]
     problems = _import_problems(modules)
     components = [_python()]
     for name, module, purpose, required in _PACKAGES:
         components.append(_package(name, "package", purpose, required, problems.get(module), minimums))
-    for name, engine in engines.items():
+    for name, engine in dict(_engines()).items():
         required = engine == "onnxruntime"
-        components.append(_package(name, "engine", f"engine {engine}", required, _engine_problem(engine), minimums))
+        install = engines.get(engine).install
+        components.append(
+            _package(name, "engine", f"engine {engine}", required, _engine_problem(engine), minimums, install)
+        )
     components += _environments()
     components.append(_compiler())
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -123,11 +125,17 @@ def _python() -> Component:
 
 
 def _package(
-    name: str, kind: str, purpose: str, required: bool, problem: str | None, minimums: Mapping[str, str]
+    name: str,
+    kind: str,
+    purpose: str,
+    required: bool,
+    problem: str | None,
+    minimums: Mapping[str, str],
+    install: str = "",
 ) -> Component:
     version = _version(name)
     minimum = minimums.get(name, "")
-    requirement = f'pip install "{name}>={minimum}"' if minimum else f"pip install {name}"
+    requirement = f'pip install "{name}>={minimum}"' if minimum else install or f"pip install {name}"
     if version is None:
         return Component(name, kind, purpose, "missing", None, required, fix=requirement)
     if minimum and _numbers(version) < _numbers(minimum):

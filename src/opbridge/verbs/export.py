@@ -16,6 +16,7 @@ from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
 from opbridge.engines.process.limits import limited
+from opbridge.legacy.switch import noted_if_done
 from opbridge.verbs.arguments import catalog_of, opened, quiet
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def export(
         state=state,
         assume=assume,
     )
-    with limited(time_limit=time_limit, memory_limit=memory_limit):
+    with limited(time_limit=time_limit, memory_limit=memory_limit), noted_if_done():
         return _export(open_source(given, catalog_of(given, ops, contract), progress), chosen, options, progress)
 
 

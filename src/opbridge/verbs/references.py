@@ -41,6 +41,7 @@ from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.weights import has_other_weights
 from opbridge.verbs.arguments import declared_catalog
 from opbridge.verbs.onnx_entry import load_onnx
+from opbridge.vision.old_nodes import convert_old_nodes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -55,7 +56,7 @@ __all__ = [
     "verify_run",
 ]
 
-_EVALUATION_MODE = "the module was in training mode; it is exported and compared in evaluation mode"
+_EVALUATION_MODE = "the model was passed in training mode; it is exported and compared in evaluation mode"
 
 ONNX_REFERENCE = "reference.onnx"
 """The file of the original ONNX model in a bundle that was exported with its reference."""
@@ -95,8 +96,11 @@ class BundleReference(Protocol):
             options: How to verify.
         """
 
-    def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
-        """The inputs to measure the nodes with, and PyTorch's own times of its calls if it is the reference."""
+    def example_feeds(self, options: VerifyOptions) -> Mapping[str, np.ndarray]:
+        """Inputs to measure times with: the user's first ones, or others of a moderate size."""
+
+    def call_times(self, feeds: Mapping[str, np.ndarray]) -> Sequence[CapturedCall]:
+        """PyTorch's own times of its calls, if it is the reference."""
 
 
 def find_reference(bundle: Bundle, reference: Any, ops: Ops, report: Callable[[str], None]) -> BundleReference:
@@ -124,32 +128,38 @@ def find_reference(bundle: Bundle, reference: Any, ops: Ops, report: Callable[[s
 
 
 class CapturedModel:
-    """A captured program as the reference of a bundle."""
+    """A captured program as the reference of a bundle.
+
+    Attributes:
+        captured: The program, and the model that it was captured from.
+    """
 
     def __init__(self, captured: Captured) -> None:
-        self._captured = captured
+        self.captured = captured
 
     def verify(
         self, run: BundleRun, session: Session, observable: ObservableModel | None, options: VerifyOptions
     ) -> Verification:
         """Compare one run of the bundle with PyTorch."""
         with without_kernels():
-            reference = CapturedReference(self._captured)
+            reference = CapturedReference(self.captured)
             found = verify(reference, session, engine=run.label, options=options, observable=observable)
-            if self._captured.state:
-                found = with_steps(found, reference, self._captured, session, options)
-            if self._captured.was_training:
+            if self.captured.state:
+                found = with_steps(found, reference, self.captured, session, options)
+            if self.captured.was_training:
                 found = with_note(found, _EVALUATION_MODE)
-            found = dataclasses.replace(found, assumptions=tuple(map(str, self._captured.assumptions)))
-            return reconsidered(found, self._captured, run.engine.name, run.libraries)
+            found = dataclasses.replace(found, assumptions=tuple(map(str, self.captured.assumptions)))
+            return reconsidered(found, self.captured, run.engine.name, run.libraries)
 
-    def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
-        """The user's first inputs or the example inputs, and PyTorch's times."""
-        specs = InputSpecs(self._captured)
-        flat = specs.given(named_cases(options.inputs)[0][1])[0] if options.inputs else list(specs.flat)
+    def example_feeds(self, options: VerifyOptions) -> Mapping[str, np.ndarray]:
+        """The user's first inputs, or the example inputs."""
+        specs = InputSpecs(self.captured)
+        return specs.feeds(specs.given(named_cases(options.inputs)[0][1])[0] if options.inputs else specs.flat)
+
+    def call_times(self, feeds: Mapping[str, np.ndarray]) -> Sequence[CapturedCall]:
+        """PyTorch's times of the calls of the program."""
         with without_kernels():
-            calls = timed_calls(self._captured.program, flat)
-        return specs.feeds(flat), calls
+            return timed_calls(self.captured.program, InputSpecs(self.captured).given(feeds)[0])
 
 
 class OriginalModel:
@@ -171,12 +181,16 @@ class OriginalModel:
         with OnnxReference(self._model, run.engine, examples=self._examples) as reference:
             return verify(reference, session, engine=run.label, options=options, observable=observable)
 
-    def timing_inputs(self, options: VerifyOptions) -> tuple[Mapping[str, np.ndarray], Sequence[CapturedCall]]:
+    def example_feeds(self, options: VerifyOptions) -> Mapping[str, np.ndarray]:
         """The user's first inputs, or generated inputs of moderate size."""
         if options.inputs:
-            return named_cases(options.inputs)[0][1], ()
+            return named_cases(options.inputs)[0][1]
         inputs = OnnxInputs(self._model, self._examples)
-        return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.scales()[-1]), ()
+        return inputs.feeds(next(inputs.first_sizes()), options.seed, inputs.scales()[-1])
+
+    def call_times(self, feeds: Mapping[str, np.ndarray]) -> Sequence[CapturedCall]:
+        """None: PyTorch does not run it."""
+        return ()
 
 
 def verify_run(reference: BundleReference, run: BundleRun, options: VerifyOptions) -> Verification:
@@ -201,8 +215,9 @@ def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:
             f"{entry.text or 'The reference'} is not the model that {bundle.path} was made from: its content differs.",
             fix="name the original with --reference model.onnx, or export again (--with-reference keeps a copy).",
         )
-    model = entry.model.clone()
-    attach_bodies(model, declared_catalog(ops))
+    catalog = declared_catalog(ops, entry.model)
+    model, _ = convert_old_nodes(entry.model.clone(), catalog)
+    attach_bodies(model, catalog)
     return model
 
 

@@ -148,8 +148,8 @@ def verify_bundle(
                 results.append(with_note(result, _NO_KERNELS) if unused else result)
     if options.timings:
         report("timing")
-        feeds, calls = reference.timing_inputs(options)
-        results = timed(results, bundle, engines, feeds, calls)
+        feeds = reference.example_feeds(options)
+        results = timed(results, bundle, engines, feeds, reference.call_times(feeds))
     return joined(results)
 
 

@@ -248,6 +248,26 @@ def test_indices_come_from_the_whole_table_and_reach_its_ends() -> None:
 ROI = torch.cat([torch.tensor([[0.0], [1.0], [2.0], [0.0]]), torch.tensor([[1.0, 2.0, 5.0, 6.0]]).repeat(4, 1)], 1)
 
 
+class Bags(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = torch.nn.EmbeddingBag(10, 4, mode="max")
+
+    def forward(self, words: torch.Tensor, starts: torch.Tensor) -> Any:
+        return self.bags(words, starts)
+
+
+def test_the_offsets_of_bags_begin_at_zero_and_ascend() -> None:
+    """PyTorch computes something, and not the same each time, for offsets that do not ascend."""
+    shapes = {"words": {0: torch.export.Dim("n")}, "starts": {0: torch.export.Dim("bags")}}
+    specs = InputSpecs(captured(Bags(), (torch.arange(7), torch.tensor([0, 5])), dynamic_shapes=shapes))
+    for seed in range(8):
+        words, starts = specs.fresh(dict(zip(specs.sizes.base, (9, 4), strict=True)), seed, WIDE_RANGE)
+        assert starts[0] == 0
+        assert bool((starts.diff() >= 0).all())
+        assert starts[-1] < len(words)
+
+
 def _numbers_in_rows(images: torch.Tensor, rois: torch.Tensor, ids: torch.Tensor) -> Any:
     from torchvision.ops import roi_align
 

@@ -20,6 +20,22 @@ inline const std::string library = $library;  // of kernels; empty if there is n
 inline const std::vector<Value> inputs = {$inputs};
 inline const std::vector<Value> outputs = {$outputs};
 
+// The arrays of arguments NAME=FILE.npy, by name. A name may contain "=".
+inline std::map<std::string, npy::Array> read_arguments(int count, char** arguments) {
+  std::map<std::string, npy::Array> arrays;
+  for (int i = 0; i < count; ++i) {
+    const std::string argument = arguments[i];
+    std::string longest;
+    for (const auto& [name, dtype] : inputs) {
+      const std::string start = std::string(name) + "=";
+      if (start.size() > longest.size() && argument.compare(0, start.size(), start) == 0) longest = start;
+    }
+    if (longest.empty()) throw std::runtime_error(argument + " is not NAME=FILE.npy with the name of an input");
+    arrays[longest.substr(0, longest.size() - 1)] = npy::read(argument.substr(longest.size()));
+  }
+  return arrays;
+}
+
 // The array of an input.
 inline const npy::Array& input(const std::map<std::string, npy::Array>& arrays, size_t index) {
   const auto& [name, dtype] = inputs[index];

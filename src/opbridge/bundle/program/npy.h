@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -63,18 +62,6 @@ inline void write(const std::string& path, const Array& array) {
   file << header;
   file.write(array.bytes.data(), static_cast<std::streamsize>(array.bytes.size()));
   if (!file.flush()) throw std::runtime_error("can't write " + path);
-}
-
-// The arrays of arguments NAME=FILE.npy, by name.
-inline std::map<std::string, Array> read_arguments(int count, char** arguments) {
-  std::map<std::string, Array> arrays;
-  for (int i = 0; i < count; ++i) {
-    const std::string argument = arguments[i];
-    const size_t equals = argument.find('=');
-    if (equals == std::string::npos) throw std::runtime_error(argument + " is not of the form NAME=FILE.npy");
-    arrays[argument.substr(0, equals)] = read(argument.substr(equals + 1));
-  }
-  return arrays;
 }
 
 // The file of an output.

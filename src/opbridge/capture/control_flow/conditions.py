@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.capture.constants import known_value
 from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.values import as_scalar
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.subgraphs import constant_of, is_tracing, is_unknown
 
 __all__ = [
+    "Indices",
     "as_tensor",
     "both",
     "combined",
@@ -27,7 +29,6 @@ __all__ = [
     "is_dynamic",
     "on_sizes",
     "opposite",
-    "position",
 ]
 
 _of_sizes: contextvars.ContextVar[bool] = contextvars.ContextVar("of_sizes", default=False)
@@ -48,7 +49,7 @@ def is_dynamic(value: Any) -> bool:
     if not is_tracing():
         return False
     if isinstance(value, Tensor):
-        return is_fake(value) and constant_of(value) is None
+        return is_fake(value) and constant_of(value) is None and known_value(value) is None
     if isinstance(value, torch.SymBool):
         return is_unknown(value, of_sizes=_of_sizes.get())
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
@@ -97,9 +98,23 @@ def both(first: Any, second: Any) -> Any:
     return as_tensor(first).logical_and(as_tensor(second))
 
 
-def position(index: Any) -> Any:
-    """An index of ``x[index, ...] = value``, in which torch takes no SymInt."""
-    return as_scalar(index, torch.int64) if isinstance(index, torch.SymInt) else index
+class Indices:
+    """The index of a tensor with numbers among it that are known at run time, in the form that torch takes.
+
+    torch takes a SymInt neither in ``x[index, ...] = value`` nor beside a tensor in ``x[index, tensor]``.
+
+    Args:
+        written: Whether the tensor is written into.
+    """
+
+    def __init__(self, *, written: bool) -> None:
+        self._written = written
+
+    def __getitem__(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The index."""
+        if not self._written and not any(isinstance(index, Tensor) for index in key):
+            return key
+        return tuple(as_scalar(one, torch.int64) if isinstance(one, torch.SymInt) else one for one in key)
 
 
 def combined(operator: str, a: Any, b: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX
+from opbridge.capture.control_flow.names import repeats_list
 from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
@@ -62,7 +63,7 @@ class Conversions:
         self._restriction: CaptureFailure | None = None
 
     def extend(self, failure: CaptureFailure, *, can_go_on: bool) -> bool:
-        """Convert the function whose control flow stopped the capture.
+        """Convert the function whose control flow stopped the capture, or all those that restrict a size.
 
         Args:
             failure: Why the capture failed.
@@ -74,22 +75,25 @@ class Conversions:
         if isinstance(failure, Unconverted):
             return self._leave(failure) and can_go_on
         of_sizes = _is_on_sizes(failure)
+        extended = False
         for frame in _frames(failure):
             node = _enclosing(frame)
             if node is None:
                 continue
             function = Function(frame.file, node.lineno)
             if function in self._left:
-                return False
+                return extended
             if function not in self.functions or (of_sizes and not self.on_sizes):
                 reason = reason_not_to_convert(node)
-                if reason is None:
-                    self._add(function, failure if of_sizes else None)
+                if reason is not None:
+                    self._left.append(function)
+                    self.refusal = unconverted(Site(frame.file, frame.line), reason, _FIX)
+                    return extended
+                self._add(function, failure if of_sizes else None)
+                extended = True
+                if not of_sizes:
                     return True
-                self._left.append(function)
-                self.refusal = unconverted(Site(frame.file, frame.line), reason, _FIX)
-                return False
-        return can_go_on and self._leave_all()
+        return extended or (can_go_on and self._leave_all())
 
     def _add(self, function: Function, restriction: CaptureFailure | None) -> None:
         if restriction is not None and not self.on_sizes:
@@ -145,18 +149,23 @@ def _frames(failure: CaptureFailure) -> list[SourceLine]:
 
 
 def _is_on_sizes(failure: CaptureFailure) -> bool:
-    """Whether a condition on sizes stopped the capture, and not the number of iterations of a loop."""
-    return failure.finding.code in _OF_SIZES and any(_keyword(line) not in ("", "for") for line in failure.lines)
+    """Whether a condition on sizes stopped the capture, and not a number of iterations or of elements."""
+    return failure.finding.code in _OF_SIZES and any(_keyword(line) not in ("", "for", "*") for line in failure.lines)
 
 
 def _keyword(line: SourceLine) -> str:
-    """What decides something on a line: "if", "for", "and", ...; empty if nothing does."""
+    """What decides something on a line: "if", "for", "and", or "*" of a list; empty if nothing does."""
     condition = condition_at(line)
     tree = parsed_file(line.file)
     if condition is not None or tree is None:
         return "" if condition is None else condition.keyword
-    spanning = (node for node in ast.walk(tree) if isinstance(node, ast.BoolOp) and node.lineno <= line.line)
-    return "and" if any(line.line <= (node.end_lineno or node.lineno) for node in spanning) else ""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.BoolOp, ast.BinOp)) and node.lineno <= line.line <= (node.end_lineno or node.lineno):
+            if isinstance(node, ast.BoolOp):
+                return "and"
+            if repeats_list(node):
+                return "*"
+    return ""
 
 
 def _enclosing(frame: SourceLine) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -6,9 +6,9 @@ import builtins
 from typing import Any
 
 from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expression, not_
-from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, position
+from opbridge.capture.control_flow.conditions import Indices, combined, comparison, condition, equality
 from opbridge.capture.control_flow.loops import for_, list_of, while_
-from opbridge.capture.control_flow.sequences import builtin, contains
+from opbridge.capture.control_flow.sequences import builtin, contains, repeated
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
 from opbridge.capture.control_flow.values import UNDEFINED
@@ -31,12 +31,16 @@ __all__ = [
     "list_of",
     "not_",
     "passes",
-    "position",
     "read",
+    "read_at",
+    "repeated",
     "while_",
+    "written_at",
 ]
 
 frozenset = builtins.frozenset
+read_at = Indices(written=False)
+written_at = Indices(written=True)
 
 
 def passes(test: Any, expected: bool, statement: str, raises: bool, site: Site) -> bool:

@@ -63,14 +63,31 @@ def for_(
         body(item)
 
 
-def list_of(iterable: Iterable[Any], element: Callable[[Any], Any], site: Site) -> list[Any]:
-    """A list comprehension with one ``for`` and no ``if``."""
-    if dynamic_sequence(iterable) is None:
-        return [element(item) for item in iterable]
+def list_of(
+    site: Site,
+    iterable: Iterable[Any],
+    are_tuples: bool,
+    element: Callable[..., Any],
+    test: Callable[..., Any] = lambda *item: True,
+) -> list[Any]:
+    """A list comprehension with one ``for``.
+
+    Args:
+        site: The expression.
+        iterable: What it loops over.
+        are_tuples: Whether the items are tuples, whose elements the functions take.
+        element: Takes an item, and returns the element of the list.
+        test: Takes an item, and returns whether the list has an element for it.
+    """
     rows: list[Any] = []
     name = "the list"
     state = State((), tuple, lambda values: None, (name,), lambda: [rows], appended=frozenset({name}))
-    for_(iterable, lambda item: rows.append(element(item)), None, state, site)
+
+    def body(item: Any) -> None:
+        given = item if are_tuples else (item,)
+        if_(test(*given), lambda: rows.append(element(*given)), lambda: None, state, site)
+
+    for_(iterable, body, None, state, site)
     return rows
 
 

@@ -6,7 +6,17 @@ import ast
 import collections
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["appended_only", "assigned", "inside", "is_temporary", "loaded", "locals_of", "touched"]
+__all__ = [
+    "appended_only",
+    "assigned",
+    "inside",
+    "is_temporary",
+    "loaded",
+    "locals_of",
+    "names_of",
+    "repeats_list",
+    "touched",
+]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -112,6 +122,20 @@ def _assigns_first(name: str, block: Sequence[ast.stmt]) -> bool:
         if isinstance(statement, ast.Assign) and name in assigned([statement]):
             return True
     return True
+
+
+def names_of(target: ast.expr) -> list[str]:
+    """The variables of a target that is a variable, or a tuple of variables; none for any other."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = [part.id for part in parts if isinstance(part, ast.Name)]
+    return names if len(names) == len(parts) else []
+
+
+def repeats_list(node: ast.AST) -> bool:
+    """Whether an expression is ``[...] * n``."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    return isinstance(node.left, ast.List) != isinstance(node.right, ast.List)
 
 
 def locals_of(function: ast.FunctionDef) -> tuple[set[str], set[str]]:

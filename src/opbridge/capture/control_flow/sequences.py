@@ -14,7 +14,7 @@ from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
-__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "dynamic_sequence", "items_of"]
+__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "dynamic_sequence", "items_of", "repeated"]
 
 _ORIGINALS = dict(vars(builtins))
 
@@ -206,6 +206,13 @@ def _extreme(original: Callable[..., Any], choose: Callable[[Any, Any], Any]) ->
     return extreme
 
 
+def _sum(items: Any, start: Any = 0) -> Any:
+    items = list(items)
+    if not any(isinstance(item, Rows) for item in items):
+        return sum(items, start)
+    return sum((item.elements().sum(0) if isinstance(item, Rows) else item for item in items), start)
+
+
 def _any(items: Any) -> Any:
     return opposite(_all(opposite(condition(item)) for item in items))
 
@@ -234,6 +241,7 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "max": _extreme(max, lambda a, b: a > b),
     "any": _any,
     "all": _all,
+    "sum": _sum,
 }
 
 
@@ -253,3 +261,12 @@ def contains(item: Any, container: Any) -> Any:
     if isinstance(container, (list, tuple, set, frozenset)) and (is_dynamic(item) or any(map(is_dynamic, container))):
         return _any(item == element for element in container)
     return item in container
+
+
+def repeated(a: Any, b: Any) -> Any:
+    """``[...] * n`` or ``n * [...]``."""
+    items, count = (a, b) if isinstance(a, list) else (b, a)
+    tensors = isinstance(items, list) and len(items) == 1 and isinstance(items[0], Tensor)
+    if not tensors or not isinstance(count, torch.SymInt):
+        return a * b
+    return [Rows(items[0].unsqueeze(0).expand(torch.sym_max(count, 0), *items[0].shape))]

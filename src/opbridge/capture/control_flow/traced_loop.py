@@ -228,6 +228,9 @@ class TracedLoop:
                 )
             if name not in self.state.appended:
                 self._refuse(name, "is a list that grows, and that the loop also reads")
+            if not all(isinstance(element, (Tensor, Rows)) for element in tail):
+                reason = f"the list {name!r} gets elements that are not tensors"
+                refuse(self.site, reason, "append tensors, of a number torch.full((), number).")
             like, kept = _stacked(tail)
             known = self.grown.get(number)
             may_stop = kept is not None or self.test is not None

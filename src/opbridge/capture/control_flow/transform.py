@@ -27,6 +27,8 @@ from opbridge.capture.control_flow.names import (
     is_temporary,
     loaded,
     locals_of,
+    names_of,
+    repeats_list,
     touched,
 )
 
@@ -217,27 +219,31 @@ class _Function(ast.NodeTransformer):
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        (first, *others), names = node.generators, _names_of(node.generators[0].target)
-        if others or first.ifs or not names or _binds(node):
+        (first, *others), names = node.generators, names_of(node.generators[0].target)
+        if others or not names or _binds(node):
             return self.generic_visit(node)
-        element: ast.expr = ast.Lambda(_arguments(*names), self.visit(node.elt))
-        if isinstance(first.target, ast.Tuple):
-            item = ast.Starred(_name(f"{PREFIX}item"), ast.Load())
-            element = ast.Lambda(_arguments(f"{PREFIX}item"), ast.Call(element, [item], []))
-        return ast.copy_location(self._call("list_of", self.visit(first.iter), element, self._site(node)), node)
+        of_item: list[ast.expr] = [ast.Lambda(_arguments(*names), self.visit(node.elt))]
+        if first.ifs:
+            test = first.ifs[0] if len(first.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), first.ifs), node)
+            of_item.append(ast.Lambda(_arguments(*names), self.visit(test)))
+        are_tuples = ast.Constant(isinstance(first.target, ast.Tuple))
+        call = self._call("list_of", self._site(node), self.visit(first.iter), are_tuples, *of_item)
+        return ast.copy_location(call, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
             operator = ast.Constant(type(node.op).__name__)
             return ast.copy_location(self._call("combined", operator, node.left, node.right), node)
+        if repeats_list(node):
+            return ast.copy_location(self._call("repeated", node.left, node.right), node)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Tuple):
-            indices = [one if isinstance(one, ast.Slice) else self._call("position", one) for one in node.slice.elts]
-            node.slice.elts = [ast.copy_location(one, node) for one in indices]
+        if isinstance(node.slice, ast.Tuple) and not isinstance(node.ctx, ast.Del):
+            indices = self._flow("written_at" if isinstance(node.ctx, ast.Store) else "read_at")
+            node.slice = ast.copy_location(ast.Subscript(indices, node.slice, ast.Load()), node)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -259,6 +265,8 @@ class _Function(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._first:
             node.args = [_name("__class__"), _name(self._first)]
             return node
+        if isinstance(node.func, ast.Name) and node.func.id in _OF_LISTS:
+            node.args = [_as_list(argument) for argument in node.args]
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in _REPLACED:
             node.func = self._call("builtin", ast.Constant(node.func.id), node.func)
@@ -266,8 +274,11 @@ class _Function(ast.NodeTransformer):
             node.func = self._call("comparison", node.func.value, ast.Constant(node.func.attr))
         return node
 
+    def _flow(self, name: str) -> ast.expr:
+        return ast.Attribute(_name(_FLOW), name, ast.Load())
+
     def _call(self, function: str, *arguments: ast.expr) -> ast.Call:
-        return ast.Call(ast.Attribute(_name(_FLOW), function, ast.Load()), list(arguments), [])
+        return ast.Call(self._flow(function), list(arguments), [])
 
     def _site(self, node: ast.AST) -> ast.expr:
         line = node.lineno  # type: ignore[attr-defined]
@@ -329,8 +340,16 @@ class _Function(ast.NodeTransformer):
         return ast.FunctionDef(name, _arguments(), [*declared, *(body or [ast.Pass()])], [], None)
 
 
-_REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "float", "min", "max", "any", "all")
+_REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "float", "min", "max", "any", "all", "sum")
 _COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer")
+_OF_LISTS = ("list", "tuple", "sum", "min", "max")
+"""Functions that read all items, so that a generator expression is as good as a list."""
+
+
+def _as_list(argument: ast.expr) -> ast.expr:
+    if not isinstance(argument, ast.GeneratorExp):
+        return argument
+    return ast.copy_location(ast.ListComp(argument.elt, argument.generators), argument)
 
 
 def _bodies(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -359,16 +378,6 @@ _SIMPLE_OPERATORS = (ast.cmpop, ast.unaryop, ast.boolop, ast.Add, ast.Sub, ast.M
 def _is_simple(expression: ast.expr) -> bool:
     """Whether an expression can be computed where Python would not compute it: it costs little and can't fail."""
     return all(isinstance(node, (*_SIMPLE, *_SIMPLE_OPERATORS)) for node in ast.walk(expression))
-
-
-def _names_of(target: ast.expr) -> list[str]:
-    """The variables of a target that is a variable, or a tuple of variables; none for any other."""
-    parts = target.elts if isinstance(target, ast.Tuple) else [target]
-    return [part.id for part in parts if isinstance(part, ast.Name)] if all(map(_is_name, parts)) else []
-
-
-def _is_name(expression: ast.expr) -> bool:
-    return isinstance(expression, ast.Name)
 
 
 def _binds(expression: ast.expr) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from opbridge.catalog.complex.pairs import joined
 from opbridge.catalog.complex.rules import complex_rule
-from opbridge.catalog.formulas.fourier import keeps_its_digits
+from opbridge.catalog.formulas.fourier import LONGEST_PRODUCT, keeps_its_digits
 
 
 @complex_rule("aten::_fft_c2c", takes_overload=True)
@@ -40,6 +42,8 @@ def fft_c2r(
         mirrored = spectrum.index_select(last, torch.arange((last_dim_size - 1) // 2, 0, -1)).conj()
         whole = torch.cat([spectrum, mirrored], last)
         return torch.ops.aten._fft_c2c(whole.conj(), [last], normalization, True).real
+    if self.dtype == torch.complex64 and _is_product(self, dim, last_dim_size):
+        return _real_product(self, dim[0], last_dim_size, normalization)
     lengths = [*(self.shape[axis] for axis in dim[:-1]), last_dim_size]
     if self.dtype != torch.complex64 or keeps_its_digits(lengths):
         return NotImplemented
@@ -51,6 +55,44 @@ def fft_r2c(
     overload: torch._ops.OpOverload, self: Tensor, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Tensor:
     """The transform of real numbers along some axes."""
+    if self.dtype == torch.float32 and _is_product(self, dim, self.shape[dim[-1]]):
+        return _complex_product(self, dim[0], onesided, normalization)
     if self.dtype != torch.float32 or keeps_its_digits(self.shape[axis] for axis in dim):
         return NotImplemented
     return overload(self.to(torch.float64), dim, normalization, onesided).to(torch.complex64)
+
+
+def _is_product(self: Tensor, dim: Sequence[int], length: Any) -> bool:
+    """Whether a transform is written as a product with sines and cosines, which are rounded from float64.
+
+    It has as many digits as PyTorch's, and no number in float64, which some engines do not have.
+    """
+    known = isinstance(length, int) and isinstance(self.shape[dim[-1]], int)
+    return known and len(dim) == 1 and length <= LONGEST_PRODUCT and not keeps_its_digits([length])
+
+
+def _real_product(self: Tensor, dim: int, length: int, normalization: int) -> Tensor:
+    """The inverse transform of the first half of a spectrum; its other half is the conjugate of the first."""
+    bins = np.arange(length // 2 + 1)
+    both = np.where((bins == 0) | (2 * bins == length), 1, 2)[:, None] * _scale(length, normalization)
+    waves = np.concatenate([both * np.cos(_angles(bins, length)), -both * np.sin(_angles(bins, length))])
+    parts = torch.cat([self.real, self.imag], dim).movedim(dim, -1)
+    return (parts @ torch.as_tensor(waves.astype(np.float32))).movedim(-1, dim)
+
+
+def _complex_product(self: Tensor, dim: int, onesided: bool, normalization: int) -> Tensor:
+    length = self.shape[dim]
+    bins = np.arange(length // 2 + 1 if onesided else length)
+    waves = _scale(length, normalization) * np.exp(-1j * _angles(bins, length).T)
+    rows = self.movedim(dim, -1)
+    real, imaginary = (rows @ torch.as_tensor(part.astype(np.float32)) for part in (waves.real, waves.imag))
+    return joined(real.movedim(-1, dim), imaginary.movedim(-1, dim))
+
+
+def _angles(bins: np.ndarray, length: int) -> np.ndarray:
+    return 2 * np.pi * (np.outer(bins, np.arange(length)) % length) / length
+
+
+def _scale(length: int, normalization: int) -> float:
+    """The factor of a normalization: none, by the square root of the length, by the length."""
+    return float((1.0, length**-0.5, 1 / length)[normalization])

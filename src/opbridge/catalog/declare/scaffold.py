@@ -23,7 +23,7 @@ _PYTHON = '''\
 """The operator $target: $summary.
 
     opbridge test-op $name.py
-    opbridge export $name.py:model -o build/$name
+    opbridge export $name.py:model -o bundle
 """
 
 import torch
@@ -135,7 +135,7 @@ def new_operator(target: str, folder: str | Path = ".", *, kernel: bool = False)
     file = (folder / f"{name}.py").as_posix()
     commands = (
         shlex.join(["opbridge", "test-op", file]),
-        shlex.join(["opbridge", "export", f"{file}:model", "-o", f"build/{name}"]),
+        shlex.join(["opbridge", "export", f"{file}:model", "-o", (folder / "bundle").as_posix()]),
     )
     return Scaffold(target, tuple(texts), commands)
 

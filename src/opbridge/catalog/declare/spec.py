@@ -72,8 +72,8 @@ class OpSpec:
 
     @property
     def summary(self) -> str:
-        """The first line of the function's docstring that is not a schema."""
-        lines = [line.strip() for line in (self.function.__doc__ or "").splitlines()]
+        """The first line of the function's docstring that is not a schema, with code in single backticks."""
+        lines = [line.strip() for line in (self.function.__doc__ or "").replace("``", "`").splitlines()]
         return next((line for line in lines if line and "->" not in line), "")
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["keeps_its_digits"]
+__all__ = ["LONGEST_PRODUCT", "keeps_its_digits"]
+
+LONGEST_PRODUCT = 2048
+"""The longest transform that is written as a product with sines and cosines: they take up to 17 MB."""
 
 
 def keeps_its_digits(lengths: Iterable[Any]) -> bool:

@@ -24,7 +24,7 @@ __all__ = [
     *("package_version", "quiet", "runtime"),
 ]
 
-_FIX = 'pip install "opbridge[executorch]"'
+_FIX = "pip install --upgrade executorch"
 
 
 def package_version() -> str:

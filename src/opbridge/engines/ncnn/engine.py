@@ -46,6 +46,11 @@ class NcnnEngine(CompilesAhead):
         return "ncnn has no empty tensors" if 0 in shape else None
 
     @property
+    def install(self) -> str:
+        """The command that installs ncnn and its converter."""
+        return native.INSTALL
+
+    @property
     def version(self) -> str:
         """The version of ncnn. Raises EngineNotInstalledError if the package is missing."""
         return native.version()

@@ -12,9 +12,9 @@ from typing import Any
 from opbridge.engines.importing import import_engine
 from opbridge.errors import EngineNotInstalledError
 
-__all__ = ["converter", "knows_layer", "runtime", "version"]
+__all__ = ["INSTALL", "converter", "knows_layer", "runtime", "version"]
 
-_INSTALL = 'pip install "opbridge[ncnn]"'
+INSTALL = "pip install --upgrade ncnn pnnx"
 
 
 @functools.cache
@@ -24,7 +24,7 @@ def runtime() -> Any:
     Raises:
         EngineNotInstalledError: The package is not installed, or can't be imported.
     """
-    return import_engine("ncnn", has="Net", package="ncnn", install=_INSTALL)
+    return import_engine("ncnn", has="Net", package="ncnn", install=INSTALL)
 
 
 def version() -> str:
@@ -46,7 +46,7 @@ def converter() -> Path:
     for place in places:
         if (Path(place) / name).is_file():
             return Path(place) / name
-    raise EngineNotInstalledError("pnnx, which converts models for ncnn, is not installed.", fix=_INSTALL)
+    raise EngineNotInstalledError("pnnx, which converts models for ncnn, is not installed.", fix=INSTALL)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from opbridge.engines.own import own_operators
 
 __all__ = ["clean_message", "folder", "make_core", "newest_opset", "runtime", "version"]
 
-_INSTALL = 'pip install "opbridge[openvino]"'
+_INSTALL = "pip install --upgrade openvino"
 _PLACE = re.compile(r"(?:Exception from |Check '.*?' failed at )\S+?:\d+:\s*")
 _SCHEMA = re.compile(rb"OpSet_Onnx_ver(\d+)E")
 

@@ -1,7 +1,7 @@
 """The program that runs in an engine's child process: ``python -m opbridge.engines.process.child``.
 
 It reads frames (:mod:`opbridge.engines.process.frames`) from stdin and answers on stdout until stdin is closed: one
-"load" and any number of "run", or any number of "ask", "compile" and "profile".
+"load" and any number of "run" and "measure", or any number of "ask", "compile" and "profile".
 :class:`opbridge.engines.process.host.EngineProcess` is the parent's side. The child may run in another Python
 environment that has only NumPy and ml_dtypes of opbridge's dependencies.
 """
@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,40 +25,35 @@ from opbridge import engines
 from opbridge.engines.base import Session
 from opbridge.engines.process.frames import read_frame, write_frame
 from opbridge.engines.process.lifeline import end_with_parent, end_within
+from opbridge.engines.process.measuring import measured
 from opbridge.engines.roles import AnswersQuestions, CompilesAhead, Profiles
 from opbridge.errors import EngineError, OpbridgeError
 
-__all__ = ["main"]
+__all__ = ["main", "serve"]
+
+
+Arrays = dict[str, np.ndarray]
+Answer = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
+"""Answers a request, which is JSON data and arrays, with the same."""
 
 
 def main() -> int:
-    """Answer requests until the parent closes the pipe."""
+    """Answer the requests of an engine's parent process."""
+    return serve(_Engine())
+
+
+def serve(answer: Answer) -> int:
+    """Answer requests until the parent closes the pipe; an error is an answer too."""
     requests, answers = _take_over_pipes()
     faulthandler.enable()
     end_with_parent()
     _die_first()
-    session: Session | None = None
     with contextlib.suppress(EOFError, BrokenPipeError), requests, answers:
         while True:
             message, arrays = read_frame(requests)
             try:
                 _set_limits(message["limits"])
-                if message["verb"] == "load":
-                    session = _load(message)
-                    specs = {
-                        "inputs": [spec.to_dict() for spec in session.inputs],
-                        "outputs": [spec.to_dict() for spec in session.outputs],
-                    }
-                    write_frame(answers, specs)
-                elif message["verb"] == "profile":
-                    write_frame(answers, {"nodes": _profile(message, arrays)})
-                elif message["verb"] == "compile":
-                    write_frame(answers, {"files": _compile(message)})
-                elif message["verb"] == "ask":
-                    write_frame(answers, _answer(message, arrays))
-                else:
-                    assert session is not None
-                    write_frame(answers, {}, session.run(arrays))
+                write_frame(answers, *answer(message, arrays))
             except BrokenPipeError:
                 raise
             except BaseException as error:
@@ -64,6 +61,32 @@ def main() -> int:
             finally:
                 end_within(None)
     return 0
+
+
+class _Engine:
+    """Answers the requests about one engine."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+
+    def __call__(self, message: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        match message["verb"]:
+            case "load":
+                self._session = session = _load(message)
+                specs = {"inputs": session.inputs, "outputs": session.outputs}
+                return {name: [spec.to_dict() for spec in found] for name, found in specs.items()}, {}
+            case "profile":
+                return {"nodes": _profile(message, arrays)}, {}
+            case "compile":
+                return {"files": _compile(message)}, {}
+            case "ask":
+                return _answer(message, arrays), {}
+            case "measure":
+                assert self._session is not None
+                return measured(functools.partial(self._session.run, arrays), message["duration"]), {}
+            case _:
+                assert self._session is not None
+                return {}, self._session.run(arrays)
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:

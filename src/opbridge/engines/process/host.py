@@ -26,8 +26,9 @@ from opbridge.engines.process.frames import read_frame, write_frame
 from opbridge.engines.process.limits import Limits, current_limits
 from opbridge.errors import EngineCrashError, EngineError, OpbridgeError
 
-__all__ = ["EngineProcess", "child_environment", "describe_death"]
+__all__ = ["EngineProcess", "child_environment", "describe_death", "is_lack_of_memory"]
 
+_CHILD = "opbridge.engines.process.child"
 _LOG_LINES = 30
 _NO_MEMORY = re.compile(
     r"bad_alloc|bad allocation|failed to allocate|unable to allocate|cannot allocate memory|out of memory",
@@ -35,13 +36,13 @@ _NO_MEMORY = re.compile(
 )
 
 # In another environment, the child must find this package, but no other package that is installed next to it.
-_START_ELSEWHERE = """
+_START_ELSEWHERE = f"""
 import importlib.util, runpy, sys
 place = sys.argv.pop(1)
 spec = importlib.util.spec_from_file_location("opbridge", place + "/__init__.py", submodule_search_locations=[place])
 sys.modules["opbridge"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["opbridge"])
-runpy.run_module("opbridge.engines.process.child", run_name="__main__")
+runpy.run_module("{_CHILD}", run_name="__main__")
 """
 
 
@@ -54,9 +55,12 @@ class EngineProcess:
         name: The engine's name in error messages.
         python: The interpreter of the environment that has the engine; None for this process's interpreter.
         limits: The limits on the child's time and memory; by default the current limits.
+        program: The module that the child runs, if it is one of this process's interpreter.
     """
 
-    def __init__(self, name: str, python: Path | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, name: str, python: Path | None = None, limits: Limits | None = None, *, program: str = _CHILD
+    ) -> None:
         self.name = name
         self._limits = current_limits() if limits is None else limits
         self._lock = threading.Lock()
@@ -64,7 +68,7 @@ class EngineProcess:
         # A child that crashes or is killed does not delete its own temporary files.
         scratch = TemporaryFolder()
         process = subprocess.Popen(
-            _command(python),
+            _command(python, program),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -134,6 +138,12 @@ class EngineProcess:
             raise self._raised(doing, answer["raised"])
         return answer, results
 
+    def kill(self) -> None:
+        """End the child process at once; an :meth:`ask` that another thread waits in raises EngineCrashError."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def close(self) -> None:
         """End the child process. Closing twice is allowed."""
         self._process = None
@@ -142,7 +152,7 @@ class EngineProcess:
     def _raised(self, doing: str, raised: Mapping[str, Any]) -> OpbridgeError:
         """The child's error as an exception of this process."""
         details = raised["details"]
-        if raised["error"] == "MemoryError" or (raised["memory"] and _NO_MEMORY.search(raised["message"])):
+        if raised["error"] == "MemoryError" or (raised["memory"] and is_lack_of_memory(raised["message"])):
             # An allocator that ran out of memory may not release it, so the next small request would fail too.
             self.close()
             return self._out_of_memory(doing, details)
@@ -184,7 +194,7 @@ class EngineProcess:
                 cause="out of time",
             )
         killed_by = _signal_name(code)
-        if killed_by == "SIGABRT" and _NO_MEMORY.search(tail):
+        if killed_by == "SIGABRT" and is_lack_of_memory(tail):
             return self._out_of_memory(doing, tail, killed_by)
         described, fix = describe_death(code)
         # Python's own report follows this marker and belongs in the log.
@@ -207,9 +217,14 @@ class EngineProcess:
         return "\n".join(lines[-_LOG_LINES:])
 
 
-def _command(python: Path | None) -> list[str]:
+def is_lack_of_memory(message: str) -> bool:
+    """Whether an engine or PyTorch says in a message that it got no memory."""
+    return _NO_MEMORY.search(message) is not None
+
+
+def _command(python: Path | None, program: str) -> list[str]:
     if python is None:
-        return [sys.executable, "-P", "-m", "opbridge.engines.process.child"]
+        return [sys.executable, "-P", "-m", program]
     return [str(python), "-I", "-c", _START_ELSEWHERE, str(Path(opbridge.errors.__file__).parent)]
 
 

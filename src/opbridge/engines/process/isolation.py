@@ -135,17 +135,27 @@ class IsolatedSession(Session):
             EngineCrashError: The engine crashed, hung, or ran out of memory.
             EngineError: The engine failed, or the session was closed.
         """
+        _, results = self._ask({"verb": "run"}, feeds)
+        return {spec.name: results[spec.name] for spec in self.outputs}
+
+    def measure(self, feeds: Mapping[str, np.ndarray], duration: float) -> Mapping[str, Any]:
+        """Run the model repeatedly; see :func:`opbridge.engines.process.measuring.measured`. Raises as :meth:`run`."""
+        return self._ask({"verb": "measure", "duration": duration}, feeds)[0]
+
+    def _ask(
+        self, request: Mapping[str, Any], feeds: Mapping[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays = checked_feeds(self.inputs, feeds)
         with self._lock:
             self._revive()
             try:
-                _, results = self._process.ask("running the model", {"verb": "run"}, arrays)
+                answer = self._process.ask("running the model", request, arrays)
             except EngineCrashError as error:
                 self._deaths += 1
                 error.settings = self.settings
                 raise
             self._deaths = 0
-        return {spec.name: results[spec.name] for spec in self.outputs}
+        return answer
 
     def _revive(self) -> None:
         """Start a new process if the previous one has ended."""

@@ -41,7 +41,7 @@ class ReferenceEngine(Engine):
             import onnx
             import onnx.reference
         except ModuleNotFoundError as error:
-            fix = 'pip install "opbridge[reference]"'
+            fix = "pip install --upgrade onnx"
             raise EngineNotInstalledError("onnx is not installed.", fix=fix) from error
         return str(onnx.__version__)
 

@@ -18,10 +18,5 @@ class TensorRTEngine(TensorRTRTXEngine):
     package: ClassVar[str] = "tensorrt"
     product: ClassVar[Product] = TENSORRT
 
-    @property
-    def install(self) -> str:
-        """Where the installation is described."""
-        return TENSORRT.install
-
 
 ENGINE = TensorRTEngine

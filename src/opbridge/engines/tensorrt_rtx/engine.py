@@ -34,6 +34,11 @@ class TensorRTRTXEngine(CompilesAhead):
     product: ClassVar[Product] = RTX
 
     @property
+    def install(self) -> str:
+        """The command that installs the product, or where its installation is described."""
+        return self.product.install
+
+    @property
     def version(self) -> str:
         """The installed version. Raises EngineNotInstalledError if the package is missing."""
         return str(runtime(self.product).__version__)

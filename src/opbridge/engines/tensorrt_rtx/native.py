@@ -28,7 +28,11 @@ class Product:
     install: str
 
 
-RTX = Product("TensorRT for RTX", ("tensorrt_rtx", "tensorrt_rtx_bindings"), 'pip install "opbridge[tensorrt-rtx]"')
+RTX = Product(
+    "TensorRT for RTX",
+    ("tensorrt_rtx", "tensorrt_rtx_bindings"),
+    "pip install --upgrade tensorrt-rtx-cu13-bindings tensorrt-rtx-cu13-libs",
+)
 TENSORRT = Product("TensorRT", ("tensorrt",), "https://docs.nvidia.com/deeplearning/tensorrt (its Python wheel)")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["converted_operators", "import_onnx", "newest_version", "one_line", "runtime", "version"]
 
-_INSTALL = 'pip install "opbridge[tvm]"'
+_INSTALL = "pip install --upgrade apache-tvm"
 _VERSION = re.compile(r"_impl_v(\d+)$")
 _LOCK = threading.Lock()
 

@@ -27,7 +27,7 @@ from opbridge.errors import described_error
 from opbridge.findings.base import Failure, Finding
 from opbridge.legacy import switch
 from opbridge.legacy.capture_state import ignored_in
-from opbridge.legacy.functions import symbolic_of
+from opbridge.legacy.symbolic_method import symbolic_of
 from opbridge.torch_graph.sources import source_of_function
 
 CODE = "ignored-symbolic"

@@ -118,7 +118,7 @@ def _require_libcst() -> None:
     except ModuleNotFoundError as error:
         raise InputError(
             "migrate needs the Python package libcst, which is not installed here.",
-            fix='pip install "opbridge[migrate]"',
+            fix='pip install "libcst>=1.5.0"',
         ) from error
 
 

@@ -78,7 +78,7 @@ class Builder:
             raise AttributeError(op_type)
         return lambda *inputs, **attributes: self.make(op_type, *inputs, **attributes)
 
-    def make(self, op_type: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+    def make(self, op_type: str, *inputs: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
         """Create a node, and return its output or a tuple of its outputs."""
         given = [self._as_value(item, inputs) for item in inputs]
         while given and given[-1] is None:
@@ -86,7 +86,7 @@ class Builder:
         present = {name: value for name, value in attributes.items() if value is not None}
         base = f"{_label(self._before)}/{op_type}"
         node = ir.Node(
-            "",
+            domain,
             op_type,
             given,
             [ir.Attr(name, *attribute_of(value)) for name, value in present.items()],

@@ -32,7 +32,7 @@ from opbridge.proof.verify.verification import OUTSIDE
 from opbridge.proof.verify.verify import verify
 from opbridge.torch_graph.silence import silenced
 
-__all__ = ["Checked", "Checker"]
+__all__ = ["Checked", "Checker", "Positional"]
 
 _LONGEST_ERROR = 400
 
@@ -87,7 +87,7 @@ class Checker:
                     rungs = exported.rungs
                 for libraries in exported.libraries:
                     with run.stage("load"):
-                        session = _Positional(self._load(exported, libraries), captured)
+                        session = Positional(self._load(exported, libraries), captured)
                     given = _second_sizes(entry, calls, moves, session, captured) if moves else calls
                     with run.stage("run"):
                         wrong |= self._wrong(entry, captured, session, given)
@@ -106,7 +106,7 @@ class Checker:
     def _load(self, exported: Exported, libraries: Sequence[Path]) -> Session:
         return self._engine.load(exported.path, threads=1, libraries=libraries)
 
-    def _wrong(self, entry: str, captured: Captured, session: _Positional, calls: Sequence[Call]) -> dict[int, str]:
+    def _wrong(self, entry: str, captured: Captured, session: Positional, calls: Sequence[Call]) -> dict[int, str]:
         """The reason for each wrong result, by the position of its call.
 
         Raises:
@@ -184,11 +184,19 @@ class _Run:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-class _Positional:
+class Positional:
     """A session with the captured program's names, because the plain exporter uses other names.
 
+    Args:
+        session: The model in an engine.
+        captured: The program that the model was exported from.
+
     Attributes:
+        session: The session.
         last: The results of the last run, in order.
+
+    Raises:
+        Failure: The numbers of inputs or outputs differ.
     """
 
     def __init__(self, session: Session, captured: Captured) -> None:
@@ -222,7 +230,7 @@ def _dynamic_shapes(calls: Sequence[Call], moves: Sequence[Sequence[frozenset[tu
 
 
 def _second_sizes(
-    entry: str, calls: Sequence[Call], moves: Sequence[Any], session: _Positional, captured: Captured
+    entry: str, calls: Sequence[Call], moves: Sequence[Any], session: Positional, captured: Captured
 ) -> list[Call]:
     """The calls at their second sizes, for dimensions that are symbolic in the model and valid at that size.
 

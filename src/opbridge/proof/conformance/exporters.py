@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from opbridge.ladder.climb import climb
 from opbridge.onnx_model.write import save_model
 from opbridge.torch_graph.silence import silenced
 
-__all__ = ["EXPORTERS", "Exported", "Failure"]
+__all__ = ["EXPORTERS", "Exported", "Failure", "export_with_torch"]
 
 _FILE = "model.onnx"
 _PLAIN = frozenset({"native", "opset"})
@@ -90,16 +90,29 @@ def by_torch(
         Failure: The stage "capture" or "translate", as reported by torch.onnx, failed.
     """
     assert captured.module is not None
+    export_with_torch(captured.module, captured.args, captured.kwargs, dynamic_shapes, folder / _FILE)
+    return Exported(folder / _FILE)
+
+
+def export_with_torch(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any, file: Path
+) -> torch.onnx.ONNXProgram:
+    """Export with the plain ``torch.onnx.export`` in its default settings, and write the model to ``file``.
+
+    Raises:
+        Failure: The stage "capture" or "translate", as reported by torch.onnx, failed.
+    """
     try:
         with silenced():
             program = torch.onnx.export(
-                captured.module, captured.args, dynamo=True, dynamic_shapes=dynamic_shapes, verbose=False
+                module, tuple(args), kwargs=dict(kwargs), dynamo=True, dynamic_shapes=dynamic_shapes, verbose=False
             )
             assert program is not None
-            program.save(folder / _FILE)
+            program.save(file)
     except Exception as error:
-        raise Failure("capture" if "Capture" in type(error).__name__ else "translate", _reason(error)) from error
-    return Exported(folder / _FILE)
+        stage = "capture" if "TorchExportError" in type(error).__name__ else "translate"
+        raise Failure(stage, _reason(error)) from error
+    return program
 
 
 def _reason(error: BaseException) -> str:

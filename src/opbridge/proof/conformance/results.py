@@ -58,6 +58,7 @@ class Result(StoredRecord):
         seconds: The time by stage.
         versions: The versions of torch and the engine.
         failed: The "status", "error" and "sample" of every sample that did not pass.
+        date: The day of the run in UTC: "2026-11-23"; empty in the files of earlier versions.
     """
 
     entry: str
@@ -71,6 +72,7 @@ class Result(StoredRecord):
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     failed: tuple[Mapping[str, str], ...] = ()
+    date: str = ""
 
     @property
     def key(self) -> tuple[Any, ...]:

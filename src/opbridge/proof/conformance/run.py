@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime
 import importlib.metadata
 import json
 import os
@@ -23,7 +24,7 @@ from opbridge.proof.progress import Count
 from opbridge.proof.verify.verification import OUTSIDE
 from opbridge.records import Record
 
-__all__ = ["ConformanceRun", "run_conformance"]
+__all__ = ["ConformanceRun", "result_of", "run_conformance"]
 
 _PASSING = ("pass", "not applicable", OUTSIDE)
 
@@ -113,7 +114,8 @@ def run_conformance(
             requests.append({"entry": entry, "dtype": dtype, "way": way.to_dict()})
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as stream:
-        for result in _results(requests, way, versions, jobs or os.cpu_count() or 1, limit):
+        for judged in _results(requests, way, versions, jobs or os.cpu_count() or 1, limit):
+            result = dataclasses.replace(judged, date=str(datetime.datetime.now(datetime.UTC).date()))
             print(json.dumps(result.to_dict()), file=stream, flush=True)
             found[result.entry, result.dtype] = result
             doing = f"{result.entry} {result.dtype}: {result.status}"
@@ -149,10 +151,10 @@ def _results(
         else:
             applicable.append(request)
     for request, tally in check_entries(applicable, jobs=jobs, limit=limit):
-        yield _result(request, tally, way, versions)
+        yield result_of(request, tally, way, versions)
 
 
-def _result(request: Mapping[str, Any], tally: Tally, way: Way, versions: Mapping[str, str]) -> Result:
+def result_of(request: Mapping[str, Any], tally: Tally, way: Way, versions: Mapping[str, str]) -> Result:
     """Combine the answers of all samples into one result."""
     counts = collections.Counter(answer["status"] for answer in tally.samples.values())
     missing = (tally.total or 0) - sum(counts.values())

@@ -24,7 +24,7 @@ from opbridge.proof.conformance.sizes import moves_of
 from opbridge.proof.verify.verification import OUTSIDE
 from opbridge.torch_graph.silence import silenced
 
-__all__ = ["main"]
+__all__ = ["check_entry", "main"]
 
 _MOST_FAILURES = 12
 """The number of failed samples of an entry after which its other samples are not run."""
@@ -41,7 +41,7 @@ def main() -> int:
 
     for line in sys.stdin:
         try:
-            _check_entry(json.loads(line), send)
+            check_entry(json.loads(line), send)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             send({"raised": text, "details": "".join(traceback.format_exception(error))})
@@ -49,8 +49,8 @@ def main() -> int:
     return 0
 
 
-def _check_entry(request: Mapping[str, Any], send: Callable[[Mapping[str, Any]], None]) -> None:
-    """Check the remaining samples of one entry."""
+def check_entry(request: Mapping[str, Any], send: Callable[[Mapping[str, Any]], None]) -> None:
+    """Check the remaining samples of one entry; ``send`` receives the messages."""
     import torch
 
     torch.set_num_threads(1)

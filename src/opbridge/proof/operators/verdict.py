@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opbridge.proof.operators.outcome import Outcome, failed, passed
-from opbridge.proof.verify.verification import Comparison, Verification
+from opbridge.proof.verify.verification import Comparison, Verification, status_words
 
 __all__ = ["judged"]
 
@@ -26,9 +26,9 @@ def judged(verifications: Sequence[Verification]) -> Outcome:
 
 def _measured(comparison: Comparison) -> str:
     if comparison.status == "within budget":
-        return f"pass: error {comparison.engine_error:.3g}, tolerance {comparison.budget:.3g} units"
+        return f"pass: {comparison.ratio:.1%} of the tolerance"
     if comparison.status != "differs":
-        return f"{comparison.status}{': ' if comparison.detail else ''}{comparison.detail}"
+        return f"{status_words(comparison.status)}{': ' if comparison.detail else ''}{comparison.detail}"
     far = f"by {comparison.max_abs:.3g}" if comparison.max_abs else "in values that are not finite"
     detail = f"; {comparison.detail}" if comparison.detail else ""
-    return f"{far} (error {comparison.engine_error:.3g}, tolerance {comparison.budget:.3g} units){detail}"
+    return f"{far} ({comparison.ratio:.3g} times the tolerance){detail}"

@@ -18,7 +18,15 @@ import torch
 from torch.fx.node import map_aggregate, map_arg
 
 from opbridge.proof.verify.captured_graph_inner import HIGHER_ORDER, Pair, joined
-from opbridge.proof.verify.float64_call import has_jump, low_precision, merge_decisions, tensors, widen, widen_call
+from opbridge.proof.verify.float64_call import (
+    base_name,
+    has_jump,
+    low_precision,
+    merge_decisions,
+    tensors,
+    widen,
+    widen_call,
+)
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
 
@@ -184,6 +192,12 @@ def _is_mutable(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and "detach_" not in target.name()
 
 
+def _is_uninitialized(target: Any) -> bool:
+    """Whether the elements of the result may be anything, also NaN; in the runs they are 0."""
+    is_of_torch = isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"
+    return is_of_torch and base_name(target).startswith(("empty", "new_empty"))
+
+
 def _attribute(module: torch.nn.Module, path: str) -> Any:
     return operator.attrgetter(path)(module)
 
@@ -281,6 +295,9 @@ class _Walk:
         """Call an operator in both runs."""
         with _draws(target) as drew:
             own = target(*args, **kwargs)
+        if _is_uninitialized(target):
+            own.zero_()
+            return Pair(own, self.widened_all(own))
         if not self.float64:
             return Pair(own, own, random=drew())
         if drew():

@@ -2,7 +2,9 @@
 
 The ``forward`` of a placeholder for a TensorRT plugin returns numbers of the right shape only, and ``symbolic`` defines
 the result. If a result differs from PyTorch's and depends on such a Function, each Function is tried alone: if the ONNX
-nodes of its ``symbolic`` do not compute what its ``forward`` computes, outputs that depend on it are not compared.
+nodes of its ``symbolic`` do not compute what its ``forward`` computes, outputs that depend on it are not compared. A
+``forward`` that draws random numbers where ``symbolic`` draws none is no reference either, even if the draws agree by
+chance.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import torch
 
 from opbridge.atomic import TemporaryFolder
 from opbridge.capture.capture import capture
+from opbridge.capture.python_draws import generator_states, kept_generators
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import OpbridgeError
@@ -27,12 +30,15 @@ from opbridge.onnx_model.write import save_model
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verification import NOT_VERIFIED, Verification
 from opbridge.proof.verify.verify import verify
+from opbridge.proof.verify.widened_model import random_values
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.signature import user_outputs
 from opbridge.torch_graph.sources import source_of_node
 from opbridge.torch_graph.targets import calls_in
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from opbridge.capture.capture import Captured
 
 __all__ = ["reconsidered"]
@@ -41,7 +47,7 @@ __all__ = ["reconsidered"]
 def reconsidered(
     verification: Verification, captured: Captured, engine: str, libraries: Sequence[Path] = ()
 ) -> Verification:
-    """Mark the outputs of a failed verification that a Function's ``forward`` can't verify as not compared.
+    """Mark the outputs that a Function's ``forward`` can't verify as not compared, if they failed or are random.
 
     Args:
         verification: The verification of the whole model.
@@ -50,17 +56,22 @@ def reconsidered(
         libraries: The kernels that were loaded.
 
     Returns:
-        ``verification`` itself if it passed or if no Function is the cause. If the bridge is off, the Functions can't
-        be tried, and a hint is added. Otherwise the outputs that depend on such a Function have the status "not
-        compared", and if nothing else failed the verdict is "not verified".
+        ``verification`` itself if it passed without random outputs or if no Function is the cause. If the bridge is
+        off, the Functions can't be tried, and a hint is added. Otherwise the outputs that depend on such a Function
+        have the status "not compared", and if nothing else failed the verdict is "not verified".
     """
-    if verification.verdict != "failed":
+    failed = verification.verdict == "failed"
+    if not failed and all(item.status != "random" for item in verification.comparisons):
         return verification
     ignored = ignored_in(captured.program)
-    if ignored:
+    if failed and ignored:
         return dataclasses.replace(verification, error=verification.error or _not_honoured(ignored))
     nodes = [node for node in calls_in(captured.program) if function_of(node.target) is not None]
-    disagreeing = {node: call for node, call in _distinct(nodes).items() if _disagrees(node, call, engine, libraries)}
+    disagreeing = {
+        node: call
+        for node, call in _distinct(nodes).items()
+        if _disagrees(node, call, engine, libraries, only_draws=not failed)
+    }
     if not disagreeing:
         return verification
     affected = _outputs_after(captured, {node.target for node in disagreeing})
@@ -70,17 +81,19 @@ def reconsidered(
 
 
 def _not_compared(verification: Verification, outputs: set[str], detail: str, reason: str) -> Verification:
-    """The verification with the status "not compared" for these outputs, if they differ."""
+    """The verification with the status "not compared" for these outputs, if they differ or are random."""
+    affected = [
+        item.output in outputs and (not item.passed or item.status == "random") for item in verification.comparisons
+    ]
     comparisons = tuple(
-        dataclasses.replace(item, status="not compared", detail=detail)
-        if item.output in outputs and not item.passed
-        else item
-        for item in verification.comparisons
+        dataclasses.replace(item, status="not compared", detail=detail) if changed else item
+        for item, changed in zip(verification.comparisons, affected, strict=True)
     )
+    changed_cases = {item.case for item in comparisons if item.status == "not compared"}
     failed = {item.case for item in comparisons if not item.passed and item.status != "not compared"}
     cases = tuple(
         case
-        if case.name in failed or case.verdict != "failed"
+        if case.name in failed or (case.verdict != "failed" and case.name not in changed_cases)
         else dataclasses.replace(case, verdict=NOT_VERIFIED, eager_matches=None, notes=(*case.notes, reason))
         for case in verification.cases
     )
@@ -130,12 +143,19 @@ class _Alone(torch.nn.Module):
         return self.call.overload(*inputs)
 
 
-def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: Sequence[Path]) -> bool:
+def _disagrees(
+    node: torch.fx.Node, call: FunctionCall, engine: str, libraries: Sequence[Path], *, only_draws: bool
+) -> bool:
     """Whether the nodes of the call's symbolic alone differ from its forward; False if that can't be tried."""
+    inputs = tuple(map(_example, node.args))
     try:
-        captured = capture(_Alone(call), tuple(map(_example, node.args)))
+        captured = capture(_Alone(call), inputs)
         planned = plan(captured.program, Catalog((call.spec(),), ()))
         model = translate(planned, captured).model
+        if _forward_alone_draws(call, inputs, model):
+            return True
+        if only_draws:
+            return False
         with TemporaryFolder() as folder:
             file = _save(model, Path(folder))
             with IsolatedSession(engine, file, libraries=libraries) as session:
@@ -143,6 +163,16 @@ def _disagrees(node: torch.fx.Node, call: FunctionCall, engine: str, libraries: 
     except OpbridgeError:
         return False
     return alone.verdict == "failed" and bool(alone.comparisons)
+
+
+def _forward_alone_draws(call: FunctionCall, inputs: Sequence[Any], model: ir.Model) -> bool:
+    """Whether forward draws random numbers, and the nodes of symbolic are standard ones that draw none."""
+    if any(node.domain for node in model.graph.all_nodes()) or random_values(model):
+        return False
+    with kept_generators(), torch.random.fork_rng(devices=[]):
+        before = generator_states(), torch.get_rng_state()
+        call.run_forward(inputs)
+        return before[0] != generator_states() or not torch.equal(before[1], torch.get_rng_state())
 
 
 def _save(model: Any, folder: Path) -> Path:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from opbridge.proof.verify.index_columns import OFFSETS
+
 __all__ = ["EXAMPLE_RANGE", "EXAMPLE_VALUES", "LENGTHS", "WIDE_RANGE", "fresh_tensor", "lengths_up_to"]
 
 WIDE_RANGE = 0
@@ -47,7 +49,8 @@ def fresh_tensor(
         rows: The number of rows of the table, if the example is an index into one. At :data:`WIDE_RANGE`, integers are
             then drawn from all rows, and include the first and the last.
         columns: For the columns of the last axis that are indices, the number of what they count, or None if that is
-            unknown: their values are then the example's. The column None is the whole tensor.
+            unknown: their values are then the example's. The column None is the whole tensor, and so is OFFSETS, whose
+            numbers ascend.
     """
     source = example.detach().cpu()
     if columns:
@@ -78,6 +81,8 @@ def _with_indices(
     columns: Mapping[int | None, int | None],
 ) -> torch.Tensor:
     """A tensor some of whose columns are indices; the others are drawn as a tensor of their own."""
+    if OFFSETS in columns:
+        return _index_column(source, shape, random, scale, columns[OFFSETS]).sort(dim=-1).values
     if None in columns:
         return _index_column(source, shape, random, scale, columns[None])
     others = [column for column in range(shape[-1]) if column not in columns]

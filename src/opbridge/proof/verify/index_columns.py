@@ -1,4 +1,4 @@
-"""Which columns of floating-point inputs are indices: RoI operators read the number of the image from one."""
+"""Which inputs are indices into another: RoI operators read the number of an image, ``embedding_bag`` offsets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import torch
 
 from opbridge.proof.verify.float64_call import base_name
 
-__all__ = ["index_columns"]
+__all__ = ["OFFSETS", "index_columns"]
+
+OFFSETS = -1
+"""Stands for the whole tensor, as None does, if its numbers ascend."""
 
 _ROI_OPERATORS = frozenset({"roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "roi_align_rotated", "prroi_pool"})
 """They take the images and the boxes, whose first column is the position of the image in the batch."""
+_BAGS = frozenset({"embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"})
+"""They take a table, the indices of its rows, and the offsets in these indices where a bag begins."""
 _SAME_COLUMNS = frozenset(
     {"_to_copy", "alias", "clone", "contiguous", "detach", "detach_", "expand", "index_select", "lift_fresh_copy", "to"}
     | {"type_as"}
@@ -21,20 +26,24 @@ _SAME_COLUMNS = frozenset(
 
 
 def index_columns(program: torch.export.ExportedProgram) -> Mapping[str, Mapping[int | None, Any]]:
-    """The number of images that each column of an input counts, by the name of the input's node.
+    """The size that each column of an input counts up to, by the name of the input's node: images, or indices.
 
     Returns:
         For each input, by column of the last axis: the size, which may be symbolic. The column None stands for the
-        whole tensor.
+        whole tensor, and :data:`OFFSETS` too.
     """
     found: dict[str, dict[int | None, Any]] = {}
     for node in program.graph.nodes:
-        if node.op != "call_function" or base_name(node.target) not in _ROI_OPERATORS:
+        name = base_name(node.target) if node.op == "call_function" else ""
+        if name in _ROI_OPERATORS:
+            counted, sources = node.args[0], _sources(node.args[1], 0)
+        elif name in _BAGS:
+            counted, sources = node.args[1], ((source, OFFSETS) for source, _ in _sources(node.args[2], None))
+        else:
             continue
-        images = node.args[0].meta.get("val")
-        for source, column in _sources(node.args[1], 0):
-            if isinstance(images, torch.Tensor):
-                found.setdefault(source.name, {})[column] = images.shape[0]
+        for source, column in sources:
+            if _shape(counted):
+                found.setdefault(source.name, {})[column] = _shape(counted)[0]
     return found
 
 

@@ -13,8 +13,6 @@ from opbridge.torch_graph.targets import display_name, target_key
 
 __all__ = ["NanWatch"]
 
-_UNINITIALIZED = ("empty", "new_empty")
-
 
 class NanWatch:
     """Watches one run of a graph.
@@ -43,7 +41,7 @@ class NanWatch:
         self._see(self._nodes[name], own)
 
     def _see(self, node: torch.fx.Node, value: Any) -> None:
-        if self.found or _is_uninitialized(node):
+        if self.found:
             return
         has_nan = any(map(_has_nan, torch.utils._pytree.tree_leaves(value)))
         if node in self._exact:
@@ -60,11 +58,6 @@ def _has_nan(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return False
     return bool(torch.isnan(value.float() if value.dtype.itemsize == 1 else value).any())
-
-
-def _is_uninitialized(node: torch.fx.Node) -> bool:
-    target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target._schema.name.split("::")[1].startswith(_UNINITIALIZED)
 
 
 def _described(node: torch.fx.Node) -> str:

@@ -53,6 +53,11 @@ class Paths:
         self._inner = tuple(_inner_graphs(module))
         self._seen: dict[str, set[int]] = {}
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether the inputs decide how often a part of the graph runs."""
+        return any(len(item.counts) > 1 for item in self._inner)
+
     def clear(self) -> None:
         """Forget all runs."""
         self._seen.clear()

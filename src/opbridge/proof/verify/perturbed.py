@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import ml_dtypes
 import numpy as np
+import torch
 
 from opbridge.proof.verify.compare import is_floating
+from opbridge.proof.verify.inputs import to_numpy, to_torch
 
-__all__ = ["PERTURBED_RUNS", "perturbed", "perturbed_feeds"]
+__all__ = ["PERTURBED_RUNS", "perturbed", "perturbed_feeds", "perturbing"]
 
 PERTURBED_RUNS = 5
 """The number of runs on perturbed inputs."""
@@ -37,3 +39,15 @@ def perturbed_feeds(
     random = np.random.default_rng(seed)
     for _ in range(count):
         yield {name: perturbed(np.asarray(array), random) for name, array in feeds.items()}
+
+
+def perturbing(random: np.random.Generator | None) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """A function that perturbs a tensor; None without a generator."""
+    if random is None:
+        return None
+
+    def perturb(value: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = to_torch(perturbed(to_numpy(value), random), value)
+        return found
+
+    return perturb

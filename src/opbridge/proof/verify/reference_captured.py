@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from opbridge.proof.verify.captured_graph import CapturedGraph, Observer, PairRu
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.eager import Eager
 from opbridge.proof.verify.fresh import EXAMPLE_VALUES, LENGTHS, WIDE_RANGE
-from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
+from opbridge.proof.verify.inputs import InputSpecs, to_numpy
 from opbridge.proof.verify.journal import EngineJournal, Passed
 from opbridge.proof.verify.judgement import Judgement
 from opbridge.proof.verify.modes import Given, named_cases
@@ -29,9 +29,10 @@ from opbridge.proof.verify.nan import NanWatch
 from opbridge.proof.verify.near_ties import CapturedNearTies
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.paths import Paths, far_sizes, untaken, varied
-from opbridge.proof.verify.perturbed import perturbed
+from opbridge.proof.verify.perturbed import perturbing
 from opbridge.proof.verify.reference import Case, Feeds, Run
 from opbridge.proof.verify.size_search import SizeSearch
+from opbridge.proof.verify.time_limit import TooSlow, limit_for, within
 from opbridge.proof.verify.verification import DEFAULT_SEED, NOT_VERIFIED, PYTORCH, CaseResult
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.sources import source_of_node
@@ -71,6 +72,7 @@ class CapturedReference:
         self._assumed = bool(captured.assumptions)
         self._excludes_nan = False
         self._paths = Paths(self.graph.module)
+        self._limit: float | None = None
 
     def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
         """Run the captured graph; see the protocol."""
@@ -105,8 +107,8 @@ class CapturedReference:
             seed=self._seed,
             observer=observer,
             watch=watch,
-            perturb=_perturbing(weights),
-            perturb_integers=_perturbing(integers),
+            perturb=perturbing(weights),
+            perturb_integers=perturbing(integers),
         )
         return self._counted(run), "" if watch is None else watch.found
 
@@ -139,6 +141,8 @@ class CapturedReference:
         self._excludes_nan = options.nan == ABSENT
         self._paths.clear()
         given = options.inputs
+        may_not_end = given is None and self._paths.has_loops
+        self._limit = limit_for(lambda: self.graph.run(self.specs.flat, seed=self._seed)) if may_not_end else None
         for case in self._fresh(options.modes.edge_sizes) if given is None else self._given(given, journal):
             if isinstance(case, Case):
                 self._paths.add(case.run.runs)
@@ -246,7 +250,11 @@ class CapturedReference:
             ((base, flat) for flat in values),
             ((sizes, specs.fresh(sizes, self._seed, scale)) for sizes in far_sizes(specs.sizes, specs.elements)),
         )
-        for sizes, flat in untaken(self._paths, candidates, lambda item: self.graph.run(item[1], float64=False).runs):
+
+        def run(item: tuple[Mapping[str, int], list[Any]]) -> Mapping[str, int]:
+            return within(self._limit, lambda: self.graph.run(item[1], float64=False).runs)
+
+        for sizes, flat in untaken(self._paths, candidates, run):
             try:
                 case = self._case(f"path {number}", sizes, flat)
             except Exception:
@@ -284,13 +292,17 @@ class CapturedReference:
         """Run PyTorch. Raises any exception that PyTorch raises for inputs that it does not accept."""
         start = time.perf_counter()
         try:
-            eager = None if self._eager is None else self._eager.run(*self.specs.arguments(flat), seed=self._seed)
-            run, nan = self._program_run(flat, eager is not None)
+            eager, run, nan = within(self._limit, lambda: self._both(flat))
         finally:
             self.run_seconds += time.perf_counter() - start
         notes = [f"{target} has no float64 implementation: it ran in its own dtype" for target in run.without_float64]
         results = None if eager is None else [to_numpy(value) for value in eager]
         return Case(name, self._named(sizes), self.specs.feeds(flat), self._as_run(run, nan), results, notes)
+
+    def _both(self, flat: list[Any]) -> tuple[list[Any] | None, PairRun, str]:
+        """The results of the module, if there is one, and of the captured graph."""
+        eager = None if self._eager is None else self._eager.run(*self.specs.arguments(flat), seed=self._seed)
+        return eager, *self._program_run(flat, eager is not None)
 
     def _program_run(self, flat: list[Any], accepted: bool) -> tuple[PairRun, str]:
         """Run the captured graph on inputs that eager PyTorch has accepted, or not been asked about."""
@@ -298,7 +310,7 @@ class CapturedReference:
         try:
             run = self.graph.run(flat, seed=self._seed, watch=watch)
         except Exception as error:
-            if accepted:
+            if accepted and not isinstance(error, TooSlow):
                 raise _ProgramRefuses(described_error(error)) from error
             raise
         return run, "" if watch is None else watch.found
@@ -359,18 +371,6 @@ class CapturedReference:
             return outside
         refused.append(reasons[0])
         return None
-
-
-def _perturbing(random: np.random.Generator | None) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """Perturbs a tensor; None without a generator."""
-    if random is None:
-        return None
-
-    def perturb(value: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = to_torch(perturbed(to_numpy(value), random), value)
-        return found
-
-    return perturb
 
 
 def _summary(refused: Sequence[str]) -> list[str]:

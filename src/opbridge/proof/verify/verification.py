@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -22,7 +23,10 @@ __all__ = [
     "EngineVerdict",
     "Verdict",
     "Verification",
+    "error_words",
     "outside_text",
+    "share_of_tolerance",
+    "status_words",
     "tolerance_text",
     "verdict_text",
 ]
@@ -41,6 +45,16 @@ NOT_VERIFIED: Literal["not verified"] = "not verified"
 
 OUTSIDE: Literal["outside the contract"] = "outside the contract"
 """The verdict on a case with NaN in PyTorch's own run, if the model was exported without support for NaN."""
+
+_STATUSES = {
+    "equal": "identical",
+    "within budget": "pass",
+    "decision": "pass (near tie)",
+    "random": "pass (same distribution)",
+    "differs": "mismatch",
+    "shape": "wrong shape",
+    "dtype": "wrong dtype",
+}
 
 PYTORCH = "PyTorch"
 
@@ -97,11 +111,16 @@ class Comparison(StoredRecord):
         """Whether this output passes."""
         return self.status in PASSING
 
+    @property
+    def words(self) -> str:
+        """The error relative to the tolerance, or the status if there is no error: ``"3.4 times the tolerance"``."""
+        return error_words(self.ratio) if self.budget else status_words(self.status)
+
     def __str__(self) -> str:
-        errors = f"error: engine {self.engine_error:.3g}, PyTorch {self.torch_error:.3g}"
-        numbers = f"{errors}; tolerance {self.budget:.3g} units"
-        measured = f" ({numbers})" if self.status in {"within budget", "differs"} and self.budget else ""
-        return f"{self.output}: {self.status}{measured}{'; ' + self.detail if self.detail else ''}"
+        measured = (
+            f" ({error_words(self.ratio)})" if self.status in {"within budget", "differs"} and self.budget else ""
+        )
+        return f"{self.output}: {status_words(self.status)}{measured}{'; ' + self.detail if self.detail else ''}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,12 +219,18 @@ class Verification(StoredRecord):
         return self.verdict == "passed" and not self.assumptions
 
     def __repr__(self) -> str:
-        """``"Verification(onnxruntime: passed on 3 cases)"``."""
-        return f"{type(self).__name__}({self._headline()})"
+        """``"Verification(onnxruntime: passed on 3 cases)"``; with the failing outputs, if there are any."""
+        failing = [comparison for comparison in self.comparisons if not comparison.passed]
+        shown = (f"; {item.case}, {item.output}: {item.words}" for item in failing[:3])
+        return f"{type(self).__name__}({self._headline()}{''.join(shown)})"
 
     def __str__(self) -> str:
         """The :meth:`summary`."""
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        """The :meth:`summary`, for a notebook."""
+        return f"<pre>{html.escape(self.summary())}</pre>"
 
     def _headline(self) -> str:
         cases = f"{len(self.cases)} case{'' if len(self.cases) == 1 else 's'}"
@@ -214,14 +239,16 @@ class Verification(StoredRecord):
     def summary(self) -> str:
         """The result as text: the verdict, then one line per output with its error."""
         lines = [f"{self._headline()} (seed {self.seed})"]
+        lines += [f"  {one.engine}: {one.verdict}{f': {one.error}' if one.error else ''}" for one in self.engines]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         if self.tolerance is not None:
-            lines.append(f"  the given tolerance, {tolerance_text(self.tolerance)}, replaces the error budget")
+            lines.append(f"  the given tolerance, {tolerance_text(self.tolerance)}, replaces the computed one")
         if self.resumed:
             lines.append(f"  {self.resumed} of these had passed before the verification was interrupted")
         for case in self.cases:
             sizes = ", ".join(f"{name}={size}" for name, size in case.sizes.items())
-            lines.append(f"  {case.name}{f' ({sizes})' if sizes else ''}: {case.verdict}")
+            name = f"{case.engine}, {case.name}" if case.engine else case.name
+            lines.append(f"  {name}{f' ({sizes})' if sizes else ''}: {case.verdict}")
             if case.error:
                 lines.append(f"    {case.error}")
             if case.eager_matches is False:
@@ -234,6 +261,25 @@ class Verification(StoredRecord):
                 lines.append(f"    also fails on the small input in {case.failing_input}")
         lines += [f"  {line}" for special in self.special_values for line in f"special values, {special}".splitlines()]
         return "\n".join(lines)
+
+
+def share_of_tolerance(ratio: float | str) -> str:
+    """The error as a share of the tolerance: ``"4.9%"``; ``"3.4x"`` if it is larger than the tolerance."""
+    share = float(ratio)
+    if share <= 1:
+        return f"{100 * share:.2g}%" if share >= 1e-3 or share == 0 else "<0.1%"
+    return f"{share:.3g}x"
+
+
+def error_words(ratio: float | str) -> str:
+    """The error relative to the tolerance: ``"4.9% of the tolerance"``, ``"3.4 times the tolerance"``."""
+    share = float(ratio)
+    return f"{share:.3g} times the tolerance" if share > 1 else f"{share_of_tolerance(share)} of the tolerance"
+
+
+def status_words(status: str) -> str:
+    """The status of a comparison: ``"pass"`` for ``"within budget"``."""
+    return _STATUSES.get(status, status)
 
 
 def verdict_text(verdict: str, assumptions: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from opbridge.ladder.kernel_rung import build_kernels, kernels_in
 from opbridge.onnx_model.structure import did_you_mean
 from opbridge.surgery.edited import Change, Edited, describe, finished, model_of
 from opbridge.surgery.places import add_functions
+from opbridge.vision.old_nodes import convert_old_nodes, declare_for
 
 __all__ = ["Attached", "attach"]
 
@@ -79,7 +80,11 @@ def attach(
     custom = {f"{node.domain}::{node.op_type}" for node in own.graph.all_nodes() if node.domain}
     bare = {name for name in custom if not any(f"{key[0]}::{key[1]}" == name for key in own.functions)}
     changes = [_attach_function(own, operator, custom) for operator in operators]
-    for target in attach_bodies(own, Catalog.load(ops)):
+    declare_for(own)
+    catalog = Catalog.load(ops)
+    own, converted = convert_old_nodes(own, catalog)
+    changes += [Change(item.what, item.nodes) for item in converted]
+    for target in attach_bodies(own, catalog):
         changes.append(Change(f"{target} has a body", _nodes(own, target)))
     kernels = kernels_in(own)
     libraries = build_kernels(kernels, [get(name) for name in engines], lambda stage: None)

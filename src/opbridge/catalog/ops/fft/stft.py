@@ -10,12 +10,10 @@ from torch import Tensor
 
 from opbridge.catalog.complex.pairs import joined
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.fourier import keeps_its_digits
+from opbridge.catalog.formulas.fourier import LONGEST_PRODUCT, keeps_its_digits
 from opbridge.catalog.formulas.windows import windows
 
 _WHY = "torch's mapping loses digits where n_fft is no power of two (ONNX Runtime is off by 1e-4 at 400)"
-_LONGEST = 2048
-"""The longest transform that is written as a convolution: its weights take 17 MB."""
 
 
 @decomposition("aten::stft.default", overrides=_WHY)
@@ -52,7 +50,7 @@ def stft(
     bins = n_fft // 2 + 1 if (not dtype.is_complex if onesided is None else onesided) else n_fft
     scale = n_fft**-0.5 if normalized else 1.0
     exact = dtype in (torch.float32, torch.complex64) and not (window is not None and window.is_complex())
-    transform = _by_convolution if exact and n_fft <= _LONGEST else _by_frames
+    transform = _by_convolution if exact and n_fft <= LONGEST_PRODUCT else _by_frames
     spectrum = transform(signal, window, n_fft, hop, bins, scale)
     spectrum = spectrum.squeeze(0) if self.dim() == 1 else spectrum
     return torch.view_as_real(spectrum) if return_complex is False else spectrum

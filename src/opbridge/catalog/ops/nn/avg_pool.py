@@ -127,6 +127,7 @@ def of_padded(
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    *divisor: Any,
     **options: Any,
 ) -> Any:
     """The same with padding before it where the padding is a dynamic size, which the operator makes constant."""
@@ -135,4 +136,4 @@ def of_padded(
         return NotImplemented
     edges = edges * int(original.__name__[-2]) if len(edges) == 1 else edges
     padded = torch.nn.functional.pad(input, [edge for edge in reversed(edges) for _ in range(2)])
-    return original(padded, kernel_size, kernel_size if stride is None else stride, **options)
+    return original(padded, kernel_size, kernel_size if stride is None else stride, 0, False, True, *divisor, **options)

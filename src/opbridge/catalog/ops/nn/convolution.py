@@ -1,13 +1,14 @@
-"""Convolutions in float64, and of integers, as matrix products."""
+"""Convolutions in float64, of integers, and with a dynamic number of groups, as matrix products."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import Sample, decomposition
+from opbridge.catalog.declare.spec import Sample, decomposition, rewrite
 from opbridge.catalog.formulas.element_types import only_for
 from opbridge.catalog.formulas.windows import windows
 
@@ -73,9 +74,7 @@ def _flipped(weight: Tensor, groups: int) -> Tensor:
     return joined.flip(list(range(2, weight.dim())))
 
 
-@decomposition("aten::convolution", samples=_samples, overrides="engines support convolutions only in float32")
-@only_for(torch.float64, torch.int64, torch.int32)
-def convolution(
+def convolution_as_product(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -86,10 +85,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """A convolution of any rank, for float64 and integers: the product of a matrix of windows with the weights.
-
-    convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
-    bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
+    """A convolution in any element type, with the arguments of ``aten::convolution``; all sizes may be dynamic.
 
     A transposed convolution is computed as a convolution of the image with zeros between its elements and flipped
     weights (Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4).
@@ -108,3 +104,53 @@ def convolution(
         amounts = [(amount, amount) for amount in padding]
         result = _correlated(_padded(input, amounts), weight, stride, dilation, groups)
     return result if bias is None else result + bias.reshape(1, -1, *[1] * dims)
+
+
+@decomposition("aten::convolution", samples=_samples, overrides="engines support convolutions only in float32")
+@only_for(torch.float64, torch.int64, torch.int32)
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A convolution of any rank, for float64 and integers: the product of a matrix of windows with the weights.
+
+    convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
+    bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
+    """
+    return convolution_as_product(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+@rewrite("torch.conv_transpose1d")
+@rewrite("torch.conv_transpose2d")
+@rewrite("torch.conv_transpose3d")
+def transposed_in_dynamic_groups(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Any:
+    """A matrix product if the number of groups is a dynamic size: it is an attribute of ONNX's ConvTranspose.
+
+    conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0,
+    SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor
+    """
+    if isinstance(groups, int):
+        return NotImplemented
+    steps, amounts, more, apart = map(_listed, (stride, padding, output_padding, dilation))
+    return convolution_as_product(input, weight, bias, steps, amounts, apart, True, more, groups)
+
+
+def _listed(value: int | Sequence[int]) -> list[int]:
+    return [value] if isinstance(value, int) else list(value)

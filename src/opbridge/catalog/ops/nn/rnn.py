@@ -1,4 +1,4 @@
-"""Recurrent layers: those without gates, and LSTM layers with a projection."""
+"""Recurrent layers: without gates, with a projection, and over sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from onnxscript import INT32
 from onnxscript import opset18 as op
 from torch import Tensor
 
+import opbridge.catalog.formulas.padded_layer  # noqa: F401 - defines the operator
 from opbridge.catalog.declare.spec import Sample, decomposition, translation
 from opbridge.torch_graph.recurrent import looped_lstm, unrolled_lstm
 
@@ -131,3 +133,57 @@ def lstm(
     return (unrolled_lstm if is_fixed else looped_lstm)(
         input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
     )
+
+
+def _samples_of_lengths() -> list[Sample]:
+    torch.manual_seed(0)
+    found = []
+    for mode, gates, both, biases in (
+        ("LSTM", 4, False, True), ("LSTM", 4, True, False), ("GRU", 3, True, True), ("RNN_TANH", 1, True, True),
+        ("RNN_RELU", 1, False, False),
+    ):  # fmt: skip
+        shapes = [(gates * 4, 3), (gates * 4, 4), *[(gates * 4,)] * (2 * biases)]
+        params = [torch.randn(*shape) / 2 for _ in range(1 + both) for shape in shapes]
+        state = torch.randn(1 + both, 3, 4)
+        lengths = torch.tensor([3, 5, 1])
+        for h in (state, None):
+            c = state + 1 if h is not None and mode == "LSTM" else None
+            found.append(Sample((torch.randn(5, 3, 3), lengths, params, h, c, mode, both), name=mode))
+    return found
+
+
+_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
+"""The places of ONNX's gates among torch's, which are in the order i, f, g, o and r, z, n."""
+
+
+@translation("opbridge::padded_layer", samples=_samples_of_lengths)
+def padded_layer(
+    input: Any, lengths: Any, params: Sequence[Any], h: Any, c: Any, mode: str, bidirectional: bool
+) -> tuple[Any, Any, Any]:
+    """One LSTM, GRU or RNN node with the lengths of the sequences.
+
+    padded_layer(Tensor input, Tensor lengths, Tensor[] params, Tensor? h, Tensor? c, str mode, bool bidirectional)
+    -> (Tensor, Tensor, Tensor)
+    """
+    directions = 2 if bidirectional else 1
+    each, hidden = len(params) // directions, params[1].shape[1]
+
+    def in_order(weight: Any) -> Any:
+        parts = [op.Slice(weight, [gate * hidden], [(gate + 1) * hidden], [0]) for gate in _GATES[mode]]
+        return op.Concat(*parts, axis=0) if len(parts) > 1 else weight
+
+    weights = [[in_order(weight) for weight in params[first:][:each]] for first in range(0, len(params), each)]
+    inputs = [input, _stacked([part[0] for part in weights]), _stacked([part[1] for part in weights])]
+    inputs.append(_stacked([op.Concat(*part[2:], axis=0) for part in weights]) if each > 2 else None)
+    inputs += [op.Cast(lengths, to=INT32.dtype), h]
+    options = {"direction": "bidirectional" if bidirectional else "forward", "hidden_size": hidden}
+    if mode == "LSTM":
+        y, *states = op.LSTM(*inputs, c, **options)
+    elif mode == "GRU":
+        y, *states = op.GRU(*inputs, linear_before_reset=1, **options)
+    else:
+        activation = {"RNN_TANH": "Tanh", "RNN_RELU": "Relu"}[mode]
+        y, *states = op.RNN(*inputs, activations=[activation] * directions, **options)
+    if mode != "LSTM":
+        states.append(op.CastLike(op.Constant(value_floats=[]), input))
+    return (op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, directions * hidden]), *states)

@@ -1,4 +1,4 @@
-"""Convolutions with padding "same" and kernels of dynamic size."""
+"""Convolutions with padding "same" and kernels of dynamic size, or with a dynamic number of groups."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import rewrite
+from opbridge.catalog.ops.nn.convolution import convolution_as_product
 
 
 @rewrite("torch.conv1d")
@@ -26,10 +27,17 @@ def padded_to_the_same_size(
 ) -> Any:
     """Pad before the convolution, because ONNX's pads are constants; an odd padding adds one more element at the end.
 
+    The number of groups is a constant too: a convolution in a dynamic number of groups is a product of matrices.
+
     conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid",
     SymInt[1] dilation=1, SymInt groups=1) -> Tensor
     """
     sizes = weight.shape[2:]
+    if not isinstance(groups, int) and not isinstance(padding, str):
+        steps, amounts, apart = (
+            [value] if isinstance(value, int) else list(value) for value in (stride, padding, dilation)
+        )
+        return convolution_as_product(input, weight, bias, steps, amounts, apart, False, [0], groups)
     if padding != "same" or all(isinstance(size, int) for size in sizes):
         return NotImplemented
     steps = [dilation] if isinstance(dilation, int) else list(dilation)

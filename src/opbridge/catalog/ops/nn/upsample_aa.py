@@ -48,6 +48,22 @@ def upsample_bicubic2d_aa(
     return _resized(self, output_size, align_corners, (scales_h, scales_w), _cubic)
 
 
+@decomposition("aten::_upsample_lanczos2d_aa.default")
+def upsample_lanczos2d_aa(
+    self: Tensor,
+    output_size: Sequence[Any],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor:
+    """Interpolation with a windowed sinc filter and antialiasing.
+
+    _upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
+    float? scales_w=None) -> Tensor
+    """
+    return _products(self, output_size, align_corners, (scales_h, scales_w), _lanczos)
+
+
 def _linear(distance: Tensor) -> Tensor:
     return (1 - distance).clamp_min(0)
 
@@ -59,6 +75,11 @@ def _cubic(distance: Tensor) -> Tensor:
     return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
 
 
+def _lanczos(distance: Tensor) -> Tensor:
+    """The Lanczos kernel of six elements (ATen/native/cpu/UpSampleKernel.cpp)."""
+    return torch.where(distance < 3, torch.sinc(distance) * torch.sinc(distance / 3), 0.0)
+
+
 def _resized(
     image: Tensor,
     sizes: Sequence[Any],
@@ -66,10 +87,21 @@ def _resized(
     scales: Sequence[float | None],
     kernel: Callable[[Tensor], Tensor],
 ) -> Any:
-    """One matrix product for each of the last two axes; engines have no Resize in float64."""
+    """The product of matrices where Resize is not the same or, in float64, has no kernels in engines."""
     by_sizes = all(_is_of_sizes(*axis) for axis in zip(image.shape[-2:], sizes, scales, strict=True))
     if by_sizes and not align_corners and image.dtype == torch.float32:
         return NotImplemented
+    return _products(image, sizes, align_corners, scales, kernel)
+
+
+def _products(
+    image: Tensor,
+    sizes: Sequence[Any],
+    align_corners: bool,
+    scales: Sequence[float | None],
+    kernel: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """One matrix product for each of the last two axes."""
     rows, columns = (
         _weights(have, want, _step(have, want, align_corners, scale), kernel).to(image.dtype)
         for have, want, scale in zip(image.shape[-2:], sizes, scales, strict=True)

@@ -9,7 +9,7 @@
 int main(int argc, char** argv) try {
   if (argc < 2) throw std::runtime_error("the first argument is the folder of the bundle");
   const std::string folder = std::string(argv[1]) + "/";
-  const auto given = npy::read_arguments(argc - 2, argv + 2);
+  const auto given = bundle::read_arguments(argc - 2, argv + 2);
 
   std::vector<const char*> inputs, outputs;
   std::vector<npy::Array> arrays;

@@ -25,7 +25,7 @@ npy::Array to_array(const ov::Tensor& tensor, const std::string& dtype) {
 int main(int argc, char** argv) try {
   if (argc < 2) throw std::runtime_error("the first argument is the folder of the bundle");
   const std::string folder = std::string(argv[1]) + "/";
-  const auto arrays = npy::read_arguments(argc - 2, argv + 2);
+  const auto arrays = bundle::read_arguments(argc - 2, argv + 2);
 
   ov::Core core;
   if (!bundle::library.empty()) core.add_extension(folder + bundle::library);

@@ -1,0 +1,1 @@
+"""The built-in collections of models: one file each, with ``PACKAGE``, ``names()`` and ``build(name)``."""

@@ -1,0 +1,1 @@
+"""The old nodes and their conversions, by family."""

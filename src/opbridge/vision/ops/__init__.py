@@ -1,0 +1,1 @@
+"""The operators: one file each, with the kernel beside it."""
