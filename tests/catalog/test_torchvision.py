@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torchvision_cases import OPERATORS, Group, Together, rotated_boxes  # noqa:
 from torchvision_transforms import TRANSFORMS  # noqa: E402
 
 import opbridge  # noqa: E402
-from opbridge.catalog.ops.nn import upsample_aa  # noqa: E402
+from opbridge.catalog.ops.nn import upsample_aa, upsample_bytes  # noqa: E402
 from opbridge.catalog.ops.vision import box_iou, pad_symmetric  # noqa: E402
 
 pytestmark = pytest.mark.newest
@@ -53,7 +54,7 @@ NOT_IN_THE_TABLE = {
     **{f"elastic_{kind}": "like elastic" for kind in ("bounding_boxes", "keypoints", "mask")},
     **dict.fromkeys(("hflip", "vflip", "elastic_transform"), "another name"),
 }
-SLOW = {"suppression", "focal loss", "masks", "pyramid", "layers", "hue"}
+SLOW = {"suppression", "focal loss", "masks", "pyramid", "layers", "hue", "resizing of bytes"}
 GROUPS = OPERATORS | TRANSFORMS
 
 
@@ -120,6 +121,33 @@ def test_resizing_with_a_windowed_sinc(align_corners: bool) -> None:
         expected = torch.ops.aten._upsample_lanczos2d_aa(image, sizes, align_corners)
         found = upsample_aa.upsample_lanczos2d_aa(image, sizes, align_corners)
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resizing_of_bytes_is_exact(mode: str, antialias: bool) -> None:
+    function = {
+        ("bilinear", False): upsample_bytes.upsample_bilinear2d,
+        ("bicubic", False): upsample_bytes.upsample_bicubic2d,
+        ("bilinear", True): upsample_aa.upsample_bilinear2d_aa,
+        ("bicubic", True): upsample_aa.upsample_bicubic2d_aa,
+    }[mode, antialias]
+    factors = {} if antialias else {"scale_factors": None}
+    image = torch.randint(0, 256, (2, 3, 16, 33), dtype=torch.uint8)
+    for height, width, align_corners in itertools.product((2, 9, 16, 50), (7, 33, 40), (False, True)):
+        found = function(image, [height, width], align_corners, **factors)
+        expected = torch.nn.functional.interpolate(
+            image, (height, width), mode=mode, align_corners=align_corners, antialias=antialias
+        )
+        assert torch.equal(found, expected), (height, width, align_corners)
+
+
+def test_resizing_of_bytes_by_factors_is_exact() -> None:
+    image = torch.randint(0, 256, (1, 3, 15, 22), dtype=torch.uint8)
+    for factors in ([1.5, 0.7], [0.4, 3.0]):
+        found = upsample_bytes.upsample_bilinear2d(image, None, False, factors)
+        expected = torch.nn.functional.interpolate(image, scale_factor=factors, mode="bilinear")
+        assert torch.equal(found, expected)
 
 
 def test_symmetric_padding() -> None:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
+from opbridge.catalog.formulas.resizing import output_step, resized_bytes
 
 _WHY = "torch's mapping ignores the scales, and aligns corners differently"
 
 
 @decomposition("aten::_upsample_bilinear2d_aa.default", overrides=_WHY)
-@only_for(torch.float32, torch.float64)
+@only_for(torch.float32, torch.float64, torch.uint8)
 def upsample_bilinear2d_aa(
     self: Tensor,
     output_size: Sequence[Any],
@@ -23,7 +24,7 @@ def upsample_bilinear2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """Linear interpolation with antialiasing, in float64 or with scales that differ from the ratio of the sizes.
+    """Linear interpolation with antialiasing, of bytes, in float64, or with scales that are not the ratio of the sizes.
 
     _upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor
@@ -32,7 +33,7 @@ def upsample_bilinear2d_aa(
 
 
 @decomposition("aten::_upsample_bicubic2d_aa.default", overrides=_WHY)
-@only_for(torch.float32, torch.float64)
+@only_for(torch.float32, torch.float64, torch.uint8)
 def upsample_bicubic2d_aa(
     self: Tensor,
     output_size: Sequence[Any],
@@ -40,7 +41,7 @@ def upsample_bicubic2d_aa(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """Cubic interpolation with antialiasing, in float64 or with scales that differ from the ratio of the sizes.
+    """Cubic interpolation with antialiasing, of bytes, in float64, or with scales that are not the ratio of the sizes.
 
     _upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
     float? scales_w=None) -> Tensor
@@ -87,7 +88,7 @@ def _resized(
     scales: Sequence[float | None],
     kernel: Callable[[Tensor], Tensor],
 ) -> Any:
-    """The product of matrices where Resize is not the same or, in float64, has no kernels in engines."""
+    """The product of matrices where Resize is not the same, or has no kernels in engines (in float64)."""
     by_sizes = all(_is_of_sizes(*axis) for axis in zip(image.shape[-2:], sizes, scales, strict=True))
     if by_sizes and not align_corners and image.dtype == torch.float32:
         return NotImplemented
@@ -103,22 +104,17 @@ def _products(
 ) -> Tensor:
     """One matrix product for each of the last two axes."""
     rows, columns = (
-        _weights(have, want, _step(have, want, align_corners, scale), kernel).to(image.dtype)
+        _weights(have, want, output_step(have, want, align_corners, scale), kernel)
         for have, want, scale in zip(image.shape[-2:], sizes, scales, strict=True)
     )
-    return rows @ image @ columns.mT
+    if image.dtype == torch.uint8:
+        return resized_bytes(image, rows, columns)
+    return rows.to(image.dtype) @ image @ columns.to(image.dtype).mT
 
 
 def _is_of_sizes(have: Any, want: Any, scale: float | None) -> bool:
     """Whether a scale equals the ratio of the sizes."""
     return not scale or (isinstance(have, int) and isinstance(want, int) and have * scale == want)
-
-
-def _step(have: Any, want: Any, align_corners: bool, scale: float | None) -> Any:
-    """The distance between two output elements, in input elements."""
-    if align_corners:
-        return (have - 1) / (want - 1) if want > 1 else 0.0
-    return 1 / scale if scale else have / want
 
 
 def _weights(have: Any, want: Any, step: Any, kernel: Callable[[Tensor], Tensor]) -> Tensor:
