@@ -100,6 +100,16 @@ def test_sizes_that_are_computed_in_floating_point() -> None:
         trip.check(torch.randn(length))
 
 
+def test_numbers_of_sizes_are_as_exact_as_float64_tensors() -> None:
+    def model(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        height, width = x.shape
+        return x * (height / width), x + height * 0.1, torch.scalar_tensor(width / 3, dtype=torch.float64)
+
+    trip = travel(model, (torch.randn(3, 5).double(),), dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},))
+    for shape in ((7, 3), (11, 13)):
+        trip.check(torch.randn(shape).double(), rtol=1e-14, atol=1e-14)
+
+
 def test_integers_times_a_dynamic_number() -> None:
     trip = travel(
         lambda x, ids: ids * (x.shape[0] - 2.5),

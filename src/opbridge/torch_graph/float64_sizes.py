@@ -1,6 +1,7 @@
 """Sizes that Python computes from other sizes in floating point, as in ``int(height / 1.2)``, computed in float64.
 
-torch.onnx computes them in float32, where ``18 / 1.2`` is less than 15: the size would be one too small.
+torch.onnx computes them in float32, where ``18 / 1.2`` is less than 15: the size would be one too small. It does so for
+a factor ``height / width`` of a float64 tensor too.
 """
 
 from __future__ import annotations
@@ -34,11 +35,18 @@ _ARITHMETIC: dict[Any, Any] = {
     torch.sym_max: _aten.maximum.default,
     torch.sym_min: _aten.minimum.default,
 }
+_TAKE_NUMBERS = {
+    _aten.scalar_tensor.default,
+    *(_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.div.Tensor),
+}
+"""Functions that take a number or a tensor of rank 0 in the same place, and one that makes such a tensor."""
 _FLOAT64 = torch.float64
 
 
 def compute_sizes_in_float64(program: torch.export.ExportedProgram) -> None:
-    """Replace each number that is rounded to a size by a tensor of type float64, as precise as a number of Python.
+    """Replace each number that is rounded to a size, or that float64 tensors are computed with, by a float64 tensor.
+
+    It is as precise as a number of Python.
 
     A quotient of two integers that is rounded up or down becomes a quotient of integers. A number that is computed by
     another function than those of ``_ARITHMETIC`` keeps its type.
@@ -52,12 +60,23 @@ def compute_sizes_in_float64(program: torch.export.ExportedProgram) -> None:
         for target in _ROUNDINGS:
             for node in module.graph.find_nodes(op="call_function", target=target):
                 _Conversion(node).apply()
+        for node in list(module.graph.nodes):
+            for number in _float64_numbers(node):
+                _Conversion(node).widen(number)
         module.graph.eliminate_dead_code()
         module.recompile()
 
 
+def _float64_numbers(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The numbers, computed from sizes, that a node computes a float64 tensor with."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dtype != _FLOAT64 or node.target not in _TAKE_NUMBERS:
+        return []
+    return [one for one in node.all_input_nodes if isinstance(one.meta.get("val"), torch.SymFloat)]
+
+
 class _Conversion:
-    """One number that is rounded to a size."""
+    """A node that rounds a number to a size, or computes a float64 tensor with numbers."""
 
     def __init__(self, node: torch.fx.Node) -> None:
         self.node = node
@@ -83,6 +102,18 @@ class _Conversion:
         size.meta = dict(node.meta)
         node.replace_all_uses_with(size)
         self.graph.erase_node(node)
+
+    def widen(self, number: torch.fx.Node) -> None:
+        """Let the node compute with ``number`` as a float64 tensor."""
+        if self.mode is None or not self._is_known(number):
+            return
+        with self.graph.inserting_before(self.node):
+            wide = self._wide(number)
+        if self.node.target is _aten.scalar_tensor.default:
+            # The node stays, because an output may have its name.
+            self.node.target, self.node.args, self.node.kwargs = _aten.clone.default, (wide,), {}
+        else:
+            self.node.replace_input_with(number, wide)
 
     def _divide(self, quotient: Any) -> None:
         """``a // b``, or ``-(-a // b)``, in place of the rounded quotient."""
