@@ -11,6 +11,9 @@ LENGTHS = [(torch.arange(3.0 * n).reshape(1, 3, n).sin(),) for n in (8, 2, 9, 11
 IMAGE = {"x": {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}}
 IMAGES = [(torch.arange(float(h * w)).reshape(1, 1, h, w).sin(),) for h, w in ((10, 10), (9, 12), (12, 9), (16, 5))]
 
+PICTURE = {"x": dict.fromkeys(range(4), torch.export.Dim.DYNAMIC)}
+PICTURES = [(torch.rand(shape),) for shape in ((2, 3, 10, 10), (3, 2, 12, 9), (2, 2, 9, 12))]
+
 
 @program("If", cases=LENGTHS, dynamic=LENGTH)
 def padded_to_multiple(x):
@@ -76,6 +79,16 @@ def compares_tuples(x):
     if size != (12, 9):
         x = x + 1
     return x * 2
+
+
+@program("If", cases=PICTURES, dynamic=PICTURE)
+def resized_if_it_has_elements(x):
+    height, width = x.shape[2:]
+    if (height, width) == (12, 9):
+        return 2 * x
+    elif x.numel() > 0:
+        x = interpolate(x, (12, 9), mode="bilinear")
+    return x
 
 
 @program("If", cases=LENGTHS, dynamic=LENGTH)

@@ -102,7 +102,7 @@ TRANSFORMS: dict[str, Group] = {
         lambda: (_bytes(),),
         ("n.hw",),
         ("uint8",),
-        10,
+        4,
         ONE_ENGINE,
     ),
     "colors": Group(COLORS | NORMALIZE, lambda: (_image(),), ("n.hw",), ("float32",), 4),

@@ -1,8 +1,7 @@
 """Branches on the sizes of inputs: the numbers after them, and the guards of their paths.
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
-of a ``ShapeEnv`` with its ``_set_replacement`` and ``_inner_evaluate_expr``, the ``symnode_tracker`` of a tracer, and
-``_build_proxy_for_sym_expr``.
+of a ``ShapeEnv`` with its ``_set_replacement`` and ``_inner_evaluate_expr``, and the ``symnode_tracker`` of a tracer.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.torch_graph.size_guards import under
-from opbridge.torch_graph.subgraphs import known_outside, untracked
+from opbridge.torch_graph.subgraphs import can_compute, known_outside, untracked
 
 __all__ = ["guards_of_one_path", "is_computable", "selected_number", "state_sizes"]
 
@@ -89,7 +88,7 @@ def is_computable(number: Any) -> bool:
     tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER.fx_tracer  # type: ignore[union-attr]
     if number in tracer.symnode_tracker:
         return True
-    return proxy_tensor._build_proxy_for_sym_expr(tracer, number.node.expr) is not None
+    return can_compute(tracer, number.node.expr)
 
 
 def _is_of_inputs(number: Any) -> bool:

@@ -6,8 +6,9 @@ the subgraph when it is first used, wherever the branch takes it from: a variabl
 
 The internals of torch that this needs: ``proxy_tensor._CURRENT_MAKE_FX_TRACER`` and its ``trace_subgraph`` (the tracer
 that ``torch.cond`` uses for its branches), the ``tensor_tracker`` and ``sympy_expr_tracker`` of a tracer,
-``track_tensor``, ``set_meta``, ``get_proxy_slot`` and ``disable_proxy_modes_tracing``; ``_disable_current_modes`` of
-``torch.utils._python_dispatch``. For the translation, ``call_op`` of torch.onnx's ``hop`` module.
+``track_tensor``, ``set_meta``, ``get_proxy_slot``, ``_build_proxy_for_sym_expr`` and ``disable_proxy_modes_tracing``;
+``_disable_current_modes`` of ``torch.utils._python_dispatch``. For the translation, ``call_op`` of torch.onnx's ``hop``
+module.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, fx
 from torch.fx import traceback as fx_traceback
@@ -31,6 +33,7 @@ from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, Roun
 
 __all__ = [
     "Subgraph",
+    "can_compute",
     "constant_of",
     "facts_of_one_path",
     "is_tracing",
@@ -200,6 +203,19 @@ _CONVERSIONS: dict[Any, Any] = {
 """Functions of sizes that torch can't compute again from their arguments inside a subgraph."""
 
 
+def can_compute(tracer: Any, expression: Any) -> bool:
+    """Whether a tracer has what a size is computed from; if so, its graph computes the size."""
+    return proxy_tensor._build_proxy_for_sym_expr(tracer, _in_pairs(expression)) is not None
+
+
+def _in_pairs(expression: Any) -> Any:
+    """A sum or product of several numbers as one of pairs, because torch adds and multiplies two numbers only."""
+    arguments = [_in_pairs(argument) for argument in expression.args]
+    if isinstance(expression, (sympy.Add, sympy.Mul)):
+        return functools.reduce(lambda a, b: expression.func(a, b, evaluate=False), arguments)
+    return expression.func(*arguments) if arguments else expression
+
+
 class _LiftingNumbers:
     """The dynamic numbers of a subgraph's tracer; one that it can't compute from its inputs becomes an input."""
 
@@ -222,7 +238,7 @@ class _LiftingNumbers:
         if number not in self._own and isinstance(number, torch.SymInt) and number in self._outside.symnode_tracker:
             expression = number.node.expr
             known = expression in self._tracer.sympy_expr_tracker
-            if not known and proxy_tensor._build_proxy_for_sym_expr(self._tracer, expression) is None:
+            if not known and not can_compute(self._tracer, expression):
                 proxy_tensor.set_proxy_slot(number, self._tracer, proxy_tensor.Thunk(lambda: self._lift(number)))
         return self._own.get(number, default)
 
