@@ -127,6 +127,7 @@ def test_what_depends_on_data_is_not_constant(function: Callable[..., torch.Tens
         torch.testing.assert_close(captured.program.module()(sign * x), model(sign * x))
 
 
+@pytest.mark.slow
 def test_a_buffer_that_changes_is_not_constant() -> None:
     def changes(model: Model, x: torch.Tensor) -> torch.Tensor:
         model.ready.logical_not_()
@@ -140,6 +141,7 @@ def test_a_buffer_that_changes_is_not_constant() -> None:
         torch.testing.assert_close(program(x), eager(x))
 
 
+@pytest.mark.slow
 def test_random_numbers_are_not_constants() -> None:
     def draws(model: Model, x: torch.Tensor) -> torch.Tensor:
         return x + 1 if torch.rand(()) > 0.5 and model.ready else x

@@ -63,6 +63,7 @@ def test_the_program_computes_the_gradients_at_other_sizes(model: Any) -> None:
             torch.testing.assert_close(own, expected)
 
 
+@pytest.mark.slow
 def test_the_users_module_and_inputs_are_as_before() -> None:
     module, x = Potential(), torch.randn(4, 3)
     capture(module, (x,))
@@ -73,6 +74,7 @@ def test_the_users_module_and_inputs_are_as_before() -> None:
     assert set(module(x)) == {"energy", "forces"}
 
 
+@pytest.mark.slow
 def test_a_size_that_the_model_fixes_is_refused() -> None:
     class Fixed(Potential):
         def forward(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:

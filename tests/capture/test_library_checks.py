@@ -84,6 +84,7 @@ def test_sizes_stay_dynamic_and_checks_are_left_out(library: ModuleType, tmp_pat
         torch.testing.assert_close(torch.from_numpy(found), model(x))
 
 
+@pytest.mark.slow
 def test_checks_that_are_left_out_are_named(library: ModuleType) -> None:
     captured = capture(Calls(library.center), (torch.randn(12),), dynamic_shapes=({0: DYNAMIC},))
     assert dict(captured.unchecked) == {
@@ -103,6 +104,7 @@ def test_strides_do_not_restrict_a_size(library: ModuleType) -> None:
     assert captured.unchecked == ()
 
 
+@pytest.mark.slow
 def test_branches_of_a_library_are_not_left_out(library: ModuleType) -> None:
     captured = capture(Calls(library.signed), (torch.randn(12),))
     assert captured.unchecked == ()

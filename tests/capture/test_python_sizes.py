@@ -97,6 +97,7 @@ def test_conversions_are_replaced_only_in_the_file_and_only_during_the_capture()
     assert float is builtins.float
 
 
+@pytest.mark.slow
 def test_a_file_in_which_the_replacement_does_not_help() -> None:
     def fixed(x: torch.Tensor) -> torch.Tensor:
         return x + torch.ones(7, int(x.shape[1]), dtype=torch.float32) * float(x.shape[0])

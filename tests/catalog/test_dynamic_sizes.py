@@ -30,6 +30,7 @@ class FourierUnit(nn.Module):
         return torch.fft.irfftn(changed, s=x.shape[-2:], dim=(-2, -1), norm="ortho")
 
 
+@pytest.mark.quick("dtype0")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_inverse_transforms_to_dynamic_sizes(dtype: torch.dtype) -> None:
     example = torch.randn(2, 3, 8, 6, dtype=dtype)

@@ -61,6 +61,7 @@ def test_functions_of_scores_and_positions_at_other_lengths() -> None:
         trip.check(*tensors(length, batch=3))
 
 
+@pytest.mark.slow
 def test_a_function_of_scores_and_what_is_refused() -> None:
     def model(q: Tensor, k: Tensor, v: Tensor) -> Any:
         return flex_attention(q, k, v, lambda score, batch, head, query, key: score - (query - key).abs(), scale=0.5)

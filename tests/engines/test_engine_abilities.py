@@ -153,7 +153,7 @@ def kernel_model(request: pytest.FixtureRequest) -> type[Extremes]:
     return request.param
 
 
-@pytest.mark.quick("onnxruntime-C++-float32", "reference-Python-int64", every=2)
+@pytest.mark.quick("onnxruntime-C++-float32", every=3)
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_a_kernel_with_attributes_two_outputs_and_an_optional_input(engine, tmp_path, dtype, kernel_model):

@@ -154,6 +154,7 @@ def test_pieces_of_a_parallel_loop(library, tmp_path, threads):
         assert len(np.unique(found)) > (total >= 20)
 
 
+@pytest.mark.slow
 def test_a_chain_of_nodes_reuses_memory(library, tmp_path):
     nodes = [helper.make_node("faults", [f"x{i}"], [f"x{i + 1}"], domain="mylib") for i in range(20)]
     model = model_of(nodes, {"x0": (TensorProto.FLOAT, ["n"])}, {"x20": TensorProto.FLOAT})

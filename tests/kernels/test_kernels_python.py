@@ -103,6 +103,7 @@ def test_elements_are_broadcast(sizes):
     torch.testing.assert_close(blend(a.long(), b.long()), blend.function(a.long(), b.long()).long())
 
 
+@pytest.mark.slow
 def test_elements_of_strided_tensors():
     a, b = torch.randn(6, 8).t()[::2], torch.randn(4, 6).flip(0)
     torch.testing.assert_close(blend(a, b), blend.function(a, b))
@@ -299,6 +300,7 @@ def test_a_function_that_is_in_no_file():
     assert "write the kernel in a file" in caught.value.fix
 
 
+@pytest.mark.slow
 def test_the_library_needs_nothing_of_python():
     nm = shutil.which("nm")
     if nm is None:

@@ -223,6 +223,7 @@ def test_operators_in_branches_and_loops_are_planned_and_mapped() -> None:
     trip.check(torch.rand(4))
 
 
+@pytest.mark.slow
 def test_a_refusal_in_a_branch_climbs() -> None:
     def model(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda x: nn.functional.gelu(x), lambda x: x.sin(), (x,))
@@ -283,6 +284,7 @@ def test_the_file_holds_no_path_and_nothing_of_torchs_bookkeeping() -> None:
     assert trip.climbed.translated.targets[exp] == "aten::exp.default"
 
 
+@pytest.mark.slow
 def test_node_names_are_unique_in_the_whole_model() -> None:
     """Sources, and what an engine refuses, are told by them."""
     trip = travel(lambda x: geluish(x) + 2 * nn.functional.gelu(x) - geluish(x[None])[0], (torch.randn(4),))

@@ -274,6 +274,7 @@ def test_without_a_compiler_a_kernel_without_a_body_is_an_error(tmp_path: Path) 
     assert (finding.severity, finding.target, finding.mended) == ("error", "rungtest::Double", False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_without_a_required_library_the_body_runs_and_a_finding_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

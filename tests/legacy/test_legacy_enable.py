@@ -139,6 +139,7 @@ def test_it_undoes_itself_when_turning_it_on_fails(monkeypatch: pytest.MonkeyPat
     assert_same(before, state_of_torch())
 
 
+@pytest.mark.slow
 def test_threads_share_it_and_the_last_one_ends_it() -> None:
     before = state_of_torch()
 

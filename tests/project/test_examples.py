@@ -70,7 +70,7 @@ def _assert_same(entry: Entry, bundle: opbridge.Bundle, *inputs: torch.Tensor) -
         np.testing.assert_allclose(array, tensor.numpy(), 1e-5, 1e-5)
 
 
-@pytest.mark.quick("asinh", "vit_attention", "super_resolution", "detector_head")
+@pytest.mark.quick("asinh", "vit_attention", "super_resolution", "detector_head", every=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_verified(name: str, tmp_path: Path) -> None:
     _, bundle = _export(name, tmp_path)
@@ -105,6 +105,7 @@ def test_deform_conv_raises_the_opset_and_says_why(tmp_path: Path) -> None:
     assert "deform_conv2d" in bundle.manifest["opset_reason"]
 
 
+@pytest.mark.quick("clamp_swish")
 @pytest.mark.parametrize(
     ("name", "node", "count"), [("my_add", "mylib::my_add", 1), ("clamp_swish", "mylib::clamp_swish", 2)]
 )

@@ -311,6 +311,7 @@ def test_what_is_refused(name: str) -> None:
     assert fix in caught.value.fix
 
 
+@pytest.mark.slow
 def test_of_overlapping_places_one_is_chosen() -> None:
     fused = opbridge.fuse(sines(3), twice_sine, at=["z"])
     assert [item.op_type for item in fused.model.graph] == ["Sin", "twice_sine"]

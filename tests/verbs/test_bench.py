@@ -61,6 +61,7 @@ print(small, large)
     assert 1 << 28 <= large < (1 << 28) + small + (50 << 20)
 
 
+@pytest.mark.slow
 def test_an_engine_and_pytorch_side_by_side(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:
     inputs = bundle.parent / "inputs.npz"
     np.savez(inputs, x=np.ones((200, 4), np.float32))

@@ -122,6 +122,7 @@ def test_a_failed_capture_is_a_finding() -> None:
     assert json.dumps(diagnosis.to_dict())
 
 
+@pytest.mark.slow
 def test_all_that_stops_a_capture_is_found_in_one_run() -> None:
     class Model(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

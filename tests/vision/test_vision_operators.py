@@ -141,6 +141,7 @@ def test_what_is_refused(name: str, arguments: tuple[Any, ...], message: str) ->
     assert caught.value.fix.startswith("pass ")
 
 
+@pytest.mark.slow
 def test_the_sizes_that_kernels_refuse() -> None:
     for name, arguments, message in (
         ("knn", (_zeros(1, 2, 3), _zeros(1, 2, 3), 3), "knn: 3 nearest of 2 points"),

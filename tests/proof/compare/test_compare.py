@@ -134,6 +134,7 @@ def test_equal_models(first: str, second: str | None, where: tuple[str, ...]) ->
     assert found.second.startswith(second or first)
 
 
+@pytest.mark.slow
 def test_an_entry_is_exported_for_an_engine_that_is_named() -> None:
     found = opbridge.compare("net.py:model", engines=("program", "onnxruntime"))
     assert found.equal

@@ -201,6 +201,7 @@ def test_a_stage_that_fails_is_named() -> None:
         assert "aten::geqrf" in checked.error
 
 
+@pytest.mark.slow
 def test_dynamic_dimensions_are_verified_at_a_second_size() -> None:
     calls = [Call(torch.mul, (torch.ones(2, 3), torch.ones(3)), {})]
     assert check.Checker(Way(dynamic=True)).check("mul", calls).status == "pass"

@@ -258,6 +258,7 @@ def test_a_function_that_raises(check: Check) -> None:
     assert ".py:10" in failed["number 2", "Python function"]
 
 
+@pytest.mark.slow
 def test_a_result_that_is_a_view_of_an_input(check: Check) -> None:
     failed = rows(check(declared("viewing", body="x.reshape(12)")), "failed")
     assert "must not also be an input to this custom operator" in failed["number 1", "opcheck"]

@@ -113,6 +113,7 @@ def test_every_path_is_taken(model: Any) -> None:
     assert notes_of(found) == []
 
 
+@pytest.mark.slow
 def test_what_no_input_leads_to_is_named_once() -> None:
     found = verified(unreachable)
     assert found.passed
@@ -122,6 +123,7 @@ def test_what_no_input_leads_to_is_named_once() -> None:
     assert note.endswith(f"test_paths.py:{line}; give inputs that lead there (--inputs)")
 
 
+@pytest.mark.slow
 def test_given_inputs_are_the_only_ones_and_what_they_leave_out_is_named() -> None:
     found = verified(branches, inputs={"large": {"x": np.full(6, 50, np.float32)}})
     assert [case.name for case in found.cases] == ["large"]

@@ -105,6 +105,7 @@ def test_pytorchs_time_is_that_of_each_call() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_verify_times_the_nodes_when_it_is_asked_to(tmp_path: Path) -> None:
     module, x = Gated(), torch.randn(32, 64)
     opbridge.export(module, (x,), path=tmp_path / "b", with_reference=True, verify=False)

@@ -137,6 +137,7 @@ def test_declared_ranges_are_kept_at_the_edges() -> None:
     assert [case.name.rpartition("=")[2] for case in cases[3:]] == ["1"]
 
 
+@pytest.mark.slow
 def test_a_size_that_torch_took_for_granted_is_not_held_against_the_engine() -> None:
     class Special(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -299,6 +300,7 @@ def test_two_elements_that_matter_are_both_kept(tmp_path: Path) -> None:
     assert set(np.abs(small["args_0"]).reshape(-1)) == {0, 1}
 
 
+@pytest.mark.slow
 def test_an_error_of_the_engine_is_made_small_too(tmp_path: Path) -> None:
     def fault(feeds: Feeds, results: Feeds) -> None:
         if feeds["args_0"].max() >= 4:
