@@ -154,6 +154,12 @@ def _flipped(path: Path, chance: random.Random) -> None:
     path.write_bytes(bytes(content))
 
 
+def _hole(path: Path, chance: random.Random) -> None:
+    """A sparse file, which takes no room on the disk, but all in memory."""
+    _gone(path).touch()
+    os.truncate(path, 1 << 40)
+
+
 _ANYTHING: dict[str, Change] = {
     "missing": lambda path, chance: _gone(path),
     "a pipe": lambda path, chance: os.mkfifo(_gone(path)),
@@ -169,6 +175,7 @@ _FILE: dict[str, Change] = {
     "junk": lambda path, chance: _gone(path).write_bytes(chance.randbytes(3000)),
     "zeros": _content(bytes(3000)),
     "deep": _content("[" * 100_000),
+    "a hole of a terabyte": _hole,
 }
 _BINARY: dict[str, Change] = {**_FILE, "cut": _cut, **{f"flipped {n}": _flipped for n in range(6)}}
 
@@ -199,7 +206,24 @@ _ENTRIES = {
 
 
 def _json_values() -> list[Any]:
-    return [None, True, -1, 2**70, 1e308, "", "../evil.so", "a\0b", [], [[]], {}, {"a": [1]}, "x" * 5000, 0.5]
+    return [
+        None,
+        True,
+        -1,
+        2**70,
+        1e308,
+        "",
+        "../evil.so",
+        "a\0b",
+        "\ud800",
+        "\u202e",
+        [],
+        [[]],
+        {},
+        {"a": [1]},
+        "x" * 5000,
+        0.5,
+    ]
 
 
 def changed_json(data: Any, chance: random.Random) -> Any:
@@ -216,7 +240,7 @@ def changed_json(data: Any, chance: random.Random) -> Any:
         if what < 0.15:
             del holder[key]
         elif what < 0.25:
-            for _ in range(chance.choice([5, 400])):
+            for _ in range(chance.choice([5, 400, 900])):
                 holder[key] = [holder[key]]
         else:
             holder[key] = chance.choice(_json_values())
@@ -230,6 +254,24 @@ def _manifest(path: Path, chance: random.Random) -> None:
     if isinstance(data, dict):
         data["sha256"] = manifest_hash(data)
     file.write_text(to_json(data))
+
+
+_BEGINNINGS = {
+    "a key twice": '{"files": {}, ',
+    "NaN": '{"opset_reason": NaN, ',
+    "infinity": '{"opset_reason": -Infinity, ',
+    "depth": f'{{"x": {"[" * 940}{"]" * 940}, ',
+    "digits": f'{{"x": {"9" * 5000}, ',
+}
+"""Beginnings of a manifest that is JSON for a lenient reader."""
+
+
+def _begun(text: str) -> Change:
+    def change(path: Path, chance: random.Random) -> None:
+        file = path / "bundle.json"
+        file.write_text(file.read_text().replace("{", text, 1))
+
+    return change
 
 
 def _side(name: str) -> Change:
@@ -252,6 +294,7 @@ _BUNDLES: dict[str, Change] = {
     **{f"verification {n}": _side("verification.json") for n in range(10)},
     **{f"sources {n}": _side("sources.json") for n in range(6)},
     "marks": _side("marks.json"),
+    **{f"text {name}": _begun(text) for name, text in _BEGINNINGS.items()},
     "no marks": _inside("marks.json", _ANYTHING["missing"]),
     "a file more": lambda path, chance: (path / "numpy.py").write_text("raise SystemExit(9)"),
     "a link in it": lambda path, chance: (path / "kernels").symlink_to("/etc"),

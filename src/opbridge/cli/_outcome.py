@@ -29,8 +29,11 @@ _EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _EXHAUSTED = {*_TOO_MANY_FILES, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""All control characters but the tab and the end of a line."""
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
+"""All control characters but the tab and the end of a line, and those that hide text or show it in another order."""
 
 
 class _Terminated(SystemExit):
@@ -207,9 +210,9 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _printable(value: Any) -> Any:
-    """JSON data or text without control characters: a name in somebody's model must not control the terminal."""
+    """JSON data or text without control characters: a name in somebody's model must not control what is seen of it."""
     if isinstance(value, str):
-        return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
+        return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], value)
     if isinstance(value, Mapping):
         return {_printable(key): _printable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
