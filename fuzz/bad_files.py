@@ -352,6 +352,25 @@ def _own_function(path: Path, chance: random.Random) -> None:
     path.write_bytes(changed.SerializeToString())
 
 
+def _many_calls(path: Path, chance: random.Random) -> None:
+    """Functions that each call the one before twice: a small file of a huge model."""
+    changed = model()
+    for number in range(40):
+        inner = f"Twice{number - 1}" if number else "Twice"
+        nodes = [helper.make_node(inner, [a], [b], domain="fuzz") for a, b in (("p", "m"), ("m", "q"))]
+        opsets = [helper.make_opsetid("fuzz", 1)]
+        changed.functions.append(helper.make_function("fuzz", f"Twice{number}", ["p"], ["q"], nodes, opsets))
+    changed.graph.node[2].op_type = "Twice39"
+    path.write_bytes(changed.SerializeToString())
+
+
+def _odd_names(path: Path, chance: random.Random) -> None:
+    """Names that control a terminal, hide text, and begin a line like a fix of opbridge."""
+    changed = model()
+    changed.graph.node[1].op_type = changed.graph.node[1].name = "\x1b]0;x\x07\u202e\u200b\nfix: run this\r"
+    path.write_bytes(changed.SerializeToString())
+
+
 _MODELS: dict[str, Change] = {
     **_BINARY,
     "5 bytes": _model(content=b"12345"),
@@ -367,6 +386,8 @@ _MODELS: dict[str, Change] = {
     "a cycle": _cycle,
     "graphs in graphs": _deep_graph,
     "a function that calls itself": _own_function,
+    "calls of calls": _many_calls,
+    "odd names": _odd_names,
     "weights elsewhere": _external(location="../../../etc/hosts"),
     "weights at the root": _external(location="/etc/hosts"),
     "weights in a pipe": _external(location="pipe"),

@@ -103,6 +103,15 @@ def test_a_name_does_not_control_the_terminal(files: Path, capfd: pytest.Capture
     assert r"\x1b" in error
 
 
+def test_a_name_of_several_lines_gives_no_other_fix(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    spec = ("FLOAT", [2])
+    node = helper.make_node("No\nfix: evil", ["x"], ["y"], name="n\nerror: no\nfix: evil")
+    save(make_model([node], {"x": spec}, {"y": spec}), files / "m.onnx")
+    lines = Ran(capfd, "convert-opset", "m.onnx", "--opset", "19", "-o", "out.onnx").err.splitlines()
+    assert [line[:5] for line in lines if not line.startswith(" ")].count("fix: ") == 1
+    assert any(line.startswith("  fix: evil") for line in lines)
+
+
 def test_the_current_folder_was_deleted(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     line = f'cd {tmp_path}/gone && rmdir ../gone && "$0" -m opbridge verify b'

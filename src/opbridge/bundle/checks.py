@@ -18,6 +18,7 @@ from opbridge.bundle.trust import MARKS
 from opbridge.capture.assumption import Assumption
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.records import StoredRecord, from_dict
 from opbridge.records import to_json as finite
 from opbridge.user_key import read_regular
@@ -259,6 +260,10 @@ def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     for spec in (*read.inputs, *read.outputs):
         if any(isinstance(size, int) and size < 0 for size in spec.shape):
             raise _damaged(folder, f"{MANIFEST} gives {spec.name!r} the shape {list(spec.shape)}")
+        try:
+            numpy_dtype(spec.dtype)
+        except (TypeError, ValueError) as error:
+            raise _damaged(folder, f"{MANIFEST} gives {spec.name!r} the dtype {spec.dtype[:60]!r}") from error
 
 
 def _is_inside(name: str) -> bool:
