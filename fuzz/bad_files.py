@@ -427,6 +427,13 @@ def _arrays(**arrays: Any) -> Change:
     return lambda path, chance: np.savez(path, **arrays)
 
 
+def _bomb(path: Path, chance: random.Random) -> None:
+    """An archive that says that it is larger than any memory."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", _header(_HEADERS["5 bytes"]))
+        archive.infolist()[0].file_size = 1 << 60
+
+
 _LINES: dict[str, Change] = {
     **_FILE,
     **{name: _content(text) for name, text in {"not JSON": "{", "a list": "[1]\n", "types": '{"entry": 7}\n'}.items()},
@@ -443,6 +450,7 @@ BAD: dict[str, dict[str, Change]] = {
         "another dtype": _arrays(x=np.ones((2, 4), np.complex64)),
         "another name": _arrays(z=np.ones((2, 4), np.float32)),
         "no arrays": _arrays(),
+        "a bomb": _bomb,
     },
     "npy": {**_BINARY, **{name: _content(_header(header)) for name, header in _HEADERS.items()}},
     "entry": {

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,19 @@ def test_a_name_of_several_lines_gives_no_other_fix(files: Path, capfd: pytest.C
     lines = Ran(capfd, "convert-opset", "m.onnx", "--opset", "19", "-o", "out.onnx").err.splitlines()
     assert [line[:5] for line in lines if not line.startswith(" ")].count("fix: ") == 1
     assert any(line.startswith("  fix: evil") for line in lines)
+
+
+def test_arrays_that_do_not_fit_into_the_memory(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile("bomb.npz", "w") as archive:
+        archive.write("x.npy")
+        archive.infolist()[0].file_size = 1 << 60
+    ran = Ran(capfd, "run", "m.onnx", "--input", "bomb.npz", "-o", "y.npz")
+    assert "its arrays take 1073741824 GiB, more than this machine has memory" in ran.err
+    with zipfile.ZipFile("twice.npz", "w") as archive:
+        archive.write("x.npy")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.write("x.npy")
+    assert "two arrays of one name" in Ran(capfd, "run", "m.onnx", "--input", "twice.npz", "-o", "y.npz").err
 
 
 def test_the_current_folder_was_deleted(tmp_path: Path) -> None:
