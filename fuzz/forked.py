@@ -228,6 +228,8 @@ class _Running:
             return
         after = _listing(self.folder)
         for name in sorted(set(self.before) | set(after)):
+            if self.case.surroundings in _FEW_FILES and name.startswith(_siblings(self.case.outputs)):
+                continue
             if name.split("/")[0] not in self.case.outputs and self.before.get(name) != after.get(name):
                 what = "is new" if name not in self.before else "is gone" if name not in after else "was changed"
                 yield f"{name} {what}"
@@ -334,6 +336,11 @@ def _has_ended(group: int) -> bool:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     return False
+
+
+def _siblings(outputs: tuple[str, ...]) -> tuple[str, ...]:
+    """How the temporary files beside the outputs begin, which the next run deletes if this one could not."""
+    return tuple(f".{name}." for name in outputs)
 
 
 def _listing(folder: Path) -> Mapping[str, object]:
