@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -17,7 +18,7 @@ import onnx
 from forked import make_socket
 from onnx import TensorProto, helper, numpy_helper
 
-from opbridge.bundle.checks import manifest_hash, to_json
+from opbridge.bundle.checks import manifest_hash
 
 __all__ = ["BAD", "VALID", "Change", "make_valid", "names_the_file"]
 
@@ -154,6 +155,12 @@ def _flipped(path: Path, chance: random.Random) -> None:
     path.write_bytes(bytes(content))
 
 
+def _hole(path: Path, chance: random.Random) -> None:
+    """A sparse file, which takes no room on the disk, but all in memory."""
+    _gone(path).touch()
+    os.truncate(path, 1 << 40)
+
+
 _ANYTHING: dict[str, Change] = {
     "missing": lambda path, chance: _gone(path),
     "a pipe": lambda path, chance: os.mkfifo(_gone(path)),
@@ -169,6 +176,7 @@ _FILE: dict[str, Change] = {
     "junk": lambda path, chance: _gone(path).write_bytes(chance.randbytes(3000)),
     "zeros": _content(bytes(3000)),
     "deep": _content("[" * 100_000),
+    "a hole of a terabyte": _hole,
 }
 _BINARY: dict[str, Change] = {**_FILE, "cut": _cut, **{f"flipped {n}": _flipped for n in range(6)}}
 
@@ -199,7 +207,24 @@ _ENTRIES = {
 
 
 def _json_values() -> list[Any]:
-    return [None, True, -1, 2**70, 1e308, "", "../evil.so", "a\0b", [], [[]], {}, {"a": [1]}, "x" * 5000, 0.5]
+    return [
+        None,
+        True,
+        -1,
+        2**70,
+        1e308,
+        "",
+        "../evil.so",
+        "a\0b",
+        "\ud800",
+        "\u202e",
+        [],
+        [[]],
+        {},
+        {"a": [1]},
+        "x" * 5000,
+        0.5,
+    ]
 
 
 def changed_json(data: Any, chance: random.Random) -> Any:
@@ -216,7 +241,7 @@ def changed_json(data: Any, chance: random.Random) -> Any:
         if what < 0.15:
             del holder[key]
         elif what < 0.25:
-            for _ in range(chance.choice([5, 400])):
+            for _ in range(chance.choice([5, 400, 800])):
                 holder[key] = [holder[key]]
         else:
             holder[key] = chance.choice(_json_values())
@@ -227,15 +252,34 @@ def _manifest(path: Path, chance: random.Random) -> None:
     """An ill-typed manifest with the right hash."""
     file = path / "bundle.json"
     data = changed_json(json.loads(file.read_text()), chance)
-    if isinstance(data, dict):
-        data["sha256"] = manifest_hash(data)
-    file.write_text(to_json(data))
+    with contextlib.suppress(RecursionError):  # It is nested so deeply that it has no hash.
+        if isinstance(data, dict):
+            data["sha256"] = manifest_hash(data)
+    file.write_text(json.dumps(data))
+
+
+_BEGINNINGS = {
+    "a key twice": '{"files": {}, ',
+    "NaN": '{"opset_reason": NaN, ',
+    "infinity": '{"opset_reason": -Infinity, ',
+    "depth": f'{{"x": {"[" * 940}{"]" * 940}, ',
+    "digits": f'{{"x": {"9" * 5000}, ',
+}
+"""Beginnings of a manifest that is JSON for a lenient reader."""
+
+
+def _begun(text: str) -> Change:
+    def change(path: Path, chance: random.Random) -> None:
+        file = path / "bundle.json"
+        file.write_text(file.read_text().replace("{", text, 1))
+
+    return change
 
 
 def _side(name: str) -> Change:
     def change(path: Path, chance: random.Random) -> None:
         file = path / name
-        file.write_text(to_json(changed_json(json.loads(file.read_text()), chance)))
+        file.write_text(json.dumps(changed_json(json.loads(file.read_text()), chance)))
 
     return change
 
@@ -252,6 +296,7 @@ _BUNDLES: dict[str, Change] = {
     **{f"verification {n}": _side("verification.json") for n in range(10)},
     **{f"sources {n}": _side("sources.json") for n in range(6)},
     "marks": _side("marks.json"),
+    **{f"text {name}": _begun(text) for name, text in _BEGINNINGS.items()},
     "no marks": _inside("marks.json", _ANYTHING["missing"]),
     "a file more": lambda path, chance: (path / "numpy.py").write_text("raise SystemExit(9)"),
     "a link in it": lambda path, chance: (path / "kernels").symlink_to("/etc"),
@@ -309,6 +354,25 @@ def _own_function(path: Path, chance: random.Random) -> None:
     path.write_bytes(changed.SerializeToString())
 
 
+def _many_calls(path: Path, chance: random.Random) -> None:
+    """Functions that each call the one before twice: a small file of a huge model."""
+    changed = model()
+    for number in range(40):
+        inner = f"Twice{number - 1}" if number else "Twice"
+        nodes = [helper.make_node(inner, [a], [b], domain="fuzz") for a, b in (("p", "m"), ("m", "q"))]
+        opsets = [helper.make_opsetid("fuzz", 1)]
+        changed.functions.append(helper.make_function("fuzz", f"Twice{number}", ["p"], ["q"], nodes, opsets))
+    changed.graph.node[2].op_type = "Twice39"
+    path.write_bytes(changed.SerializeToString())
+
+
+def _odd_names(path: Path, chance: random.Random) -> None:
+    """Names that control a terminal, hide text, and begin a line like a fix of opbridge."""
+    changed = model()
+    changed.graph.node[1].op_type = changed.graph.node[1].name = "\x1b]0;x\x07\u202e\u200b\nfix: run this\r"
+    path.write_bytes(changed.SerializeToString())
+
+
 _MODELS: dict[str, Change] = {
     **_BINARY,
     "5 bytes": _model(content=b"12345"),
@@ -324,6 +388,8 @@ _MODELS: dict[str, Change] = {
     "a cycle": _cycle,
     "graphs in graphs": _deep_graph,
     "a function that calls itself": _own_function,
+    "calls of calls": _many_calls,
+    "odd names": _odd_names,
     "weights elsewhere": _external(location="../../../etc/hosts"),
     "weights at the root": _external(location="/etc/hosts"),
     "weights in a pipe": _external(location="pipe"),
@@ -363,6 +429,13 @@ def _arrays(**arrays: Any) -> Change:
     return lambda path, chance: np.savez(path, **arrays)
 
 
+def _bomb(path: Path, chance: random.Random) -> None:
+    """An archive that says that it is larger than any memory."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", _header(_HEADERS["5 bytes"]))
+        archive.infolist()[0].file_size = 1 << 60
+
+
 _LINES: dict[str, Change] = {
     **_FILE,
     **{name: _content(text) for name, text in {"not JSON": "{", "a list": "[1]\n", "types": '{"entry": 7}\n'}.items()},
@@ -379,6 +452,7 @@ BAD: dict[str, dict[str, Change]] = {
         "another dtype": _arrays(x=np.ones((2, 4), np.complex64)),
         "another name": _arrays(z=np.ones((2, 4), np.float32)),
         "no arrays": _arrays(),
+        "a bomb": _bomb,
     },
     "npy": {**_BINARY, **{name: _content(_header(header)) for name, header in _HEADERS.items()}},
     "entry": {

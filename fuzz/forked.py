@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,9 +22,12 @@ from surroundings import FRESH, SURROUNDINGS
 __all__ = ["FRESH", "SURROUNDINGS", "Case", "Ended", "command_line", "enter", "make_socket", "run_all", "run_forked"]
 
 LIMIT = 90.0
-"""The seconds that a command line may take on these small files, on a machine that does other things too."""
+"""The seconds that a command line may take on these small files, without those in which it waits for a processor."""
 
-GRACE = 3.0
+_CONTROLS = re.compile("[\x07\x1b\u200b\u202e]")
+"""Of the characters that a name may not bring to the terminal those that the bad files have."""
+
+GRACE = 20.0
 """The seconds in which the processes that a command line started must have ended after it."""
 
 
@@ -129,6 +133,7 @@ class _Running:
         self.process = os.fork()
         if self.process == 0:
             self._run()
+        self.delay = _Delay(self.process)
         for reader, writer in self.pipes:
             os.close(writer)
             os.set_blocking(reader, False)
@@ -160,17 +165,19 @@ class _Running:
     def poll(self) -> Ended | None:
         """What it did, if it has ended."""
         self._read()
+        self.delay.look()
         ended, status = os.waitpid(self.process, os.WNOHANG)
         seconds = time.monotonic() - self.started
         if not ended:
             if self.case.interrupt is not None and not self.is_sent and seconds > self.case.interrupt[1]:
                 self.is_sent = True
                 os.kill(self.process, self.case.interrupt[0])
-            if seconds < LIMIT:
+            if seconds < LIMIT or seconds - self.delay.seconds() < LIMIT:
                 return None
             os.kill(self.process, signal.SIGKILL)
             _, status = os.waitpid(self.process, 0)
         code = os.waitstatus_to_exitcode(status)
+        seconds -= self.delay.seconds()
         self._read()
         out, err = (printed.decode(errors="replace") for printed in self.printed)
         faults = [*self._faults_of(code, out, err, seconds), *self._left()]
@@ -199,6 +206,10 @@ class _Running:
             yield f"it did not end within {LIMIT:.0f} seconds"
         elif code not in allowed:
             yield f"the exit code is {code}"
+        if _CONTROLS.search(out + err):
+            yield "a name controls the terminal"
+        if re.search("^fix: run this", err, re.MULTILINE):
+            yield "a name gives a fix"
         for text in ("Traceback", "bug in opbridge", "Fatal Python error", "Exception ignored", "Segmentation fault"):
             if text in err or (text == "Traceback" and text in out):
                 yield f"the output has {text!r}"
@@ -217,6 +228,8 @@ class _Running:
             return
         after = _listing(self.folder)
         for name in sorted(set(self.before) | set(after)):
+            if self.case.surroundings in _FEW_FILES and name.startswith(_siblings(self.case.outputs)):
+                continue
             if name.split("/")[0] not in self.case.outputs and self.before.get(name) != after.get(name):
                 what = "is new" if name not in self.before else "is gone" if name not in after else "was changed"
                 yield f"{name} {what}"
@@ -230,6 +243,30 @@ class _Running:
             yield f"temporary files are left: {', '.join(left)}"
         if not _has_ended(self.process):
             yield "processes are left"
+
+
+class _Delay:
+    """How long the processes of a session have waited for a processor, because the machine does other things too."""
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+        self._waited: dict[str, float] = {}
+        self._looked = time.monotonic()
+
+    def look(self) -> None:
+        """Read the waiting times, at most once in two seconds."""
+        if time.monotonic() - self._looked < 2.0:
+            return
+        self._looked = time.monotonic()
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError, IndexError):
+                if int(status.read_text().rpartition(")")[2].split()[3]) == self._session:
+                    for thread in status.parent.glob("task/*/schedstat"):
+                        self._waited[thread.parent.name] = int(thread.read_text().split()[1]) / 1e9
+
+    def seconds(self) -> float:
+        """The waiting times of all threads together, which is more than enough if several waited at once."""
+        return sum(self._waited.values())
 
 
 def run_forked(function: Callable[[], object], *, limit: float = LIMIT) -> int:
@@ -248,8 +285,9 @@ def run_forked(function: Callable[[], object], *, limit: float = LIMIT) -> int:
             traceback.print_exc()
         finally:
             os._exit(code)
-    ends = time.monotonic() + limit
-    while time.monotonic() < ends:
+    started, delay = time.monotonic(), _Delay(process)
+    while (seconds := time.monotonic() - started) < limit or (limit >= LIMIT and seconds - delay.seconds() < limit):
+        delay.look()
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
             break
@@ -298,6 +336,11 @@ def _has_ended(group: int) -> bool:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     return False
+
+
+def _siblings(outputs: tuple[str, ...]) -> tuple[str, ...]:
+    """How the temporary files beside the outputs begin, which the next run deletes if this one could not."""
+    return tuple(f".{name}." for name in outputs)
 
 
 def _listing(folder: Path) -> Mapping[str, object]:

@@ -54,7 +54,9 @@ class Tally:
 
 # What files are changed to.
 
-_NAMES = st.sampled_from(["", ".", "..", "/", "../evil.so", "model.onnx", "bundle.json", "a\0b", "é", "x" * 5000])
+_NAMES = st.sampled_from(
+    ["", ".", "..", "/", "../evil.so", "model.onnx", "bundle.json", "a\0b", "é", "\u202e", "\ud800", "x" * 5000]
+)
 _NUMBERS = st.sampled_from([-1, 0, 1, 2**31, 2**63, 2**70, -(2**70), 10**400, 0.5, 1e308, float("nan"), float("-inf")])
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | _NAMES | _NUMBERS,
@@ -85,7 +87,7 @@ def changed_data(draw: st.DrawFn, original: Any) -> Any:
         elif what == "add" and isinstance(holder, dict):
             holder[draw(st.text(max_size=5) | _NAMES)] = draw(_VALUES)
         elif what == "deep":
-            for _ in range(draw(st.sampled_from([10, 300]))):
+            for _ in range(draw(st.sampled_from([10, 300, 900]))):
                 holder[key] = [holder[key]]
     return data
 

@@ -103,7 +103,7 @@ class _Trials:
         run_forked(count)
         return int(file.read_text())
 
-    def trial(self, command: str, number: int, act: Callable[[str], None], what: str, after: float = 60.0) -> Replaced:
+    def trial(self, command: str, number: int, act: Callable[[str], None], what: str, after: float = LIMIT) -> Replaced:
         """Run the command, and let something happen at one step, or kill it after a time."""
         place = self._place()
 

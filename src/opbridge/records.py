@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import functools
 import math
+import re
 import types
 import typing
 import zipfile
@@ -23,9 +24,15 @@ import numpy as np
 
 from opbridge.errors import InputError
 
-__all__ = ["Record", "StoredRecord", "from_dict", "to_dict", "to_json", "write_npz"]
+__all__ = ["Record", "StoredRecord", "from_dict", "printable", "to_dict", "to_json", "write_npz"]
 
 _T = TypeVar("_T")
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
+"""All control characters but the tab and the end of a line, and those that hide text or show it in another order."""
+
 _NOT_FINITE = frozenset(str(number) for number in (math.inf, -math.inf, math.nan))
 
 
@@ -78,6 +85,20 @@ def to_json(value: Any) -> Any:
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
+    return value
+
+
+def printable(value: Any) -> Any:
+    """JSON data or text with an escape sequence for each character that controls a terminal, or the order of a text.
+
+    A name in somebody's model must not control what is seen of it and of what follows it.
+    """
+    if isinstance(value, str):
+        return _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], value)
+    if isinstance(value, Mapping):
+        return {printable(key): printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [printable(item) for item in value]
     return value
 
 

@@ -11,13 +11,17 @@ import os
 import secrets
 import stat
 import sys
+from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from opbridge.errors import InputError
 
-__all__ = ["key_file", "read_regular", "user_key"]
+__all__ = ["key_file", "open_regular", "read_regular", "user_key"]
 
 _KEY_BYTES = 32
+_LARGEST = 1 << 30
+"""The bytes of the largest file that is read whole: a sparse file takes no room on a disk, but all in memory."""
 
 
 def key_file() -> Path:
@@ -99,9 +103,18 @@ def _read_key(file: Path) -> bytes:
 
 
 def read_regular(file: Path) -> bytes:
-    """The content of a file. Raises OSError for a pipe, a device or a folder instead of waiting for it."""
+    """The content of a file. Raises OSError for a pipe, a device, a folder or a huge file instead of waiting for it."""
+    with open_regular(file) as stream:
+        if os.fstat(stream.fileno()).st_size > _LARGEST:
+            raise OSError(f"{file.name or file} has more than {_LARGEST >> 20} MiB")
+        return stream.read()
+
+
+@contextlib.contextmanager
+def open_regular(file: Path) -> Iterator[BufferedReader]:
+    """A file, open to be read. Raises OSError for a pipe, a device or a folder instead of waiting for it."""
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{file.name or file} is not a regular file")
-        return stream.read()
+        yield stream

@@ -189,6 +189,31 @@ def test_tampered_manifest(tmp_path: Path, change: dict[str, Any], match: str) -
     fails(f"is damaged: {match}", "copy the bundle again", read_bundle, file.parent)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "match"),
+    [
+        ("{", '{"entry": "a", ', "it has the key 'entry' twice"),
+        ("{", '{"x": NaN, ', "it has the number NaN"),
+        ("{", '{"x": -Infinity, ', "it has the number -Infinity"),
+        ("{", f'{{"x": {"[" * 500}{"]" * 500}, ', "it is nested too deeply"),
+        ("{", f'{{"x": {"9" * 400}, ', "it has an integer of 400 digits"),
+    ],
+    ids=["key", "NaN", "infinity", "depth", "digits"],
+)
+def test_a_manifest_is_strict_json(tmp_path: Path, before: str, after: str, match: str) -> None:
+    file = make(tmp_path / "b").path / "bundle.json"
+    file.write_text(file.read_text().replace(before, after, 1))
+    fails(match, "copy the bundle again", read_bundle, file.parent)
+
+
+def test_a_sparse_file_is_not_read_into_memory(tmp_path: Path) -> None:
+    bundle = make(tmp_path / "b", verification=lambda _: {"verdict": "passed"})
+    os.truncate(bundle.path / "verification.json", 1 << 40)
+    fails("verification.json has more than 1024 MiB", "verify again", lambda: bundle.verified)
+    os.truncate(bundle.path / "bundle.json", 1 << 40)
+    fails("bundle.json has more than 1024 MiB", "", read_bundle, bundle.path)
+
+
 def test_unknown_format(tmp_path: Path) -> None:
     file = make(tmp_path / "b").path / "bundle.json"
     file.write_text(to_json(json.loads(file.read_text()) | {"format": 7, "opbridge": "9.0"}))

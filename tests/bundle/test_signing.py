@@ -38,13 +38,13 @@ PASSED = {"verdict": "passed", "engine": "onnxruntime", "cases": [], "comparison
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two key pairs: mine and theirs."""
+    """A folder with key pairs: mine, theirs, and one of another kind."""
     from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
     folder = tmp_path_factory.mktemp("keys")
-    for name in ("mine", "theirs"):
-        key = ec.generate_private_key(ec.SECP256R1())
+    made = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("mine", "theirs")}
+    for name, key in {**made, "other kind": ed25519.Ed25519PrivateKey.generate()}.items():
         pem = serialization.Encoding.PEM
         secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -135,11 +135,38 @@ def test_tampering_is_found(signed: Path, keys: Path, name: str) -> None:
         read_bundle(signed, trust=keys / "mine.pub")
 
 
-@pytest.mark.parametrize("key", ["theirs.pub", "mine.pem", "none.pub"])
-def test_another_key_is_refused(signed: Path, keys: Path, key: str) -> None:
+def test_another_key_is_refused(signed: Path, keys: Path) -> None:
     with pytest.raises(InputError, match="not a signature of these files") as caught:
-        read_bundle(signed, trust=keys / key)
+        read_bundle(signed, trust=keys / "theirs.pub")
     assert "get it, and the key, again" in caught.value.fix
+
+
+def _hole(file: Path) -> None:
+    file.touch()
+    os.truncate(file, 1 << 40)
+
+
+NO_KEYS: dict[str, tuple[Callable[[Path, Path], Any], str]] = {
+    "missing": (lambda file, keys: None, "public key: No such file"),
+    "a pipe": (lambda file, keys: os.mkfifo(file), "as a public key"),
+    "a folder": (lambda file, keys: file.mkdir(), "as a public key"),
+    "a terabyte": (lambda file, keys: _hole(file), "as a public key"),
+    "junk": (lambda file, keys: file.write_bytes(b"\0key"), "as a public key"),
+    "a private key": (lambda file, keys: shutil.copy(keys / "mine.pem", file), "as a public key"),
+    "of another kind": (
+        lambda file, keys: shutil.copy(keys / "other kind.pub", file),
+        "not a key of an elliptic curve",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_KEYS)
+def test_what_is_no_key_is_named(signed: Path, keys: Path, tmp_path: Path, name: str) -> None:
+    make, message = NO_KEYS[name]
+    make(tmp_path / "key", keys)
+    with pytest.raises(InputError, match=f"{tmp_path}/key .*{message}") as caught:
+        read_bundle(signed, trust=tmp_path / "key")
+    assert "key pair" in caught.value.fix
 
 
 def test_a_signature_by_another_key_is_refused(signed: Path, keys: Path) -> None:
@@ -166,13 +193,11 @@ def test_a_failing_input_that_was_changed_makes_the_verification_a_claim(signed:
     assert bundle.verified is None
 
 
-def test_a_key_in_a_pipe_is_not_waited_for(signed: Path, tmp_path: Path) -> None:
+def test_a_private_key_in_a_pipe_is_not_waited_for(signed: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "key")
     (signed / "verification.json").unlink()
-    with pytest.raises(InputError, match=r"can't be signed with .*key is no file"):
+    with pytest.raises(InputError, match="key can't be used as a private key"):
         sign(signed, tmp_path / "key")
-    with pytest.raises(InputError, match="key is no file"):
-        read_bundle(signed, trust=tmp_path / "key")
 
 
 def test_a_claim_is_not_signed(signed: Path, keys: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -90,17 +91,39 @@ def test_what_is_no_file_of_this_kind_is_not_waited_for(
 
 
 def test_a_name_does_not_control_the_terminal(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    name = "y\x1b]0;owned\x07"
+    name = "y\x1b]0;owned\x07\u202e\u200b"
     spec = ("FLOAT", [2])
     node = helper.make_node("Relu", ["x"], [name])
     save(make_model([node], {"x": spec}, {name: spec}), files / "m.onnx")
     np.save("x.npy", np.ones(2, np.float32))
-    assert r"y\x1b]0;owned\x07" in Ran(capfd, "run", "m.onnx", "--input", "x=x.npy", "-o", "y.npz").out
+    assert r"y\x1b]0;owned\x07\u202e\u200b" in Ran(capfd, "run", "m.onnx", "--input", "x=x.npy", "-o", "y.npz").out
     node = helper.make_node("Relu", [name], ["y"])
     save(make_model([node], {name: spec}, {"y": spec}), files / "m.onnx")
     error = Ran(capfd, "run", "m.onnx", "--input", "x=x.npy", "-o", "y.npz").err
-    assert "\x1b" not in error
+    assert not set("\x1b\u202e\u200b") & set(error)
     assert r"\x1b" in error
+
+
+def test_a_name_of_several_lines_gives_no_other_fix(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    spec = ("FLOAT", [2])
+    node = helper.make_node("No\nfix: evil", ["x"], ["y"], name="n\nerror: no\nfix: evil")
+    save(make_model([node], {"x": spec}, {"y": spec}), files / "m.onnx")
+    lines = Ran(capfd, "convert-opset", "m.onnx", "--opset", "19", "-o", "out.onnx").err.splitlines()
+    assert [line[:5] for line in lines if not line.startswith(" ")].count("fix: ") == 1
+    assert any(line.startswith("  fix: evil") for line in lines)
+
+
+def test_arrays_that_do_not_fit_into_the_memory(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile("bomb.npz", "w") as archive:
+        archive.write("x.npy")
+        archive.infolist()[0].file_size = 1 << 60
+    ran = Ran(capfd, "run", "m.onnx", "--input", "bomb.npz", "-o", "y.npz")
+    assert "its arrays take 1073741824 GiB, more than this machine has memory" in ran.err
+    with zipfile.ZipFile("twice.npz", "w") as archive:
+        archive.write("x.npy")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.write("x.npy")
+    assert "two arrays of one name" in Ran(capfd, "run", "m.onnx", "--input", "twice.npz", "-o", "y.npz").err
 
 
 def test_the_current_folder_was_deleted(tmp_path: Path) -> None:

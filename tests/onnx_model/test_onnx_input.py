@@ -297,6 +297,24 @@ def test_functions_that_call_themselves() -> None:
         model_of_proto(proto)
 
 
+def test_functions_that_expand_to_a_model_without_end() -> None:
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("f", 1)]
+    bodies = [[node("Relu", ["x"], ["y"])]]
+    for number in range(40):
+        bodies.append([node(f"F{number}", [a], [b], domain="f") for a, b in (("x", "m"), ("m", "y"))])
+    functions = [
+        helper.make_function("f", f"F{number}", ["x"], ["y"], body, opsets) for number, body in enumerate(bodies)
+    ]
+    proto = make_model(
+        [node("F40", ["x"], ["y"], domain="f")], {"x": VECTOR}, {"y": VECTOR}, functions=functions, domains=["f"]
+    )
+    with pytest.raises(InputError, match="expands to more than 1,000,000 nodes"):
+        model_of_proto(proto)
+    proto.graph.node[0].op_type = "F12"
+    del proto.functions[13:]
+    assert len(model_of_proto(proto).functions) == 13
+
+
 def test_an_unknown_element_type_and_a_weight_of_the_wrong_length(tmp_path: Path) -> None:
     proto = product()
     proto.graph.initializer[0].data_type = 77

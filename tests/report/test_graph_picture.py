@@ -49,6 +49,14 @@ def test_boxes_are_below_what_they_read_and_apart(graph: list[dict[str, Any]]) -
     }
 
 
+def test_a_picture_that_would_take_all_memory_is_not_made() -> None:
+    long = [row("x"), *(row(f"n{i}", "Add", i, 0) for i in range(20_000))]
+    wide = [*(row(f"x{i}") for i in range(2000)), row("j", "Sum", *range(2000))]
+    assert graph_picture(long) is None
+    assert graph_picture(wide) is None
+    assert graph_picture([row("x"), row("a", "Add", 10**290, -1, 0)]) is not None
+
+
 def test_a_chain_is_straight_and_an_input_is_just_above_its_reader() -> None:
     chain, late = graph_picture(CHAIN), graph_picture(LATE)
     assert chain is not None

@@ -170,6 +170,8 @@ def test_markdown_says_what_the_page_says() -> None:
 def test_markdown_keeps_names_text_and_tables_whole() -> None:
     data = made.hostile()
     data["verification"]["comparisons"][0]["output"] = "a|b\n# c `d` [e](f)"
+    data["manifest"]["entry"] = "\u202egnp.py\u2066:\x1b[31mm"
     text = render_markdown(data)
     assert "<script" not in text
+    assert not set("\u202e\u2066\x1b") & set(text + render_page(data))
     assert "| a\\|b \\# c \\`d\\` \\[e\\](f) |" in text

@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,6 +18,7 @@ from opbridge.bundle.trust import MARKS
 from opbridge.capture.assumption import Assumption
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
+from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.records import StoredRecord, from_dict
 from opbridge.records import to_json as finite
 from opbridge.user_key import read_regular
@@ -63,6 +65,7 @@ SIDE_FILES = (
 
 _CHUNK = 4 << 20
 _DIGITS = 300
+_DEPTH = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +125,7 @@ class _Manifest(StoredRecord):
     operators: tuple[_Operator, ...] = ()
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     adaptations: Mapping[str, tuple[Mapping[str, Any], ...]] = dataclasses.field(default_factory=dict)
-    dynamic: Mapping[str, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)
+    dynamic: Mapping[str, tuple[int | None, int | None]] = dataclasses.field(default_factory=dict)
     state_buffers: tuple[_StateBuffer, ...] = ()
     opset_reason: str = ""
     assumptions: tuple[Assumption, ...] = ()
@@ -186,11 +189,22 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def parsed(content: bytes) -> Any:
-    """JSON data. Raises ValueError if it is not JSON, is nested too deeply, or has integers that no float can hold."""
+    """JSON data, strictly.
+
+    Raises:
+        ValueError: It is not JSON, is nested too deeply, has an integer that no float can hold, NaN or an infinite
+            number, or an object has a key twice, of which another program could take the other value.
+    """
     try:
-        return json.loads(content, parse_int=_integer)
+        data = json.loads(content, parse_int=_integer, parse_constant=_constant, object_pairs_hook=_object)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    level = [data]
+    for _ in range(_DEPTH):
+        level = [item for one in level if isinstance(one, dict | list) for item in _items(one)]
+        if not level:
+            return data
+    raise ValueError("it is nested too deeply")
 
 
 def read_side_file(file: Path) -> dict[str, Any] | None:
@@ -212,6 +226,22 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+def _constant(text: str) -> float:
+    raise ValueError(f"it has the number {text}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"it has the key {twice[:60]!r} twice")
+    return data
+
+
+def _items(data: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return data.values() if isinstance(data, dict) else data
+
+
 def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     try:
         read = from_dict(_Manifest, manifest)
@@ -226,16 +256,21 @@ def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
             raise _damaged(folder, f"{MANIFEST} lists the {kind} {name!r} without its sha256")
     for name in read.files:
         if not _is_inside(name):
-            raise _damaged(folder, f"{MANIFEST} lists the file {name!r} outside of the bundle")
+            raise _damaged(folder, f"{MANIFEST} lists {name!r}, which is not a plain path inside of the bundle")
     for spec in (*read.inputs, *read.outputs):
         if any(isinstance(size, int) and size < 0 for size in spec.shape):
             raise _damaged(folder, f"{MANIFEST} gives {spec.name!r} the shape {list(spec.shape)}")
+        try:
+            numpy_dtype(spec.dtype)
+        except (TypeError, ValueError) as error:
+            raise _damaged(folder, f"{MANIFEST} gives {spec.name!r} the dtype {spec.dtype[:60]!r}") from error
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name in a manifest is one of a file below the bundle's folder, on every system."""
+    """Whether a name in a manifest is one of a file below the bundle's folder, on every system and in every message."""
     parts = name.split("/")
-    return not ({"", ".", ".."} & set(parts)) and not PurePosixPath(name).is_absolute() and not set("\\:\0") & set(name)
+    is_plain = not any(letter in "\\:" or unicodedata.category(letter)[0] == "C" for letter in name)
+    return is_plain and not ({"", ".", ".."} & set(parts)) and not PurePosixPath(name).is_absolute()
 
 
 def check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:

@@ -48,8 +48,9 @@ def make_signature(folder: Path, name: str, key: str | os.PathLike[str]) -> None
     with TemporaryFolder() as scratch, reported(folder / name):
         draft = Path(scratch) / name
         with _explained(f"{folder} can't be signed with {key}", f"make a key pair: {_MAKE_KEYS}"):
-            _check_key(key)
-            config = _modules().signing.Config().use_elliptic_key_signer(private_key=Path(key))
+            modules = _modules()
+            _check_key(key, is_private=True)
+            config = modules.signing.Config().use_elliptic_key_signer(private_key=Path(key))
             config.set_hashing_config(_hashing(name)).sign(folder, draft)
         replace_file(folder / name, draft.read_bytes())
 
@@ -77,18 +78,39 @@ def check_signature(folder: Path, name: str, key: str | os.PathLike[str]) -> Non
     with TemporaryFolder() as scratch, _explained(what, fix):
         copy = Path(scratch) / name
         copy.write_bytes(content)
-        _check_key(key)
-        config = _modules().verifying.Config().use_elliptic_key_verifier(public_key=Path(key))
+        modules = _modules()
+        _check_key(key, is_private=False)
+        config = modules.verifying.Config().use_elliptic_key_verifier(public_key=Path(key))
         config.set_hashing_config(_hashing(name)).verify(folder, copy)
         missing = {MANIFEST, *_COVERED[name]} - {FAILING_INPUT} - _names(content)
         if missing:
             raise ValueError(f"it does not cover {', '.join(sorted(missing))}")
 
 
-def _check_key(key: str | os.PathLike[str]) -> None:
-    """Raise OSError for what is not a regular file, which would be waited for."""
-    if not Path(key).is_file():
-        raise OSError(f"{key} is no file")
+def _check_key(key: str | os.PathLike[str], *, is_private: bool) -> None:
+    """Raise InputError for a file that is not a PEM file of an elliptic curve key, a private or a public one."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    kind = "private" if is_private else "public"
+    try:
+        content = read_regular(Path(key))
+        found = (
+            serialization.load_pem_private_key(content, None)
+            if is_private
+            else serialization.load_pem_public_key(content)
+        )
+    except Exception as error:  # Of the library: a file holds a key, or it does not.
+        reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        raise InputError(
+            f"{key} can't be used as a {kind} key{reason}.",
+            fix=f"name the PEM file of the unencrypted {kind} key. To make a key pair: {_MAKE_KEYS}",
+        ) from error
+    if not isinstance(found, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
+        raise InputError(
+            f"{key} is not a key of an elliptic curve, and bundles are signed with no others.",
+            fix=f"make a key pair: {_MAKE_KEYS}",
+        )
 
 
 def _names(signature: bytes) -> set[str]:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from opbridge.user_key import read_regular, user_key
+from opbridge.user_key import open_regular, read_regular, user_key
 
 __all__ = ["MARKS", "Consent", "Trust", "has_mark", "marks_with"]
 
@@ -58,12 +58,11 @@ def has_mark(folder: Path, digest: str, name: str, content: bytes | None = None)
     mark = _read_marks(folder).get(name)
     if mark is None:
         return False
-    if content is None:
-        try:
-            content = read_regular(folder / name)
-        except OSError:
-            return False
-    return hmac.compare_digest(mark, _mark(digest, name, content))
+    try:
+        found = _digest_of(folder / name) if content is None else hashlib.sha256(content).hexdigest()
+    except OSError:
+        return False
+    return hmac.compare_digest(mark, _mark(digest, name, found))
 
 
 def marks_with(folder: Path, digest: str, names: Iterable[str], own: Iterable[str] = ()) -> str:
@@ -79,8 +78,8 @@ def marks_with(folder: Path, digest: str, names: Iterable[str], own: Iterable[st
         InputError: The user's key can be read by others.
     """
     marks = _read_marks(folder)
-    marks |= {name: _mark(digest, name, digest.encode()) for name in own}
-    marks |= {name: _mark(digest, name, read_regular(folder / name)) for name in names}
+    marks |= {name: _mark(digest, name, hashlib.sha256(digest.encode()).hexdigest()) for name in own}
+    marks |= {name: _mark(digest, name, _digest_of(folder / name)) for name in names}
     return json.dumps(marks, indent=2, sort_keys=True) + "\n"
 
 
@@ -95,6 +94,12 @@ def _read_marks(folder: Path) -> dict[str, str]:
     return {name: mark for name, mark in marks.items() if isinstance(mark, str) and mark.isascii()}
 
 
-def _mark(digest: str, name: str, content: bytes) -> str:
-    message = json.dumps(["opbridge", digest, name, hashlib.sha256(content).hexdigest()])
+def _digest_of(file: Path) -> str:
+    with open_regular(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _mark(digest: str, name: str, content: str) -> str:
+    """The mark of a file whose content has the hash ``content``."""
+    message = json.dumps(["opbridge", digest, name, content])
     return hmac.new(user_key(), message.encode(), hashlib.sha256).hexdigest()

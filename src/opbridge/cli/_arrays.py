@@ -121,6 +121,7 @@ def _read(item: str) -> dict[str, np.ndarray]:
                 raise ValueError("it holds one array without a name")
             return {name: loaded}
         with loaded:
+            _check_archive(loaded)
             if not name:
                 return {key: loaded[key] for key in loaded.files}
             if name in loaded.files:
@@ -134,6 +135,18 @@ def _read(item: str) -> dict[str, np.ndarray]:
         raise InputError(
             f"Can't read arrays from {file}: {error}.", fix="write it with numpy.save or numpy.savez."
         ) from error
+
+
+def _check_archive(arrays: Any) -> None:
+    """Raise ValueError for an ``.npz`` file with two arrays of one name, or with more than fits into the memory.
+
+    A compressed file can be a thousandth of its arrays.
+    """
+    if len(set(arrays.files)) < len(arrays.files):
+        raise ValueError("it contains two arrays of one name")
+    size = sum(entry.file_size for entry in arrays.zip.infolist())
+    if hasattr(os, "sysconf") and size > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise ValueError(f"its arrays take {size >> 30} GiB, more than this machine has memory")
 
 
 def _with_dtype(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -22,6 +22,7 @@ from opbridge.cli._progress import Progress
 from opbridge.cli._settings import apply_defaults
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError, OpbridgeError, causes, described_error
+from opbridge.records import printable
 
 __all__ = ["Outcome", "print_now", "run_command"]
 
@@ -29,8 +30,8 @@ _EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _EXHAUSTED = {*_TOO_MANY_FILES, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""All control characters but the tab and the end of a line."""
+_FLUSH = re.compile(r"\n(?=\S)")
+"""The beginning of a line that is not indented."""
 
 
 class _Terminated(SystemExit):
@@ -179,7 +180,9 @@ def _show_error(error: OpbridgeError, log: str | None, *, as_json: bool) -> None
     if as_json:
         _print_json({**error.to_dict(), "log": log})
         return
-    print(_printable(f"error: {error.message}\nfix: {error.fix}"), file=sys.stderr)
+    # With a name of several lines in it, a message could otherwise give another fix.
+    message, fix = (_FLUSH.sub("\n  ", printable(text)) for text in (error.message, error.fix))
+    print(f"error: {message}\nfix: {fix}", file=sys.stderr)
     if log:
         print(f"log: {log}", file=sys.stderr)
 
@@ -199,22 +202,11 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     width = None if on_terminal or "COLUMNS" in os.environ else 160
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     with contextlib.nullcontext() if on_terminal else console.capture() as captured:
-        for renderable in outcome.view(_printable(outcome.data)):
+        for renderable in outcome.view(printable(outcome.data)):
             console.print(renderable, soft_wrap=isinstance(renderable, Text) and bool(renderable.no_wrap))
     if captured is not None:
         # Rich pads the cells of a table, also in the last column.
         sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-
-def _printable(value: Any) -> Any:
-    """JSON data or text without control characters: a name in somebody's model must not control the terminal."""
-    if isinstance(value, str):
-        return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
-    if isinstance(value, Mapping):
-        return {_printable(key): _printable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_printable(item) for item in value]
-    return value
 
 
 def _print_json(data: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opbridge.atomic import locked_folder
 from opbridge.errors import BuildError
-from opbridge.user_key import read_regular, user_key
+from opbridge.user_key import open_regular, read_regular, user_key
 
 __all__ = ["cache_folder", "is_made", "made_once"]
 
@@ -71,7 +71,8 @@ def _code_file(path: Path) -> Path:
 
 
 def _code(name: str, file: Path) -> bytes:
-    content = hashlib.sha256(read_regular(file)).digest()
+    with open_regular(file) as stream:
+        content = hashlib.file_digest(stream, "sha256").digest()
     return hmac.new(user_key(), b"cache\0" + content + os.fsencode(name), hashlib.sha256).hexdigest().encode()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import graphlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
@@ -13,6 +14,9 @@ from opbridge.errors import InputError
 from opbridge.onnx_model.names import describe_operator
 
 __all__ = ["check_structure", "did_you_mean"]
+
+_MOST_NODES = 1_000_000
+"""The most nodes that a model with functions may expand to: 40 functions that call each other twice make 10**12."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -38,11 +42,12 @@ def check_structure(proto: onnx.ModelProto, name: str) -> None:
         raise InputError(f"{name} has no graph.", fix="pass an .onnx file of a model.")
     _check_versions(proto, name)
     _check_unsupported(proto, name)
-    _check_graph(proto.graph, name, frozenset())
+    _check_graph(proto.graph, name, ())
     for function in proto.functions:
         where = f"The function {describe_operator(function.domain, function.name)} of {name}"
-        _check_nodes(function.node, set(function.input), where, frozenset(), set(function.output))
-    _check_recursion(proto, name)
+        _check_nodes(function.node, set(function.input), where, (), set(function.output))
+    if proto.functions:
+        _check_functions(proto, name)
 
 
 def _check_versions(proto: onnx.ModelProto, name: str) -> None:
@@ -92,7 +97,7 @@ def _check_unsupported(proto: onnx.ModelProto, name: str) -> None:
             raise InputError(f"{name} has {what}, which opbridge can't keep.", fix=f"write the model without {what}.")
 
 
-def _check_graph(graph: onnx.GraphProto, name: str, outer: Set[str]) -> None:
+def _check_graph(graph: onnx.GraphProto, name: str, outer: tuple[Set[str], ...]) -> None:
     initializers = [tensor.name for tensor in graph.initializer]
     for duplicate in _duplicates(initializers):
         raise InputError(f"{name} has two initializers named {duplicate!r}.", fix="rename one of them.")
@@ -102,7 +107,7 @@ def _check_graph(graph: onnx.GraphProto, name: str, outer: Set[str]) -> None:
     _check_nodes(graph.node, {*initializers, *inputs}, name, outer, {value.name for value in graph.output})
 
 
-def _check_nodes(nodes: Any, given: Set[str], name: str, outer: Set[str], outputs: Set[str]) -> None:
+def _check_nodes(nodes: Any, given: Set[str], name: str, outer: tuple[Set[str], ...], outputs: Set[str]) -> None:
     producers: dict[str, onnx.NodeProto] = {}
     for node in nodes:
         for output in filter(None, node.output):
@@ -112,7 +117,7 @@ def _check_nodes(nodes: Any, given: Set[str], name: str, outer: Set[str], output
                     fix="give each value in a graph a unique name.",
                 )
             producers[output] = node
-    visible = {*given, *producers, *outer}
+    visible = ({*given, *producers}, *outer)
     for node in nodes:
         for value in filter(None, node.input):
             _check_known(value, visible, f"{name}: the node {_describe(node)} reads {value!r}, which nothing produces.")
@@ -133,9 +138,9 @@ def _origin(value: str, producers: Mapping[str, onnx.NodeProto]) -> str:
     return f"{_describe(producers[value])} produces" if value in producers else "is an input or initializer"
 
 
-def _check_known(value: str, visible: Set[str], message: str) -> None:
-    if value not in visible:
-        raise InputError(message, fix=did_you_mean(value, sorted(visible)))
+def _check_known(value: str, visible: tuple[Set[str], ...], message: str) -> None:
+    if not any(value in scope for scope in visible):
+        raise InputError(message, fix=did_you_mean(value, sorted(set().union(*visible))))
 
 
 def _check_acyclic(nodes: Any, producers: Mapping[str, onnx.NodeProto], name: str) -> None:
@@ -164,17 +169,25 @@ def _read(node: onnx.NodeProto) -> set[str]:
     return found
 
 
-def _check_recursion(proto: onnx.ModelProto, name: str) -> None:
-    functions = {(function.domain, function.name) for function in proto.functions}
-    order: graphlib.TopologicalSorter[tuple[str, str]] = graphlib.TopologicalSorter()
-    for function in proto.functions:
-        called = {(node.domain, node.op_type) for node in _all_nodes(function.node)} & functions
-        order.add((function.domain, function.name), *called)
+def _check_functions(proto: onnx.ModelProto, name: str) -> None:
+    """Check that functions do not call each other in a circle, and do not expand to a model without end."""
+    bodies = {(function.domain, function.name): function.node for function in proto.functions}
+    calls = {key: Counter((node.domain, node.op_type) for node in _all_nodes(nodes)) for key, nodes in bodies.items()}
+    order = graphlib.TopologicalSorter({key: called.keys() & bodies.keys() for key, called in calls.items()})
     try:
-        order.prepare()
+        ordered = list(order.static_order())
     except graphlib.CycleError as error:
         cycle = " → ".join(describe_operator(*item) for item in error.args[1])
         raise InputError(f"{name} has recursive functions: {cycle}.", fix="use a Loop instead.") from error
+    sizes: dict[tuple[str, str], int] = {}
+    for key in ordered:
+        sizes[key] = sum(count * sizes.get(called, 1) for called, count in calls[key].items())
+    size = sum(sizes.get((node.domain, node.op_type), 1) for node in _all_nodes(proto.graph.node))
+    if size > _MOST_NODES:
+        raise InputError(
+            f"{name} has functions that call functions so often that it expands to more than {_MOST_NODES:,} nodes.",
+            fix="use a Loop instead, or fewer calls.",
+        )
 
 
 def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

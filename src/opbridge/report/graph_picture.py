@@ -7,11 +7,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opbridge.bundle.graph import MOST_NODES
+
 __all__ = ["graph_picture"]
 
 _HEIGHT, _ROW, _GAP = 26.0, 54.0, 18.0
 _CHARACTER = 7.2
 _SWEEPS = 12
+_MOST_LINES = 3000
+"""The most boxes and lines of a picture together: a stranger's file may have any number."""
 
 
 @dataclasses.dataclass
@@ -26,14 +30,18 @@ class _Place:
 
 
 def graph_picture(graph: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The picture in pixels: boxes as ``[x, y, width, text, name, kind]`` and lines as lists of points; None if empty.
+    """The picture in pixels: boxes as ``[x, y, width, text, name, kind]`` and lines as lists of points.
 
     Args:
         graph: Rows of ``bundle.graph.GraphRow``: inputs, then nodes, each after those that it reads, then outputs.
+
+    Returns:
+        None if there are no nodes, or more boxes and lines than a picture can show.
     """
-    reads = [[read for read in row["reads"] if 0 <= read < number] for number, row in enumerate(graph)]
-    if not any(row["operator"] for row in graph):
+    nodes = sum(bool(row["operator"]) for row in graph)
+    if not 0 < nodes <= MOST_NODES or sum(1 + len(row["reads"]) for row in graph) > _MOST_LINES:
         return None
+    reads = [[read for read in row["reads"] if 0 <= read < number] for number, row in enumerate(graph)]
     ranks = _ranks(graph, reads)
     texts = [str(row["operator"] or row["name"]) for row in graph]
     boxes = [_Place(rank, _CHARACTER * len(text) + 20) for rank, text in zip(ranks, texts, strict=True)]

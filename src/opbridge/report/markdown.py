@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opbridge.proof.verify.verification import status_words
+from opbridge.records import printable
 from opbridge.report.page_words import badness, passes, sizes, summarise, times
 from opbridge.report.tables import number, place, plural
 from opbridge.report.words import divergence_words, unit_words
@@ -18,7 +19,8 @@ _MARKS = {"good": "✅", "bad": "❌", "open": "⚪"}
 
 
 def render_markdown(data: Mapping[str, Any]) -> str:
-    """The report of ``Bundle.to_dict()``. Names are escaped, so that they can't become markup."""
+    """The report of ``Bundle.to_dict()``. Names are escaped, so that they can't become markup or hide other text."""
+    data = printable(data)
     summary = summarise(data)
     lines = [f"## {_MARKS[summary.tone]} {_plain(summary.title)}", ""]
     for sentence in summary.sentences:

@@ -9,6 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from opbridge.records import printable
 from opbridge.report.page_data import page_data
 from opbridge.report.page_words import summarise
 
@@ -23,8 +24,9 @@ def render_page(data: Mapping[str, Any]) -> str:
     """The page of ``Bundle.to_dict()``.
 
     The verdict is text in the page; a script draws the tables and plots from data embedded in the page. Names of
-    operators, tensors and files are inserted as text, so that none of them can become markup.
+    operators, tensors and files are inserted as text, so that none of them can become markup or hide other text.
     """
+    data = printable(data)
     summary = summarise(data)
     sentences = "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in summary.sentences)
     return Template(part("page.html")).substitute(
