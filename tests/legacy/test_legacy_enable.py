@@ -10,6 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch.autograd import Function
@@ -298,3 +299,42 @@ def test_what_a_refused_export_used_is_not_honoured(tmp_path: Path) -> None:
         with pytest.raises(InputError):
             torch.onnx.export(Model(), (torch.rand(2),), tmp_path / "no" / "such" / "folder.onnx")
         assert [(item.name, item.count) for item in legacy.bridged()] == [("Refused", 1)]
+
+
+class Twice(torch.nn.Module):
+    """torch.export captures it only after its branch was converted, so that it is captured more than once."""
+
+    def forward(self, x):
+        y = Half.apply(x, 0.5)
+        y = y + 1 if y.sum() > 0 else y - 1
+        Half.apply(x, 0.25)
+        return Half.apply(y, 0.125)
+
+
+class Half(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        return x * factor
+
+    @staticmethod
+    def symbolic(g, x, factor):
+        return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(factor)))
+
+
+@pytest.mark.parametrize("way", ["torch.onnx.export", "opbridge.export"])
+def test_only_the_uses_in_the_written_model_are_counted(way: str, tmp_path: Path) -> None:
+    inputs = (torch.rand(3),)
+    with legacy.enable():
+        if way == "torch.onnx.export":
+            model = torch.onnx.export(Twice(), inputs, tmp_path / "model.onnx").model
+        else:
+            bundle = opbridge.export(Twice(), inputs, path=tmp_path / "bundle", verify=False)
+            model = ir.load(bundle.path / "model.onnx")
+    assert [(item.name, item.count) for item in legacy.bridged()] == [("Half", 2)]
+    assert sum(node.op_type == "Mul" for node in model.graph.all_nodes()) == 2
+
+
+def test_a_diagnosis_writes_nothing_and_counts_nothing() -> None:
+    with legacy.enable():
+        opbridge.diagnose(Layer(), (torch.rand(2),))
+        assert legacy.bridged() == ()

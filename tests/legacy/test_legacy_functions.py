@@ -265,6 +265,18 @@ def captured(function: Any, *inputs: torch.Tensor, **options: Any) -> Any:
         return capture(function, inputs, **options)
 
 
+def remarks(function: Any, *inputs: torch.Tensor, **options: Any) -> Any:
+    """The remarks of the export of a function that calls one autograd.Function."""
+
+    class Net(torch.nn.Module):
+        def forward(self, *args):
+            return function(*args)
+
+    with legacy.enable():
+        torch.onnx.export(Net(), inputs, **options)
+        return next(item for item in legacy.bridged() if item.kind == "autograd.Function")
+
+
 def test_equal_calls_share_an_operator_and_others_do_not() -> None:
     program = captured(lambda x: twice(x) + plain(x, 3.0), torch.randn(2)).program
     used = [node.target for node in program.graph.nodes if function_of(node.target) is not None]
@@ -339,16 +351,14 @@ def test_a_size_that_needs_contents_is_dynamic_and_never_frozen(function: Any, i
     shape = output.meta["val"].shape
     assert len(shape) == rank
     assert all(isinstance(size, torch.SymInt) for size in shape)
-    (item,) = [item for item in legacy.bridged() if item.kind == "autograd.Function"]
+    item = remarks(function, *inputs)
     (note,) = item.notes
     assert "so all sizes of its results are unknown during the export" in note
     assert f"opbridge.fake_for({item.name})" in note
 
 
 def test_a_size_that_follows_from_an_input_needs_no_remark() -> None:
-    captured(lambda x: Plain.apply(x, 2), torch.randn(4, 2), dynamic_shapes=({0: "n"},))
-    (item,) = [item for item in legacy.bridged() if item.kind == "autograd.Function"]
-    assert item.notes == ()
+    assert remarks(lambda x: Plain.apply(x, 2), torch.randn(4, 2), dynamic_shapes=[[{0: "n"}]]).notes == ()
 
 
 class WithFake(ReadsMemory):
@@ -401,8 +411,7 @@ class Forgets(Function):
 
 
 def test_a_change_that_symbolic_cannot_give_is_told() -> None:
-    captured(lambda x: Forgets.apply(x.neg()), torch.randn(3))
-    (item,) = legacy.bridged()
+    item = remarks(lambda x: Forgets.apply(x.neg()), torch.randn(3))
     assert "forward modifies an input in place and does not return it" in item.notes[0]
 
 

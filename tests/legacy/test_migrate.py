@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import OLD_PROGRAMS, SUPPORT
+from places import DOCS, OLD_PROGRAMS, SUPPORT
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -102,7 +103,8 @@ def scalars_alike(tree: Any) -> Any:
 
 
 def _is_scalar(tree: Any) -> bool:
-    return isinstance(tree, tuple) and len(tree) == 3 and isinstance(tree[1], tuple) and len(tree[2]) == 1
+    parts = isinstance(tree, tuple) and len(tree) == 3 and isinstance(tree[1], tuple) and isinstance(tree[2], tuple)
+    return parts and len(tree[2]) == 1
 
 
 @pytest.mark.sweep
@@ -113,6 +115,22 @@ def test_a_migrated_case_exports_the_same_model(
     assert results[name]
     for trees in results[name]:
         assert scalars_alike(tuple(trees)) == scalars_alike(tuple(originals[name]))
+
+
+@pytest.mark.sweep
+def test_the_document_states_what_the_run_converted(
+    folder: Path, results: dict[str, list[Any]], originals: dict[str, Any]
+) -> None:
+    pytest.importorskip("torchvision")  # a few cases need it
+    converted = {
+        name
+        for batch in migrated_batches(bridge=False)
+        for name, trees in trees_of(batch, onnx.load(folder / f"{batch.name}.onnx")).items()
+        if scalars_alike(tuple(trees)) == scalars_alike(tuple(originals[name]))
+    }
+    row = re.search(r"^\| converted by `migrate`[^|]*\| (\d+) \((\d+)%\)", (DOCS / "legacy.md").read_text(), re.M)
+    assert row is not None
+    assert (int(row[1]), int(row[2])) == (len(converted), round(100 * len(converted) / len(CASES)))
 
 
 @pytest.mark.slow
@@ -134,7 +152,10 @@ def test_nearly_all_of_the_table_is_converted_and_the_rest_is_listed() -> None:
     for name, detail in {
         "InPlace.symbolic": "forward modifies its input, which an operator must not do.",
         "Power.symbolic": "the class is defined in a function; declare the operator at the top of the file.",
-        "ModuleArgument.symbolic": "module is an object, which an operator can't take.",
+        "MultiLevelAlign.symbolic": "forward has a starred parameter that takes other values than tensors.",
+        "SparseConv3d.symbolic": "the names of its attributes are known only at run time.",
+        "SymbolicHelper.symbolic": "symbolic is an object that is assigned in the class; define the function there.",
+        "FakeQuant.symbolic": "amax is a constant tensor whose contents symbolic reads.",
         "ConstantsAreKnown.symbolic": "it calls symbolic_helper._is_value.",
         "ConstantContents.symbolic": "it calls .node() on a value.",
         "Branch.symbolic": "it calls _internal.jit_utils.add_op_with_blocks.",
@@ -244,6 +265,70 @@ def test_what_shares_an_operator_stays_together(tmp_path: Path) -> None:
     assert result.text == text
     assert [change.name for change in result.left] == ["a::b", "a::c", "a::b"]
     assert "work with the bridge on: use opbridge run-script" in result.way_out
+
+
+_FUNCTION = """import torch
+from typing import Optional
+from torch.onnx import symbolic_helper
+
+
+def domain(name):
+    return "own::" + name
+
+
+class Group:
+    pass
+
+
+GROUP = Group()
+
+
+class F(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group, dtype, limit: float, bias: Optional[torch.Tensor] = None):
+        return x
+
+    @staticmethod
+    def symbolic(g, x, group, dtype, limit, bias=None):
+        if not symbolic_helper._is_value(limit):
+            limit = g.op("Constant", value_t=torch.tensor(limit))
+        tensors = [x]
+        if bias is not None:
+            tensors.append(bias)
+        return g.op(domain("F"), *tensors, limit, size_i=group.size)
+
+
+def f(x, y):
+    return F.apply(x, GROUP, torch.int8, 0.5, y)
+"""
+
+
+def test_an_object_that_all_calls_pass_is_no_argument_of_the_operator(tmp_path: Path) -> None:
+    result = migrated(tmp_path, _FUNCTION)
+    assert not result.left
+    for text in (
+        "def f_operator(x: torch.Tensor, limit: float, bias: torch.Tensor | None = None) -> torch.Tensor:\n"
+        "    return F.apply(x, GROUP, torch.int8, limit, bias).clone()\n",
+        "def f_operator_to_onnx(x, limit, bias=None):\n    group = GROUP\n    if not isinstance(limit, ir.Value):\n"
+        "        limit = limit\n",
+        'return opbridge.custom_node("own::F", *tensors, limit, size=group.size)',
+        "def f(x, y):\n    return f_operator(x, 0.5, y)\n",
+    ):
+        assert text in result.text
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "\n\nF.apply(x, Group(), torch.int8, 0.5, None)\n",
+        "\n\nGROUP = Group()\n",
+        "\n\nF.apply(x, GROUP, *given)\n",
+    ],
+)
+def test_an_object_that_may_be_another_is_not_taken_for_one(more: str, tmp_path: Path) -> None:
+    result = migrated(tmp_path, _FUNCTION + more)
+    assert result.text == _FUNCTION + more
+    assert [change.name for change in result.left] == ["F.symbolic"]
 
 
 @pytest.mark.parametrize("given", ["False", "with_weights"])

@@ -23,7 +23,7 @@ from opbridge.engines.versions import SYMBOLIC
 from opbridge.errors import OpbridgeError, TranslationError, first_line
 from opbridge.ladder.bodies import cut_into_functions, name_overloads
 from opbridge.ladder.custom_calls import CustomCall
-from opbridge.ladder.hooks import AROUND_TRANSLATION
+from opbridge.ladder.hooks import AROUND_MODEL, AROUND_TRANSLATION
 from opbridge.ladder.plan import Plan
 from opbridge.ladder.valid_translation import check_translation
 from opbridge.onnx_model.scopes import all_nodes, scopes
@@ -88,9 +88,13 @@ def translate(
         TranslationError: A mapping fails, or writes a node that is not valid; the message names the operator and the
             line in the user's source.
     """
-    name_overloads(_custom_calls(plan))
-    functions = _functions(plan, plan.opset, requested_opset)
-    model = _export(plan, plan.opset, requested_opset)
+    with contextlib.ExitStack() as stack:
+        counting = [stack.enter_context(around()) for around in AROUND_MODEL]
+        name_overloads(_custom_calls(plan))
+        functions = _functions(plan, plan.opset, requested_opset)
+        model = _export(plan, plan.opset, requested_opset)
+        for finish in counting:
+            finish(model)
     origins = {} if captured is None else origins_of_values(model, captured.program, plan.program)
     for function in functions:
         model.functions[function.identifier()] = function

@@ -53,9 +53,9 @@ def _bridged(original: Callable[..., Any]) -> Callable[..., Any]:
         exportable = getattr(torch.onnx, "ExportableModule", ())
         if ours or options.get("dynamo") is False or isinstance(model, exportable):
             return original(model, args, f, *positional, **options)
-        request = read_arguments(positional, options)
-        _check_opset(request.opset_version)
-        with switch.noted_if_done():
+        with switch.exporting():
+            request = read_arguments(positional, options)
+            _check_opset(request.opset_version)
             if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
                 return export_scripted(original, model, args, f, request)
             return _export(model, args, f, request)
@@ -76,6 +76,7 @@ def _export(model: Any, args: Any, f: Any, request: Request) -> torch.onnx.ONNXP
         captured = _captured(model, positional, keywords, request, catalog)
         planned = _planned(captured, catalog, request)
         onnx_model = translate(planned, captured, requested_opset=request.opset_version).model
+    switch.written(onnx_model)
     _write_fixed_sizes(onnx_model)
     _name_parameters(onnx_model, captured, request.input_names or ())
     onnx_model = finish(onnx_model, request)

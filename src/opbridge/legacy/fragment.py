@@ -103,7 +103,7 @@ def return_inputs(model: ir.Model, returned: Mapping[int, int]) -> None:
             model.graph.remove(node, safe=True)
 
 
-def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> None:
+def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> list[int]:
     """Replace the placeholder nodes by their fragments, and remove nodes that only the placeholders used.
 
     Args:
@@ -111,14 +111,18 @@ def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> None:
         fragments: The fragments, by the attribute ``fragment`` of their placeholders. The inputs of the graph of a
             fragment and the values that it returned correspond to the inputs and outputs of the placeholder, in order.
 
+    Returns:
+        The numbers of the fragments that are in the model: torch removes a placeholder whose results nothing uses.
+
     Raises:
         TranslationError: The model uses a value for which the symbolic function returned None.
     """
     if not fragments:
-        return
-    for node in all_nodes(model):
-        if node.domain == PLACEHOLDER_DOMAIN:
-            _replace(node, fragments[node.attributes["fragment"].as_int()])
+        return []
+    placeholders = [node for node in all_nodes(model) if node.domain == PLACEHOLDER_DOMAIN]
+    numbers = [node.attributes["fragment"].as_int() for node in placeholders]
+    for node, number in zip(placeholders, numbers, strict=True):
+        _replace(node, fragments[number])
     model.opset_imports.pop(PLACEHOLDER_DOMAIN, None)
     for fragment in fragments.values():
         for domain, version in fragment.model.opset_imports.items():
@@ -127,6 +131,7 @@ def splice(model: ir.Model, fragments: Mapping[int, Fragment]) -> None:
         for identifier, function in fragment.model.functions.items():
             model.functions.setdefault(identifier, function)
     common_passes.RemoveUnusedNodesPass()(model)
+    return numbers
 
 
 def _replace(placeholder: ir.Node, fragment: Fragment) -> None:

@@ -29,6 +29,7 @@ def install() -> None:
     capture_hooks.AROUND.append(_around_capture)
     catalog.SOURCES.append(_registered_specs)
     ladder_hooks.AROUND_TRANSLATION.append(_around_translation)
+    ladder_hooks.AROUND_MODEL.append(_around_model)
 
 
 def _around_capture() -> AbstractContextManager[capture_hooks.Observer]:
@@ -41,6 +42,12 @@ def _around_translation(program: Any, opset: int, requested_opset: int | None) -
     from opbridge.legacy.symbolic_call import splicing
 
     return splicing(program, opset, requested_opset)
+
+
+def _around_model() -> AbstractContextManager[Any]:
+    from opbridge.legacy.symbolic_call import counting
+
+    return counting()
 
 
 def _registered_specs() -> Iterable[OpSpec]:

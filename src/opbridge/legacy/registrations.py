@@ -210,10 +210,11 @@ def _translation(
             name=registration.name,
             results=None if isinstance(returns[0].type, torch.ListType) else len(returns),
             registered=True,
+            noted=noted,
         )
-        if noted:
-            notes = [_NO_FAKE.format(overload.name())] if has_example_fake(overload) else []
-            switch.note("registered symbolic", registration.name, _source(function), *notes)
+        if noted and has_example_fake(overload):
+            note = _NO_FAKE.format(overload.name())
+            switch.note("registered symbolic", registration.name, _source(function), note, count=0)
         return made
 
     return translation

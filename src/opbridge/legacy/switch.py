@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextvars
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -15,15 +18,18 @@ __all__ = [
     "Bridged",
     "CustomNode",
     "Kind",
+    "Use",
     "bridged",
     "custom_nodes",
     "disable",
     "enable",
+    "exporting",
     "is_on",
+    "keep_uses",
     "note",
     "note_node",
-    "noted_if_done",
     "until_off",
+    "written",
 ]
 
 Kind = Literal["autograd.Function", "registered symbolic", "old argument", "TorchScript module"]
@@ -39,7 +45,8 @@ class Bridged(Record):
         kind: The kind of declaration.
         name: The name of the autograd.Function, the operator, the argument or the module.
         source: ``file:line`` of the declaration; empty if it has none.
-        count: The number of uses since the bridge was turned on.
+        count: The number of uses in the exports that were written since the bridge was turned on. For a Function or a
+            registered symbolic, it is the number of its calls in these models.
         notes: Remarks for the user, such as shapes that are unknown while the model is exported.
     """
 
@@ -48,6 +55,10 @@ class Bridged(Record):
     source: str = ""
     count: int = 1
     notes: tuple[str, ...] = ()
+
+
+Use = tuple[Kind, str, str]
+"""The kind, name and source of a declaration."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +74,23 @@ class CustomNode(Record):
     operator: str
 
 
+@dataclasses.dataclass
+class _Noted:
+    """What one export used, or all exports since the bridge was turned on."""
+
+    bridged: dict[Use, Bridged] = dataclasses.field(default_factory=dict)
+    custom_nodes: dict[CustomNode, None] = dataclasses.field(default_factory=dict)
+
+    def add(self, use: Use, count: int, notes: tuple[str, ...]) -> None:
+        earlier = self.bridged.get(use, Bridged(*use, 0))
+        all_notes = tuple(dict.fromkeys((*earlier.notes, *notes)))
+        self.bridged[use] = dataclasses.replace(earlier, count=earlier.count + count, notes=all_notes)
+
+
+_export: contextvars.ContextVar[_Noted | None] = contextvars.ContextVar("opbridge_legacy_export", default=None)
+_uses: weakref.WeakKeyDictionary[Any, Mapping[Use, int]] = weakref.WeakKeyDictionary()
+
+
 class _Switch:
     """The state of the process. Uses may be nested or concurrent: the bridge is turned off when the last one ends."""
 
@@ -70,14 +98,12 @@ class _Switch:
         self.lock = threading.RLock()
         self.open: list[_Enabled] = []
         self.undo = ExitStack()
-        self.bridged: dict[tuple[str, str, str], Bridged] = {}
-        self.custom_nodes: dict[CustomNode, None] = {}
+        self.noted = _Noted()
 
     def add(self, handle: _Enabled) -> None:
         with self.lock:
             if not self.open:
-                self.bridged.clear()
-                self.custom_nodes.clear()
+                self.noted = _Noted()
                 self.undo = _installed()
                 atexit.register(self.undo.close)  # while the modules of torch are still there
             self.open.append(handle)
@@ -148,16 +174,35 @@ def is_on() -> bool:
 
 
 @contextmanager
-def noted_if_done() -> Iterator[None]:
-    """Forget what was recorded inside the block if it raises: nothing was honoured in a model that does not exist."""
-    with _switch.lock:
-        before = dict(_switch.bridged), dict(_switch.custom_nodes)
+def exporting() -> Iterator[None]:
+    """Record what one export uses. If the block raises, it is forgotten: nothing was honoured in a model that is lost.
+
+    The uses of symbolic functions are those in the models for which the block calls :func:`written`, because a capture
+    or a translation may be repeated.
+    """
+    noted = _Noted()
+    token = _export.set(noted)
     try:
         yield
-    except BaseException:
-        with _switch.lock:
-            _switch.bridged, _switch.custom_nodes = before
-        raise
+    finally:
+        _export.reset(token)
+    with _switch.lock:
+        total = _switch.noted
+        for use, item in noted.bridged.items():
+            if item.count:
+                total.add(use, item.count, item.notes)
+        total.custom_nodes.update(noted.custom_nodes)
+
+
+def keep_uses(model: Any, uses: Counter[Use]) -> None:
+    """Remember how often a translated model uses each symbolic function, for :func:`written`."""
+    _uses[model] = uses
+
+
+def written(model: Any) -> None:
+    """Count the uses of symbolic functions in a translated model, which the current export writes."""
+    for (kind, name, source), count in _uses.get(model, {}).items():
+        note(kind, name, source, count=count)
 
 
 def until_off(change: AbstractContextManager[Any]) -> None:
@@ -172,25 +217,26 @@ def bridged() -> tuple[Bridged, ...]:
     Those of an export that failed or was refused are not among them.
     """
     with _switch.lock:
-        return tuple(_switch.bridged.values())
+        return tuple(_switch.noted.bridged.values())
 
 
 def custom_nodes() -> tuple[CustomNode, ...]:
     """Return the custom operators without bodies in the files written since the bridge was last turned on."""
     with _switch.lock:
-        return tuple(_switch.custom_nodes)
+        return tuple(_switch.noted.custom_nodes)
 
 
 def note_node(file: str, operator: str) -> None:
     """Record a custom operator without a body, for :func:`custom_nodes`."""
     with _switch.lock:
-        _switch.custom_nodes[CustomNode(file, operator)] = None
+        (_export.get() or _switch.noted).custom_nodes[CustomNode(file, operator)] = None
 
 
 def note(kind: Kind, name: str, source: str = "", *notes: str, count: int = 1) -> None:
-    """Count one use of an old declaration, for :func:`bridged`, and add notes to it."""
-    key = (kind, name, source)
-    with _switch.lock:
-        earlier = _switch.bridged.get(key, Bridged(kind, name, source, 0))
-        all_notes = tuple(dict.fromkeys((*earlier.notes, *notes)))
-        _switch.bridged[key] = dataclasses.replace(earlier, count=earlier.count + count, notes=all_notes)
+    """Count a use of an old declaration in the current export, for :func:`bridged`, and add notes to it.
+
+    Outside an export, as in ``opbridge.diagnose``, nothing is written, and nothing is recorded.
+    """
+    noted = _export.get()
+    if noted is not None:
+        noted.add((kind, name, source), count, notes)

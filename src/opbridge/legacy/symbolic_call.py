@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import dataclasses
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from opbridge.legacy.validity import InvalidNodeError
 from opbridge.onnx_model.opsets import convert_opset
 from opbridge.torch_graph.sources import source_of_error, source_of_function
 
-__all__ = ["emit", "splicing", "symbolic_opset"]
+__all__ = ["counting", "emit", "splicing", "symbolic_opset"]
 
 
 @dataclasses.dataclass
@@ -36,14 +37,17 @@ class _Translation:
         requested_opset: The opset of the nodes that symbolic functions add.
         constants: The contents of the graph inputs that are constants in the user's code, by name.
         fragments: The fragments that symbolic functions have built so far.
+        uses: The declarations whose calls built them, by the numbers of the fragments.
     """
 
     opset: int
     requested_opset: int
     constants: Mapping[str, np.ndarray]
     fragments: dict[int, Fragment] = dataclasses.field(default_factory=dict)
+    uses: dict[int, switch.Use] = dataclasses.field(default_factory=dict)
 
 
+_uses: contextvars.ContextVar[Counter[switch.Use]] = contextvars.ContextVar("opbridge_symbolic_uses")
 _current: contextvars.ContextVar[_Translation | None] = contextvars.ContextVar("opbridge_symbolic_calls", default=None)
 
 
@@ -65,9 +69,30 @@ def splicing(
     translation = _Translation(opset, requested_opset or opset, _constants_of(program))
     token = _current.set(translation)
     try:
-        yield lambda model: splice(model, translation.fragments)
+        yield lambda model: _finish(model, translation)
     finally:
         _current.reset(token)
+
+
+def _finish(model: ir.Model, translation: _Translation) -> None:
+    """Insert the fragments, and count those that torch's optimizer has left in the model."""
+    left = splice(model, translation.fragments)
+    _uses.get().update(translation.uses[number] for number in left if number in translation.uses)
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Callable[[ir.Model], None]]:
+    """Count the calls of symbolic functions in the block, which translates one model and the bodies of its functions.
+
+    Yields:
+        A function that is called with the finished model.
+    """
+    uses: Counter[switch.Use] = Counter()
+    token = _uses.set(uses)
+    try:
+        yield lambda model: switch.keep_uses(model, uses)
+    finally:
+        _uses.reset(token)
 
 
 def _constants_of(program: torch.export.ExportedProgram) -> dict[str, np.ndarray]:
@@ -107,6 +132,7 @@ def emit(
     name: str,
     results: int | None = None,
     registered: bool = False,
+    noted: bool = True,
 ) -> Any:
     """Run a symbolic function in the current translation.
 
@@ -118,6 +144,7 @@ def emit(
         results: The number of values that the operator returns; None accepts any number.
         registered: Whether arguments that are not ONNX values become constants of the graph, as the old exporter passes
             them to a registered symbolic function. If False, they are passed unchanged, as for an autograd.Function.
+        noted: Whether the call is one that :func:`opbridge.legacy.bridged` counts.
 
     Returns:
         An ONNX value, or a tuple if the symbolic function returns a sequence.
@@ -148,10 +175,13 @@ def emit(
     state_constants(fragment.model)
     fold_results(fragment.model)
     _check(symbolic, name, fragment, opset)
+    kind: switch.Kind = "registered symbolic" if registered else "autograd.Function"
+    use = (kind, name, _source(symbolic))
     if fragment.remarks:
-        kind: switch.Kind = "registered symbolic" if registered else "autograd.Function"
-        switch.note(kind, name, _source(symbolic), *fragment.remarks, count=0)
+        switch.note(*use, *fragment.remarks, count=0)
     number = len(translation.fragments)
+    if noted:
+        translation.uses[number] = use
     translation.fragments[number] = dataclasses.replace(
         fragment, model=_raised(symbolic, name, fragment, opset, translation.opset), name=name
     )

@@ -16,7 +16,7 @@ from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
 from opbridge.engines.process.limits import limited
-from opbridge.legacy.switch import noted_if_done
+from opbridge.legacy.switch import exporting, written
 from opbridge.verbs.arguments import catalog_of, opened, quiet
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def export(
         state=state,
         assume=assume,
     )
-    with limited(time_limit=time_limit, memory_limit=memory_limit), noted_if_done():
+    with limited(time_limit=time_limit, memory_limit=memory_limit), exporting():
         return _export(open_source(given, catalog_of(given, ops, contract), progress), chosen, options, progress)
 
 
@@ -198,7 +198,7 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
             draft = Bundle(folder, read_manifest(folder), Trust.OWN)
             return _verified(source, climbed, draft, engines, options.verify, report)
 
-        return write_bundle(
+        bundle = write_bundle(
             options.path,
             manifest,
             write,
@@ -207,6 +207,9 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
             page=render_page,
             overwrite=options.overwrite,
         )
+    if climbed.onnx is not None and climbed.onnx.translated is not None:
+        written(climbed.onnx.translated.model)
+    return bundle
 
 
 def _verified(

@@ -66,44 +66,71 @@ def adaptive_avg_pool2d(g, x, size):
     return g.op("mmdeploy::AdaptiveAvgPool2d", x, output_size_i=size)
 
 
-REGISTERED = {
-    "grid_sampler": (
-        16, grid_sampler, lambda x, y: torch.nn.functional.grid_sample(x, y, "nearest", "border", True),
+def register_grid_sampler():
+    register_custom_op_symbolic("aten::grid_sampler", grid_sampler, 16)
+
+
+def register_gelu():
+    register_custom_op_symbolic("aten::gelu", gelu, 11)
+
+
+def register_hardsigmoid():
+    register_custom_op_symbolic("aten::hardsigmoid", hardsigmoid, 11)
+
+
+def register_layer_norm():
+    register_custom_op_symbolic("aten::layer_norm", layer_norm, 17)
+
+
+def register_linear():
+    register_custom_op_symbolic("aten::linear", linear, 11)
+
+
+def register_roll():
+    register_custom_op_symbolic("aten::roll", roll, 11)
+
+
+def register_adaptive_avg_pool2d():
+    register_custom_op_symbolic("aten::adaptive_avg_pool2d", adaptive_avg_pool2d, 11)
+
+
+SCALE, SHIFT, WEIGHT, BIAS = torch.ones(3), torch.zeros(3), torch.ones(2, 3), torch.zeros(2)
+
+for _name, _opset, _register, _forward, _inputs, _fields in (
+    (
+        "grid_sampler", 16, register_grid_sampler,
+        lambda x, y: torch.nn.functional.grid_sample(x, y, "nearest", "border", True),
         (tensor(1, 2, 4, 4), tensor(1, 3, 3, 2)), {"domains": ("mmdeploy",)},
     ),
-    "gelu": (11, gelu, lambda x: torch.nn.functional.gelu(x), (tensor(2, 3),), {"runs": True}),
-    "hardsigmoid": (11, hardsigmoid, lambda x: torch.nn.functional.hardsigmoid(x), (tensor(2, 3),), {"runs": True}),
-    "layer_norm": (
-        17, layer_norm, lambda x: torch.nn.functional.layer_norm(x, (3,), torch.ones(3), torch.zeros(3)),
-        (tensor(2, 3),), {"runs": True},
-    ),
-    "linear": (
-        11, linear, lambda x: torch.nn.functional.linear(x, torch.ones(2, 3), torch.zeros(2)), (tensor(2, 3),),
+    ("gelu", 11, register_gelu, lambda x: torch.nn.functional.gelu(x), (tensor(2, 3),), {"runs": True}),
+    (
+        "hardsigmoid", 11, register_hardsigmoid, lambda x: torch.nn.functional.hardsigmoid(x), (tensor(2, 3),),
         {"runs": True},
     ),
-    "roll": (11, roll, lambda x: torch.roll(x, (1, 2), (0, 1)), (tensor(2, 3),), {"domains": ("mmdeploy",)}),
-    "adaptive_avg_pool2d": (
-        11, adaptive_avg_pool2d, lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (2, 3)), (tensor(1, 2, 4, 6),),
-        {"domains": ("mmdeploy",)},
+    (
+        "layer_norm", 17, register_layer_norm,
+        lambda x: torch.nn.functional.layer_norm(x, (3,), SCALE, SHIFT), (tensor(2, 3),),
+        {"runs": True},
     ),
-}  # fmt: skip
-
-
-def _register(name, function, opset):
-    return lambda: register_custom_op_symbolic(f"aten::{name}", function, opset)
-
-
-for _name, (_opset, _symbolic, _forward, _inputs, _fields) in REGISTERED.items():
+    (
+        "linear", 11, register_linear, lambda x: torch.nn.functional.linear(x, WEIGHT, BIAS),
+        (tensor(2, 3),), {"runs": True},
+    ),
+    ("roll", 11, register_roll, lambda x: torch.roll(x, (1, 2), (0, 1)), (tensor(2, 3),), {"domains": ("mmdeploy",)}),
+    (
+        "adaptive_avg_pool2d", 11, register_adaptive_avg_pool2d,
+        lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (2, 3)), (tensor(1, 2, 4, 6),), {"domains": ("mmdeploy",)},
+    ),
+):  # fmt: skip
     case(
         f"mmdeploy_{_name}",
         _forward,
         *_inputs,
-        setup=_register(_name, _symbolic, _opset),
+        setup=_register,
         undo=[(f"aten::{_name}", _opset)],
         dynamic=False,
-        migrates=False,
         alone=True,
-        source=f"{MMDEPLOY}pytorch/symbolics/",
+        source=f"{MMDEPLOY}pytorch/symbolics/{_name.replace('avg_pool2d', 'pool')}.py",
         **_fields,
     )
 
@@ -199,7 +226,6 @@ case(
     tensor(1, 5, 4),
     tensor(1, 2, 5),
     dynamic=False,
-    migrates=False,
     source=f"{MMDEPLOY}mmcv/ops/nms.py",
 )
 
@@ -312,7 +338,6 @@ case(
     lambda x: SparseConv.apply(SPARSE, x),
     tensor(2, 3),
     domains=("extension",),
-    migrates=False,
     source=f"{OPENVINO}sparse_conv/sparse_conv.py",
 )
 

@@ -95,7 +95,6 @@ for _name, _bias in (("with_bias", BIAS), ("without_bias", None)):
         tensor(1, 1, 6, 6),
         domains=("mmcv",),
         dynamic=False,
-        migrates=False,
         source=f"{MMCV}modulated_deform_conv.py",
     )
 
@@ -151,7 +150,6 @@ case(
     tensor(1, 9, 4, 4),
     domains=("mmcv",),
     dynamic=False,
-    migrates=False,
     source=f"{MMCV}psa_mask.py",
 )
 

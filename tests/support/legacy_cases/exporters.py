@@ -51,7 +51,7 @@ class AbsentInputs(Function):
         return g.op("Resize", x, nothing, scales, coordinate_transformation_mode_s="asymmetric", nearest_mode_s="floor")
 
 
-case("exporter_absent_inputs", lambda x: AbsentInputs.apply(x), tensor(2, 2, 3, 3), runs=True, migrates=False)
+case("exporter_absent_inputs", lambda x: AbsentInputs.apply(x), tensor(2, 2, 3, 3), runs=True)
 
 
 class RawNode(Function):

@@ -140,7 +140,6 @@ case(
     lambda x: OddArguments.apply(x, CONFIG, {"shift": 0.5}, [1, 2], torch.float32, None, torch.sin),
     tensor(2, 3),
     domains=("custom",),
-    migrates=False,
 )
 
 LINEAR = torch.nn.Linear(3, 3)
@@ -163,7 +162,6 @@ case(
     oracle=False,
     graph=("custom::ModuleArgument[0]{bias=1, in_features=3}(input 0)",),
     domains=("custom",),
-    migrates=False,
 )
 
 

@@ -67,21 +67,23 @@ class ScatterToRegion(Function):
         return input_.clone()
 
 
-for _name, _function in (("copy", CopyToRegion), ("reduce", ReduceFromRegion), ("scatter", ScatterToRegion)):
+for _name, _region in (
+    ("copy", lambda x: CopyToRegion.apply(x, GROUP)),
+    ("reduce", lambda x: ReduceFromRegion.apply(x, GROUP)),
+    ("scatter", lambda x: ScatterToRegion.apply(x, GROUP)),
+):
     case(
         f"parallel_{_name}_before_a_node",
-        lambda x, f=_function: f.apply(x, GROUP).exp(),
+        lambda x, f=_region: f(x).exp(),
         tensor(2, 3),
         runs=True,
-        migrates=False,
         source=MEGATRON,
     )
     case(
         f"parallel_{_name}_after_a_node",
-        lambda x, f=_function: f.apply(x.exp(), GROUP),
+        lambda x, f=_region: f(x.exp()),
         tensor(2, 3),
         runs=True,
-        migrates=False,
         source=MEGATRON,
     )
 
@@ -113,7 +115,6 @@ case(
     lambda x: Reversed.apply(None, x.exp()).neg(),
     tensor(2, 3),
     runs=True,
-    migrates=False,
     source=f"{DEEPSPEED}module_inject/layers.py",
 )
 

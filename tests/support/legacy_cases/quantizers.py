@@ -49,13 +49,15 @@ class Quant(Function):
         return torch.clamp(torch.round(x / scale + zero_point), -limit, limit) * scale
 
 
-for _name, _function in (("bipolar", BipolarQuant), ("integer", Quant)):
+for _name, _quantize in (
+    ("bipolar", lambda x: BipolarQuant.apply(x, SCALE, ZERO, torch.tensor(8.0), True, True, "ROUND")),
+    ("integer", lambda x: Quant.apply(x, SCALE, ZERO, torch.tensor(8.0), True, True, "ROUND")),
+):
     case(
         f"brevitas_{_name}",
-        lambda x, f=_function: f.apply(x, SCALE, ZERO, torch.tensor(8.0), True, True, "ROUND"),
+        _quantize,
         tensor(2, 3),
         domains=("onnx.brevitas",),
-        migrates=False,
         source=f"{BREVITAS}qonnx/function.py",
     )
 
@@ -138,20 +140,18 @@ case(
     ),
     tensor(2, 3),
     runs=True,
-    migrates=False,
     source=f"{BREVITAS}standard/function.py",
 )
-for _name, _axis in (("per_tensor", None), ("per_channel", 1)):
+SCALES = torch.tensor(0.5), torch.full((3,), 0.5)
+ZEROS = torch.zeros((), dtype=torch.int8), torch.zeros(3, dtype=torch.int8)
+
+for _name, _axis, _scale, _zero in zip(("per_tensor", "per_channel"), (None, 1), SCALES, ZEROS, strict=True):
     case(
         f"brevitas_dequantize_{_name}",
-        lambda x, axis=_axis: Dequantize.apply(
-            CastTo.apply(x, torch.int8),
-            torch.full((3,) if axis else (), 0.5),
-            torch.zeros((3,) if axis else (), dtype=torch.int8),
-            axis,
+        lambda x, axis=_axis, scale=_scale, zero=_zero: Dequantize.apply(
+            CastTo.apply(x, torch.int8), scale, zero, axis
         ),
         tensor(2, 3),
-        migrates=False,
         source=f"{BREVITAS}standard/function.py",
     )
 
@@ -172,7 +172,6 @@ case(
     "brevitas_dynamic",
     lambda x: DynamicQuantize.apply(x, torch.uint8),
     tensor(2, 3),
-    migrates=False,
     source=f"{BREVITAS}standard/function.py",
 )
 
@@ -242,7 +241,6 @@ case(
     lambda x: FP4.apply(x, 16, None),
     tensor(2, 16),
     domains=("trt",),
-    migrates=False,
     source=f"{MODELOPT}export_onnx.py",
 )
 
@@ -253,7 +251,7 @@ class LearnedScale(Function):
         kind = torch.onnx.TensorProtoDataType.UINT8 if quant_min == 0 else torch.onnx.TensorProtoDataType.INT8
         zero_point = g.op("Cast", zero_point, to_i=kind)
         quantized = g.op("QuantizeLinear", x, scale, zero_point)
-        if (quant_min, quant_max) == (0, 127):
+        if quant_min == 0 and quant_max == 127:
             high = g.op("Constant", value_t=torch.tensor(127, dtype=torch.uint8))
             quantized = g.op("Clip", quantized, symbolic_opset9.unused(g), high)
         return g.op("DequantizeLinear", quantized, scale, zero_point)
@@ -268,7 +266,6 @@ for _low, _high in ((0, 255), (0, 127), (-128, 127)):
         f"mqbench_from_{_low}_to_{_high}".replace("-", "minus_"),
         lambda x, low=_low, high=_high: LearnedScale.apply(x, torch.tensor(0.5), torch.tensor(0), low, high, "mth"),
         tensor(2, 3),
-        migrates=False,
         source=f"{MQBENCH}fake_quantize/tqt.py",
     )
 
@@ -319,7 +316,6 @@ case(
     ),
     tensor(2, 3),
     domains=("org.openvinotoolkit",),
-    migrates=False,
     source=NNCF,
 )
 

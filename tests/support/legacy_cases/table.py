@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from legacy_sources import SOURCES
 
 FOLDER = Path(__file__).parent
 OPSET = 18
@@ -117,6 +118,7 @@ def case(name: str, forward: Callable[..., Any], *inputs: torch.Tensor, **fields
     group = forward.__module__.rpartition(".")[2]
     assert name not in CASES or CASES[name].group != group, f"two cases are called {name}"
     fields["undo"] = tuple(fields.get("undo", ()))
+    fields.setdefault("source", SOURCES.get(name, ""))
     # torch.export makes one input of a tensor that is passed twice.
     CASES[name] = Case(name, forward, tuple(value.clone() for value in inputs), group, **fields)
 

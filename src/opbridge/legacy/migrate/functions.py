@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
 import libcst as cst
 
 from opbridge.legacy.migrate import fakes
+from opbridge.legacy.migrate.fixed_arguments import fixed_arguments, may_return_an_argument, without_positions
 from opbridge.legacy.migrate.old_function import OldFunction, assigned_symbolics, has_function_base, method
 from opbridge.legacy.migrate.script import EQUAL, Edit, Left, Script
 from opbridge.legacy.migrate.signature import count_results, is_object, parameter_types
@@ -26,6 +28,8 @@ def find(script: Script) -> Iterator[Edit | Left]:
         elif symbolic is not None and node.bases:
             detail = "its base class is not in this file; convert the class by hand."
             yield Left(script.line(symbolic), f"{node.name.value}.symbolic", detail)
+    for name, line in _given_as_objects(script):
+        yield Left(line, name, "symbolic is an object that is assigned in the class; define the function there.")
     for assign, name, function in assigned_symbolics(script):
         if function is None:
             detail = "it is assigned at run time; declare an operator with a translation instead."
@@ -43,22 +47,31 @@ def find(script: Script) -> Iterator[Edit | Left]:
             yield from edits
 
 
+def _given_as_objects(script: Script) -> Iterator[tuple[str, int]]:
+    """Find the ``symbolic = ...`` in the bodies of classes."""
+    for node in script.walk(cst.ClassDef):
+        for line in node.body.body:
+            for item in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+                if isinstance(item, cst.Assign) and script.code(item.targets[0].target) == "symbolic":
+                    yield f"{node.name.value}.symbolic", script.line(item)
+
+
 def _edits(script: Script, function: OldFunction) -> Iterator[Edit]:
     parameters, own = function.parameters, function.graph_and_own[1:]
     if len(own) < len(parameters):
         raise NotConvertible("symbolic takes fewer arguments than forward", function.symbolic)
     fake = fakes.fake_of(function)
-    body = _body(script, function)
-    types = _types(script, function)
-    changed_calls = list(_changed_calls(script, function))
+    types, fixed = _types(script, function)
+    body = _body(script, function, fixed)
+    changed_calls = list(_changed_calls(script, function, fixed))
     name = script.free_name(_snake(function.name))
     # If the script already uses the name of the function, the operator can still have it.
     target = f"{re.sub(r'[^A-Za-z0-9_]', '_', script.stem)}::{_snake(function.name)}"
     script.needs |= {"opbridge", "torch"}
-    made: list[cst.BaseStatement] = [_operator(script, function, name, target, types)]
+    made: list[cst.BaseStatement] = [_operator(script, function, name, target, types, fixed)]
     if fake is not None:
         made.append(fake.statement(name))
-    translation = _translation(function, f"{name}_to_onnx", target, body)
+    translation = _translation(function, f"{name}_to_onnx", target, body, fixed)
     detail = f'@opbridge.operator("{target}"){", its fake" if fake is not None else ""} and its translation'
 
     def replace(updated: cst.ClassDef) -> cst.FlattenSentinel:
@@ -77,8 +90,8 @@ def _edits(script: Script, function: OldFunction) -> Iterator[Edit]:
         yield Edit(use, lambda updated: cst.Name(name), script.line(use), f"{function.name}.apply")
 
 
-def _types(script: Script, function: OldFunction) -> list[str]:
-    """Return the annotations of the parameters of the operator."""
+def _types(script: Script, function: OldFunction) -> tuple[list[str], dict[int, str]]:
+    """Return the annotations of the parameters, and the objects of those that the operator does not take."""
     letters = parsed_letters(script, function.symbolic)
     graph = function.graph_and_own[0].name.value
     types = parameter_types(
@@ -86,21 +99,37 @@ def _types(script: Script, function: OldFunction) -> list[str]:
     )
     if function.starred:
         types[-1] = "list[torch.Tensor]"
-    for parameter, kind, name in zip(function.parameters, types, function.names_inside, strict=False):
+    fixed = fixed_arguments(script, function, types)
+    for position, (parameter, kind, name) in enumerate(
+        zip(function.parameters, types, function.names_inside, strict=False)
+    ):
+        if position in fixed:
+            continue
+        if position < len(letters) and letters[position] == "t":
+            reason = f"{parameter.name.value} is a constant tensor whose contents symbolic reads"
+            raise NotConvertible(reason, parameter)
         if not kind and is_object(script, function.symbolic, name):
             raise NotConvertible(f"{parameter.name.value} is an object, which an operator can't take", parameter)
         if not kind:
             reason = f"{parameter.name.value} has an unknown type; annotate it in forward as a tensor, number or string"
             raise NotConvertible(reason, parameter)
-    return types
+    return types, fixed
 
 
-def _body(script: Script, function: OldFunction) -> cst.BaseSuite:
+def _body(script: Script, function: OldFunction, fixed: dict[int, str]) -> cst.BaseSuite:
     """Return the body of the translation; the arguments of a starred parameter are packed into a tuple."""
     params = function.symbolic.params
     renamed = {params.params[0].name.value: function.name} if function.of_class else {}
     plain = function.symbolic.with_changes(params=params.with_changes(params=function.graph_and_own))
-    body = convert_body(script, plain, renamed)
+    body = convert_body(script, plain, renamed, of_class=True)
+    own = function.names_inside
+    used = {node.value for node in script.walk(cst.Name, function.symbolic.body)}
+    bound = [
+        cst.parse_statement(f"{own[position]} = {text}\n")
+        for position, text in fixed.items()
+        if own[position] in used and own[position] != text
+    ]
+    body = body.with_changes(body=[*bound, *body.body])
     if function.packed is None:
         return body
     name, packed = function.packed
@@ -108,8 +137,11 @@ def _body(script: Script, function: OldFunction) -> cst.BaseSuite:
     return body.with_changes(body=[statement, *body.body])
 
 
-def _changed_calls(script: Script, function: OldFunction) -> Iterator[Edit]:
-    """Yield edits for calls of a Function with a starred forward: the operator takes its tensors as a list."""
+def _changed_calls(script: Script, function: OldFunction, fixed: dict[int, str]) -> Iterator[Edit]:
+    """Yield edits for the calls: an operator takes starred tensors as a list, and no argument that is fixed."""
+    for call in function.calls if fixed else ():
+        made = functools.partial(without_positions, positions=fixed)
+        yield Edit(call, made, script.line(call), f"{function.name}.apply")
     if not function.starred:
         return
     first = len(function.parameters) - 1
@@ -128,34 +160,72 @@ def _changed_calls(script: Script, function: OldFunction) -> Iterator[Edit]:
         return updated.with_changes(args=[*before, last])
 
     for call in calls:
+        if any(_is_number(script, item) for item in call.args[first:]):
+            raise NotConvertible("forward has a starred parameter that takes other values than tensors", call)
         if any(item.star or item.keyword for item in call.args[:first]):
             raise NotConvertible("forward has a starred parameter, and a call of it has starred arguments", call)
         yield Edit(call, replace, script.line(call), f"{function.name}.apply")
 
 
-def _operator(script: Script, function: OldFunction, name: str, target: str, types: list[str]) -> cst.BaseStatement:
+def _first_default(function: OldFunction, types: list[str]) -> int:
+    """Return the position of the first parameter that can keep its default: a list is no default of an operator."""
+    lists = [
+        position
+        for position, (parameter, kind) in enumerate(zip(function.parameters, types, strict=True))
+        if parameter.default is not None and kind.startswith("list")
+    ]
+    if not lists:
+        return 0
+    short = next((call for call in function.calls if len(call.args) <= lists[-1]), None)
+    if short is not None:
+        name = function.parameters[lists[-1]].name.value
+        raise NotConvertible(f"a call leaves out {name}, whose default an operator can't have", short)
+    return lists[-1] + 1
+
+
+def _is_number(script: Script, argument: cst.Arg) -> bool:
+    try:
+        script.value(argument.value)
+    except ValueError:
+        return False
+    return True
+
+
+def _operator(
+    script: Script, function: OldFunction, name: str, target: str, types: list[str], fixed: dict[int, str]
+) -> cst.BaseStatement:
     """Return the operator, whose function calls the autograd.Function, so that its gradients are kept."""
     count = count_results(script, function.forward, function.symbolic)
     returned = "torch.Tensor" if count == 1 else f"tuple[{', '.join(['torch.Tensor'] * count)}]"
     signature, passed = [], []
-    for parameter, kind in zip(function.parameters, types, strict=True):
-        default = f" = {script.code(parameter.default)}" if parameter.default is not None else ""
+    first_default = _first_default(function, types)
+    for position, (parameter, kind) in enumerate(zip(function.parameters, types, strict=True)):
+        if position in fixed:
+            passed.append(fixed[position])
+            continue
+        kept = parameter.default is not None and position >= first_default
+        default = f" = {script.code(parameter.default)}" if kept and parameter.default is not None else ""
         signature.append(f"{parameter.name.value}: {kind}{default}")
         star = "*" if parameter is function.forward.params.star_arg else ""
         passed.append(f"{star}{parameter.name.value}")
+    call = f"{function.name}.apply({', '.join(passed)})"
+    if count == 1 and may_return_an_argument(script, function.forward):
+        call += ".clone()"
     return cst.parse_statement(
-        f'\n\n@opbridge.operator("{target}")\ndef {name}({", ".join(signature)}) -> {returned}:\n'
-        f"    return {function.name}.apply({', '.join(passed)})\n"
+        f'\n\n@opbridge.operator("{target}")\ndef {name}({", ".join(signature)}) -> {returned}:\n    return {call}\n'
     )
 
 
-def _translation(function: OldFunction, name: str, target: str, body: cst.BaseSuite) -> cst.FunctionDef:
+def _translation(
+    function: OldFunction, name: str, target: str, body: cst.BaseSuite, fixed: dict[int, str]
+) -> cst.FunctionDef:
     symbolic = function.symbolic
     own = [item.with_changes(annotation=None) for item in function.graph_and_own[1:]]
     for position, parameter in enumerate(function.parameters):
         # A translation does not receive arguments that have their default.
         if own[position].default is None and parameter.default is not None:
             own[position] = own[position].with_changes(default=parameter.default, equal=EQUAL)
+    own = [item for position, item in enumerate(own) if position not in fixed]
     decorator = cst.Decorator(cst.parse_expression(f'opbridge.translation("{target}")'))
     params = symbolic.params.with_changes(params=own, star_arg=cst.MaybeSentinel.DEFAULT)
     assigned = function.assigned is not None

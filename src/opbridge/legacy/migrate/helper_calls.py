@@ -65,6 +65,8 @@ def helper_call(path: str, call: cst.Call) -> cst.BaseExpression | None:
     arguments: Arguments = {}
     for position, argument in enumerate(call.args):
         arguments[argument.keyword.value if argument.keyword else position] = code(argument.value)
+    if name in ("unused", "_optional_input_placeholder_tensor"):
+        return cst.Name("None")
     if name in _HELPERS:
         return cst.parse_expression(_HELPERS[name](arguments))
     inputs = [arguments[position] for position in range(1, len(call.args)) if position in arguments]
@@ -77,6 +79,16 @@ def helper_call(path: str, call: cst.Call) -> cst.BaseExpression | None:
     if name == "softmax" and len(inputs) == 2:
         return cst.parse_expression(f"op.Softmax({inputs[0]}, axis={inputs[1]})")
     return None
+
+
+def imports_helpers(script: Script, statement: cst.Import | cst.ImportFrom) -> bool:
+    """Return whether a statement only imports symbolic helpers of torch.onnx, which a translation does not call."""
+    if isinstance(statement.names, cst.ImportStar):
+        return False
+    owner = ""
+    if isinstance(statement, cst.ImportFrom):
+        owner = f"{script.code(statement.module)}." if statement.module is not None else ""
+    return all(f"{owner}{script.code(item.name)}".startswith("torch.onnx.symbolic") for item in statement.names)
 
 
 def dtype_number(script: Script, node: cst.Subscript) -> cst.BaseExpression | None:

@@ -13,7 +13,12 @@ from opbridge.legacy.migrate.symbolics import NotConvertible
 
 __all__ = ["OldFunction", "assigned_symbolics", "has_function_base", "method"]
 
-_BASES = ("torch.autograd.Function", "torch.autograd.function.Function", "Function")
+_BASES = (
+    "torch.autograd.Function",
+    "torch.autograd.function.Function",
+    "torch.autograd.function.InplaceFunction",
+    "Function",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ import libcst as cst
 
 from opbridge.legacy.migrate.schemas import Argument, schemas_of
 from opbridge.legacy.migrate.script import Edit, Left, Script
-from opbridge.legacy.migrate.symbolics import NotConvertible, convert_body, own_parameters
+from opbridge.legacy.migrate.symbolics import DEFAULT_OPSET, NotConvertible, convert_body, own_parameters
 
 __all__ = ["find"]
 
@@ -20,10 +20,6 @@ _REGISTER = ("torch.onnx.register_custom_op_symbolic", "torch.onnx.utils.registe
 _REGISTER_OP = "torch.onnx.symbolic_registry.register_op"
 _DECORATOR = "torch.onnx._internal.registration.onnx_symbolic"
 _PARTIAL = "functools.partial"
-_NEWEST_OPSET = 18
-"""The default opset of a translation."""
-
-
 _KEYWORDS = {
     "symbolic_name": 0, "symbolic_fn": 1, "opset_version": 2,
     "opname": 0, "op": 1, "domain": 2, "version": 3,
@@ -166,7 +162,7 @@ def _edits(script: Script, together: Sequence[_Registration], taken_back: dict[s
             raise NotConvertible(
                 f"it is unregistered in line {line}, but a translation can't be unregistered", item.call
             )
-        if item.opset is not None and item.opset > _NEWEST_OPSET:
+        if item.opset is not None and item.opset > DEFAULT_OPSET:
             raise NotConvertible(f"it is registered for opset {item.opset} and newer only", item.call)
         if len(opsets[item.target]) > 1:
             raise NotConvertible("it has functions for several opsets; keep the newest", item.call)

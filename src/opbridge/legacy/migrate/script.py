@@ -120,9 +120,32 @@ class Script:
             ValueError: The value is not known before the script runs.
         """
         try:
-            return literal(node, self._constant)
+            return literal(node, self._constant, self._called)
         except RecursionError as error:
             raise ValueError("it refers to itself") from error
+
+    def _called(self, call: cst.Call) -> Any:
+        """Evaluate the call of a function of the script that only returns an expression of its parameters."""
+        function = self.functions.get(self.code(call.func))
+        expression = None if function is None else _only_expression(function)
+        names = [] if function is None else [item.name.value for item in function.params.params]
+        if expression is None or len(names) != len(call.args) or any(item.star or item.keyword for item in call.args):
+            raise ValueError(f"{self.code(call.func)} is not a function of one expression")
+        given = dict(zip(names, (item.value for item in call.args), strict=True))
+        return literal(expression, lambda name: given.get(name.value) or self._constant(name), self._called)
+
+    def is_imported(self, node: cst.Attribute) -> bool:
+        """Return whether an attribute is one of an imported module, such as ``torch.int8``."""
+        root: cst.BaseExpression = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        return isinstance(root, cst.Name) and root.value in self._imports
+
+    def is_global(self, name: cst.Name) -> bool:
+        """Return whether a name is assigned once, at the top of the script, so that it always means one object."""
+        scope = self._scopes.get(name)
+        assignments = list(scope[name.value]) if scope is not None else []
+        return len(assignments) == 1 and isinstance(assignments[0].scope, GlobalScope)
 
     def _constant(self, name: cst.Name) -> cst.BaseExpression | None:
         """Return the value assigned to a module-level name, if there is a single, unconditional assignment."""
@@ -152,6 +175,14 @@ class Script:
             name = f"{name}_operator" if name == wanted else f"{name}_"
         self.names.add(name)
         return name
+
+
+def _only_expression(function: cst.FunctionDef) -> cst.BaseExpression | None:
+    """Return what a function returns, if it does nothing else."""
+    body = function.body.body if isinstance(function.body, cst.IndentedBlock) else ()
+    last = body[-1] if len(body) == (1 if function.get_docstring() is None else 2) else None
+    statement = last.body[0] if isinstance(last, cst.SimpleStatementLine) else None
+    return statement.value if isinstance(statement, cst.Return) else None
 
 
 def is_name(node: cst.CSTNode, name: str) -> bool:

@@ -43,12 +43,21 @@ def parameter_types(
     types = []
     for position, parameter in enumerate(parameters):
         name = names[position] if position < len(names) else ""
+        own = next((item for item in symbolic.params.params if item.name.value == name), None)
         annotation = _annotated(script, parameter)
+        if not annotation and own is not None and "Tensor" not in _annotated(script, own):
+            annotation = _annotated(script, own)  # Old code annotates numbers as values of the graph, too.
         code = letters[position] if position < len(letters) else ""
         given = _given(script, calls, position, parameter)
-        optional = "None" in given or code == "none" or _may_be_none(script, symbolic, name)
+        optional = (
+            "None" in given or annotation.endswith("| None") or code == "none" or _may_be_none(script, symbolic, name)
+        )
         plain = next(iter(given - {"None"}), "") if len(given - {"None"}) <= 1 else _number(given - {"None"})
-        kind = annotation or _LETTERS.get(code, "") or _merged(plain, _used_as(script, symbolic, graph, name))
+        kind = (
+            annotation.removesuffix(" | None")
+            or _LETTERS.get(code, "")
+            or _merged(plain, _used_as(script, symbolic, graph, name))
+        )
         if kind in ("int", "float") and not annotation and _is_computed(script, calls, position):
             kind = ""
         if code == "none" and not kind:
@@ -96,22 +105,54 @@ def _merged(given: str, used: str) -> str:
 def _annotated(script: Script, parameter: cst.Param) -> str:
     if parameter.annotation is None:
         return ""
-    text = re.sub(r"\b(typing\.)?(List|Sequence)\b", "list", script.code(parameter.annotation.annotation))
-    if script.path(parameter.annotation.annotation).endswith("torch.Tensor"):
+    node, optional = _without_optional(script, parameter.annotation.annotation)
+    text = re.sub(r"\b(typing\.)?(List|Sequence)\b", "list", script.code(node))
+    if script.path(node) in _TENSORS:
         text = "torch.Tensor"
-    return text if text in _ANNOTATIONS else ""
+    return f"{text}{optional}" if text in _ANNOTATIONS else ""
+
+
+_TENSORS = ("torch.Tensor", "torch.Value", "torch.nn.Parameter", "torch.nn.parameter.Parameter")
+
+
+def _without_optional(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpression, str]:
+    """Return the type inside ``Optional[...]`` and " | None", or the type itself and an empty string."""
+    if isinstance(node, cst.Subscript) and script.path(node.value).endswith("Optional"):
+        index = node.slice[0].slice
+        return (index.value if isinstance(index, cst.Index) else node), " | None"
+    return node, ""
 
 
 def _given(script: Script, calls: Sequence[cst.Call], position: int, parameter: cst.Param) -> set[str]:
     """Return the types of the literals that are passed, with an empty string for an unsupported type."""
     kinds = set()
     values = [call.args[position].value for call in calls if position < len(call.args)]
-    for value in [*values, *([parameter.default] if parameter.default is not None else [])]:
+    if parameter.default is not None and len(values) < max(len(calls), 1):
+        values.append(parameter.default)
+    for value in values:
+        known = _of_call(script, value)
+        if known:
+            kinds.add(known)
+            continue
         try:
             kinds.add(_kind(script.value(value)))
         except ValueError:
             continue
     return kinds
+
+
+def _of_call(script: Script, value: cst.BaseExpression) -> str:
+    """Return the type of the result of a call of torch; empty for any other expression."""
+    path = script.path(value.func) if isinstance(value, cst.Call) else ""
+    if path in _PAIRS:
+        return "list[int]"
+    return "torch.Tensor" if path in _MAKING_TENSORS else ""
+
+
+_MAKING_TENSORS = {
+    f"torch.{name}" for name in ("tensor", "ones", "zeros", "full", "empty", "rand", "randn", "arange", "linspace")
+}
+_PAIRS = {f"torch.nn.modules.utils.{name}" for name in ("_single", "_pair", "_triple", "_quadruple")}
 
 
 def _kind(value: object) -> str:
@@ -150,8 +191,24 @@ def _used_as(script: Script, symbolic: cst.FunctionDef, graph: str, name: str) -
                 return "torch.Tensor"
         if isinstance(call.func, cst.Attribute) and is_name(call.func.value, name) and call.func.attr.value == "type":
             return "torch.Tensor"
+    compared = _compared_with(script, symbolic, name)
+    if compared:
+        return compared
     returned = [node.value for node in script.walk(cst.Return, symbolic.body) if node.value is not None]
+    # A helper that symbolic returns is called with a value first, as in all its uses that convert.
+    returned += [call.args[0].value for call in returned if isinstance(call, cst.Call) and call.args]
     return "torch.Tensor" if any(is_name(value, name) for value in returned) else ""
+
+
+def _compared_with(script: Script, symbolic: cst.FunctionDef, name: str) -> str:
+    """Return the type of the number or string with which a parameter is compared; empty if there is none."""
+    for comparison in script.walk(cst.Comparison, symbolic.body):
+        if is_name(comparison.left, name):
+            try:
+                return _kind(script.value(comparison.comparisons[0].comparator)).replace("None", "")
+            except ValueError:
+                continue
+    return ""
 
 
 def is_object(script: Script, symbolic: cst.FunctionDef, name: str) -> bool:
@@ -186,6 +243,10 @@ def _spread(script: Script, symbolic: cst.FunctionDef, graph: str) -> set[str]:
         if script.code(assign.targets[0].target) in starred:
             lists: list[cst.List | cst.Tuple] = [*script.walk(cst.List, assign), *script.walk(cst.Tuple, assign)]
             found |= {script.code(element.value) for node in lists for element in node.elements}
+    for call in script.walk(cst.Call, symbolic.body):
+        appended = isinstance(call.func, cst.Attribute) and call.func.attr.value == "append" and len(call.args) == 1
+        if appended and script.code(call.func.value) in starred:  # type: ignore[attr-defined]
+            found.add(script.code(call.args[0].value))
     return found
 
 

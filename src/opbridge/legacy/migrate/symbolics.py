@@ -6,13 +6,17 @@ import re
 from collections.abc import Sequence
 
 import libcst as cst
+import onnx
 
 from opbridge.legacy.migrate import helper_calls
 from opbridge.legacy.migrate.constants import constant_value, is_arithmetic
 from opbridge.legacy.migrate.script import Script, is_name
 from opbridge.legacy.validity import is_kept
 
-__all__ = ["NotConvertible", "convert_body", "own_parameters", "parsed_letters"]
+__all__ = ["DEFAULT_OPSET", "NotConvertible", "convert_body", "own_parameters", "parsed_letters"]
+
+DEFAULT_OPSET = 18
+"""The default opset of a translation."""
 
 _SUFFIX = re.compile(r"(\w+)_([ifstgz])")
 
@@ -54,19 +58,26 @@ def parsed_letters(script: Script, function: cst.FunctionDef) -> list[str]:
     return []
 
 
-def convert_body(script: Script, function: cst.FunctionDef, renamed: dict[str, str]) -> cst.BaseSuite:
+def convert_body(
+    script: Script, function: cst.FunctionDef, renamed: dict[str, str], of_class: bool = False
+) -> cst.BaseSuite:
     """Return the body of the function, converted to onnxscript calls and :func:`opbridge.custom_node`.
 
     Args:
         script: The script.
         function: The symbolic function.
         renamed: The new names of parameters that are renamed.
+        of_class: Whether it is the symbolic function of an autograd.Function, which gets numbers as they are.
 
     Raises:
         NotConvertible: A construct in the body can't be converted.
     """
-    converter = _Body(script, function, renamed)
+    converter = _Body(script, function, renamed, of_class)
     body = function.body.visit(converter)
+    for returned in script.walk(cst.Return, function.body):
+        elements = returned.value.elements if isinstance(returned.value, cst.Tuple) else ()
+        if any(is_name(item.value, "None") for item in elements):
+            raise NotConvertible("it returns None for a result", returned)
     for call in script.walk(cst.Call, body):  # type: ignore[arg-type]
         if _method(call) == "type" and not call.args:
             raise NotConvertible("it stores the type of a value", function.name)
@@ -83,7 +94,7 @@ def convert_body(script: Script, function: cst.FunctionDef, renamed: dict[str, s
 class _Body(cst.CSTTransformer):
     """Converts operations on ``g`` and its values, innermost first."""
 
-    def __init__(self, script: Script, function: cst.FunctionDef, renamed: dict[str, str]) -> None:
+    def __init__(self, script: Script, function: cst.FunctionDef, renamed: dict[str, str], of_class: bool) -> None:
         super().__init__()
         self.script = script
         self.graph = function.params.params[0].name.value
@@ -92,6 +103,8 @@ class _Body(cst.CSTTransformer):
         self.custom: set[str] = set()
         self.with_sizes: dict[int, cst.BaseExpression] = {}
         self.typed = {parameter.name.value for parameter in function.params.params}
+        self.parameters = frozenset(self.typed)
+        self.of_class = of_class
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
         return updated_node.with_changes(value=self.renamed.get(updated_node.value, updated_node.value))
@@ -130,8 +143,10 @@ class _Body(cst.CSTTransformer):
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
         assign = original_node.body[0]
+        if isinstance(assign, cst.Import | cst.ImportFrom) and helper_calls.imports_helpers(self.script, assign):
+            return cst.RemoveFromParent()
         if len(original_node.body) > 1 or not isinstance(assign, cst.Assign) or not isinstance(assign.value, cst.Call):
             return updated_node
         target = assign.targets[0].target
@@ -180,6 +195,9 @@ class _Body(cst.CSTTransformer):
         if method in _UNKNOWN_METHODS:
             raise NotConvertible(f"it calls .{method}() on a value", original_node)
         path = self.script.path(function)
+        if self.of_class and path.endswith("symbolic_helper._is_value") and self._is_parameter(original_node.args):
+            self.script.needs.add("ir")
+            return cst.parse_expression(f"isinstance({self.script.code(updated_node.args[0].value)}, ir.Value)")
         if path.startswith(("torch.onnx.symbolic", "torch.onnx._internal")):
             converted = helper_calls.helper_call(path, updated_node)
             if converted is None:
@@ -187,6 +205,10 @@ class _Body(cst.CSTTransformer):
             self.script.needs.add("op")
             return converted
         return updated_node
+
+    def _is_parameter(self, arguments: Sequence[cst.Arg]) -> bool:
+        value = arguments[0].value if len(arguments) == 1 else None
+        return isinstance(value, cst.Name) and value.value in self.parameters
 
     def _asked(self, method: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
         """Convert a method call on a value."""
@@ -211,13 +233,18 @@ class _Body(cst.CSTTransformer):
         standard = domain in ("", "onnx")
         if standard and operator == "Constant":
             return self._constant(original, updated)
+        if any(argument.star == "**" for argument in original.args):
+            raise NotConvertible("the names of its attributes are known only at run time", original)
         inputs = [argument.with_changes(comma=cst.MaybeSentinel.DEFAULT) for argument in updated.args[1:]]
         positional = [argument for argument in inputs if argument.keyword is None]
         keywords = self._attributes([item for item in inputs if item.keyword is not None], standard, original)
         if standard and is_kept(operator, [item.keyword.value for item in keywords if item.keyword is not None]):
             raise NotConvertible(f"ONNX has no {operator} with these attributes; give the node a domain", original)
         if standard:
+            if not any(isinstance(node, cst.If | cst.IfExp) for node in self.script.parents(original)):
+                _check_opset(operator, keywords, original)  # In a branch, it may be for an older opset.
             self.script.needs.add("op")
+            keywords = [self._as_number(operator, item) for item in keywords]
             return _call(f"op.{operator}", [*positional, *keywords], updated)
         self.script.needs.add("opbridge")
         self.custom |= {_assigned_name(next(self.script.parents(original))) or ""}
@@ -225,6 +252,14 @@ class _Body(cst.CSTTransformer):
             keywords.insert(0, cst.Arg(cst.SimpleString(repr(name)), cst.Name("operator")))
         node = cst.Arg(cst.SimpleString(f'"{domain}::{operator}"'))
         return _call("opbridge.custom_node", [node, *positional, *keywords], updated)
+
+    def _as_number(self, operator: str, argument: cst.Arg) -> cst.Arg:
+        """Convert an element type to its number, where it is looked up: onnxscript does not take torch's enum."""
+        value, key = argument.value, argument.keyword.value if argument.keyword is not None else ""
+        local = isinstance(value, cst.Name) and value.value not in self.parameters and value.value not in _WORDS
+        if key != "to" or operator not in ("Cast", "Constant") or not (local or isinstance(value, cst.Subscript)):
+            return argument
+        return argument.with_changes(value=_call("int", [cst.Arg(value)], None))
 
     def _attributes(self, keywords: Sequence[cst.Arg], standard: bool, original: cst.Call) -> list[cst.Arg]:
         converted = []
@@ -274,6 +309,18 @@ class _Body(cst.CSTTransformer):
         return value
 
 
+def _check_opset(operator: str, keywords: Sequence[cst.Arg], original: cst.Call) -> None:
+    """Raise NotConvertible for a node of another opset than that of the functions of onnxscript that are used."""
+    if not onnx.defs.has(operator, DEFAULT_OPSET, ""):
+        raise NotConvertible(f"{operator} is newer than opset {DEFAULT_OPSET}", original)
+    known = onnx.defs.get_schema(operator, DEFAULT_OPSET, "").attributes
+    for item in keywords:
+        if item.keyword is not None and item.keyword.value not in known:
+            reason = f"{operator} has no attribute {item.keyword.value} at opset {DEFAULT_OPSET}"
+            raise NotConvertible(reason, original)
+
+
+_WORDS = {"None", "True", "False"}
 _UNKNOWN_METHODS = {"node", "isSubtypeOf", "mustBeNone", "kind"}
 
 
