@@ -228,7 +228,7 @@ def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumpti
                 changes.numpy = True
             elif checks:
                 changes.checks |= checks
-            elif changes.known is False and not failure.lines:
+            elif changes.known is False and not failure.lines and not changes.conversions.on_sizes:
                 changes.known = True
             elif not changes.gradients and needs_gradients(failure.__cause__):
                 changes.gradients = True

@@ -39,9 +39,7 @@ def initialized(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[st
     return first if is_computed else module
 
 
-def _after_a_run(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], seed: int
-) -> torch.nn.Module:
+def _after_a_run(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], seed: int) -> torch.nn.Module:
     copied = copy.deepcopy(module)
     training = {name: one.training for name, one in copied.named_modules()}
     inputs = torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
