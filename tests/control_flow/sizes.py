@@ -109,3 +109,11 @@ def index_by_number_and_tensor(x):
     for i in range(x.shape[2]):
         rows = rows + rows[i, order].sum() * 0.1
     return rows
+
+
+@program("If", cases=IMAGES, dynamic=IMAGE)
+def numel_of_shape(x):
+    count = x.shape.numel()
+    if x.shape[2:].numel() > 100:
+        x = x[..., ::2]
+    return x.cumsum(2) / count

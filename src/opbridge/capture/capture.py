@@ -37,12 +37,14 @@ from opbridge.torch_graph.dense import dense_weights
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
 from opbridge.torch_graph.gradients import needs_gradients, tracing_gradients
+from opbridge.torch_graph.lazy_modules import initialized
 from opbridge.torch_graph.library_checks import (
     lines_of_error,
     lines_to_leave_out,
     statement_that_only_raises,
     without_checks,
 )
+from opbridge.torch_graph.numpy_sizes import computes_with_numpy, dynamic_numpy
 from opbridge.torch_graph.python_sizes import converts, dynamic_conversions
 from opbridge.torch_graph.sources import SourceLine
 from opbridge.torch_graph.variadic import by_input, explicit_parameters
@@ -150,6 +152,7 @@ def capture(
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
     dynamic_shapes = by_input(dynamic_shapes, module)
     example = positional, keywords
+    module = initialized(module, *example)
     constants = Constants(module)
     assumptions = Assumptions(module, example, dynamic_shapes)
 
@@ -157,7 +160,8 @@ def capture(
         answering = constants.answering() if changes.known else nullcontext()
         swaps = dynamic_conversions(changes.files), without_checks(changes.checks), converting(changes.conversions)
         below = tracing_gradients(module) if changes.gradients else nullcontext()
-        with swaps[0], swaps[1], swaps[2] as notes, answering, below, assumptions.made() as shapes:
+        arrays = dynamic_numpy(changes.numpy)
+        with swaps[0], swaps[1], swaps[2] as notes, answering, arrays, below, assumptions.made() as shapes:
             captured = _captured(module, example, shapes, input_names, output_names, rewrites, check_sizes)
         if changes.known and not constants.are_constant_in(captured.program):
             changes.known = None
@@ -189,6 +193,7 @@ class _Changes:
 
     Attributes:
         files: The files in which ``float()`` and ``int()`` keep sizes dynamic.
+        numpy: Whether NumPy's functions keep sizes dynamic.
         checks: The lines of the checks that are left out.
         known: Whether Python may read what is computed from weights and numbers alone; None if it must not, because
             the model changes what it has read.
@@ -197,6 +202,7 @@ class _Changes:
     """
 
     files: set[str] = dataclasses.field(default_factory=set)
+    numpy: bool = False
     checks: set[SourceLine] = dataclasses.field(default_factory=set)
     known: bool | None = False
     gradients: bool = False
@@ -218,9 +224,11 @@ def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumpti
             checks = lines_to_leave_out(failure.__cause__, failure.lines) - changes.checks
             if files:
                 changes.files |= files
+            elif not changes.numpy and any(map(computes_with_numpy, lines)):
+                changes.numpy = True
             elif checks:
                 changes.checks |= checks
-            elif changes.known is False and not failure.lines:
+            elif changes.known is False and not failure.lines and not changes.conversions.on_sizes:
                 changes.known = True
             elif not changes.gradients and needs_gradients(failure.__cause__):
                 changes.gradients = True

@@ -8,7 +8,8 @@ Example::
 
     opbridge.export(nn.Sequential(nn.LazyLinear(10)), (x,), path="out")
 
-Fix: run the model once on the example inputs, ``model(*args)``, and load trained weights before the export.
+Fix: run the model once on the example inputs, ``model(*args)``, and load trained weights before the export. A lazy
+parameter that the model computes, like the kernel of a resampler, is initialized on a copy of the model.
 """
 
 from __future__ import annotations

@@ -146,9 +146,11 @@ def comparison(owner: Any, name: str) -> Any:
         name: The attribute.
     """
     if owner is torch:
-        return _COMPARISONS[name]
+        return _COMPARISONS.get(name) or getattr(torch, name)
     if name == "is_integer":
         return owner.is_integer if not isinstance(owner, torch.SymFloat) else lambda: math.floor(owner) == owner
+    if name == "numel":
+        return functools.partial(math.prod, owner) if isinstance(owner, torch.Size) else owner.numel
     return functools.partial(_COMPARISONS[name], owner) if isinstance(owner, Tensor) else getattr(owner, name)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX
-from opbridge.capture.control_flow.names import repeats_list
+from opbridge.capture.control_flow.names import is_rewritten, repeats_list
 from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
@@ -78,7 +78,7 @@ class Conversions:
         extended = False
         for frame in _frames(failure):
             node = _enclosing(frame)
-            if node is None:
+            if node is None or not (of_sizes or _is_rewritten(frame)):
                 continue
             function = Function(frame.file, node.lineno)
             if function in self._left:
@@ -117,7 +117,10 @@ class Conversions:
         self._left += [function for function in self.functions if function not in self._before_sizes]
         self.functions, self.on_sizes, self.refusal = self._before_sizes, False, None
         restriction, self._restriction = self._restriction, None
-        return failure if failure.finding.code in _OF_SIZES else restriction
+        if failure.finding.code in _OF_SIZES:
+            return failure
+        restriction.details = f"{restriction.details}\nWith this condition as a branch of the model: {failure.message}"
+        return restriction
 
     def _leave(self, refusal: Unconverted) -> bool:
         self.refusal = refusal
@@ -136,6 +139,9 @@ class Conversions:
         return changed
 
 
+_NUMBERS = ("", "for", "*", "numel")
+"""What :func:`_keyword` returns where no branch depends on the number."""
+
 _FIX = "write it as a function that returns tensors."
 
 
@@ -148,23 +154,40 @@ def _frames(failure: CaptureFailure) -> list[SourceLine]:
     return [line for line in failure.lines if _keyword(line)]
 
 
+def _is_rewritten(frame: SourceLine) -> bool:
+    """Whether the statement on this line contains something that a conversion rewrites."""
+    tree = parsed_file(frame.file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, (ast.stmt, ast.expr)) and node.lineno <= frame.line <= (node.end_lineno or node.lineno):
+            is_header = frame.line < getattr(node, "body", [])[0].lineno if _is_compound(node) else True
+            if is_header and is_rewritten(node):
+                return True
+    return False
+
+
+def _is_compound(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "body", None), list)
+
+
 def _is_on_sizes(failure: CaptureFailure) -> bool:
     """Whether a condition on sizes stopped the capture, and not a number of iterations or of elements."""
-    return failure.finding.code in _OF_SIZES and any(_keyword(line) not in ("", "for", "*") for line in failure.lines)
+    return failure.finding.code in _OF_SIZES and any(_keyword(line) not in _NUMBERS for line in failure.lines)
 
 
 def _keyword(line: SourceLine) -> str:
-    """What decides something on a line: "if", "for", "and", or "*" of a list; empty if nothing does."""
+    """What needs a number on a line: "if", "for", "and", "*" of a list or "numel" of a shape; empty if nothing does."""
     condition = condition_at(line)
     tree = parsed_file(line.file)
     if condition is not None or tree is None:
         return "" if condition is None else condition.keyword
     for node in ast.walk(tree):
-        if isinstance(node, (ast.BoolOp, ast.BinOp)) and node.lineno <= line.line <= (node.end_lineno or node.lineno):
+        if isinstance(node, ast.expr) and node.lineno <= line.line <= (node.end_lineno or node.lineno):
             if isinstance(node, ast.BoolOp):
                 return "and"
             if repeats_list(node):
                 return "*"
+            if isinstance(node, ast.Attribute) and node.attr == "numel":
+                return "numel"
     return ""
 
 

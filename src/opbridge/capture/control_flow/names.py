@@ -7,9 +7,12 @@ import collections
 from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
+    "COMPARISONS",
+    "REPLACED",
     "appended_only",
     "assigned",
     "inside",
+    "is_rewritten",
     "is_temporary",
     "loaded",
     "locals_of",
@@ -17,6 +20,15 @@ __all__ = [
     "repeats_list",
     "touched",
 ]
+
+REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "float", "min", "max", "any", "all", "sum")
+"""The builtins that a conversion replaces."""
+
+COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer", "numel")
+"""The methods and functions of torch that a conversion replaces."""
+
+_BRANCHES = (ast.If, ast.While, ast.For, ast.Assert, ast.IfExp, ast.BoolOp, ast.Compare)
+_LISTS = (ast.ListComp, ast.GeneratorExp)
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -129,6 +141,19 @@ def names_of(target: ast.expr) -> list[str]:
     parts = target.elts if isinstance(target, ast.Tuple) else [target]
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     return names if len(names) == len(parts) else []
+
+
+def is_rewritten(node: ast.AST) -> bool:
+    """Whether the conversion of a function rewrites this node, apart from its parts."""
+    if isinstance(node, ast.Call):
+        return (getattr(node.func, "id", None) or getattr(node.func, "attr", None)) in (*REPLACED, *COMPARISONS)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) or repeats_list(node)
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Tuple)
+    return isinstance(node, (*_BRANCHES, *_LISTS))
 
 
 def repeats_list(node: ast.AST) -> bool:

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Sequence
 
 from opbridge.capture.control_flow.exits import PREFIX, lowered, place
 from opbridge.capture.control_flow.names import (
+    COMPARISONS,
+    REPLACED,
     appended_only,
     assigned,
     inside,
@@ -268,9 +270,9 @@ class _Function(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id in _OF_LISTS:
             node.args = [_as_list(argument) for argument in node.args]
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id in _REPLACED:
+        if isinstance(node.func, ast.Name) and node.func.id in REPLACED:
             node.func = self._call("builtin", ast.Constant(node.func.id), node.func)
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in _COMPARISONS:
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in COMPARISONS:
             node.func = self._call("comparison", node.func.value, ast.Constant(node.func.attr))
         return node
 
@@ -340,8 +342,6 @@ class _Function(ast.NodeTransformer):
         return ast.FunctionDef(name, _arguments(), [*declared, *(body or [ast.Pass()])], [], None)
 
 
-_REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "float", "min", "max", "any", "all", "sum")
-_COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer")
 _OF_LISTS = ("list", "tuple", "sum", "min", "max")
 """Functions that read all items, so that a generator expression is as good as a list."""
 

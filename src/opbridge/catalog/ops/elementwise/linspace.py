@@ -23,13 +23,17 @@ def linspace(original: Callable[..., Tensor], start: Any, end: Any, steps: Any, 
     if not any(isinstance(number, (torch.SymInt, torch.SymFloat)) for number in numbers):
         return NotImplemented
     dtype = options.pop("dtype", None) or torch.get_default_dtype()
-    if isinstance(start, Tensor) or isinstance(end, Tensor) or not dtype.is_floating_point or "out" in options:
+    if not dtype.is_floating_point or "out" in options:
         return original(start, end, steps, dtype=dtype, **options)
     index = torch.arange(steps, dtype=torch.int64, device=options.get("device"))
-    step = torch.scalar_tensor(end, dtype=dtype) - torch.scalar_tensor(start, dtype=dtype)
+    start, end = (
+        number.to(dtype) if isinstance(number, Tensor) else torch.scalar_tensor(number, dtype=dtype)
+        for number in (start, end)
+    )
+    step = end - start
     step = step / torch.scalar_tensor(torch.sym_max(steps - 1, 1), dtype=dtype)
     return torch.where(
         index < torch.sym_max(steps // 2, 1),
-        torch.scalar_tensor(start, dtype=dtype) + step * index.to(dtype),
-        torch.scalar_tensor(end, dtype=dtype) - step * (steps - 1 - index).to(dtype),
+        start + step * index.to(dtype),
+        end - step * (steps - 1 - index).to(dtype),
     )

@@ -1,0 +1,217 @@
+"""NumPy's functions of dynamic sizes, as parts of a captured program.
+
+``np.fmod(n, 2)`` and ``np.arange(n)`` need integers, so that NumPy makes a dynamic size ``n`` constant or fails. Inside
+:func:`dynamic_numpy`, a function of numbers computes with the size, and a function that makes or takes an array of a
+dynamic size is that of ``torch._numpy``: NumPy's functions, implemented with torch operators, with NumPy's dtypes.
+Dynamo captures NumPy in the same way; there is no public access to them without Dynamo.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from opbridge.torch_graph.sources import SourceLine
+
+__all__ = ["computes_with_numpy", "dynamic_numpy"]
+
+_FOLDER = str(Path(np.__file__).parent)
+_DYNAMIC = (torch.SymInt, torch.SymFloat)
+_NUMBERS = (int, float, *_DYNAMIC)
+
+
+def computes_with_numpy(line: SourceLine) -> bool:
+    """Whether a line calls a function of NumPy, or is one of NumPy's own lines."""
+    return re.search(r"\b(np|numpy)\.\w+\(", line.text) is not None or line.file.startswith(_FOLDER)
+
+
+@contextlib.contextmanager
+def dynamic_numpy(active: bool) -> Iterator[None]:
+    """Make NumPy's functions of dynamic sizes return dynamic numbers and arrays inside the block, if active.
+
+    Calls without a dynamic size, and without an array of a dynamic size, are not affected.
+    """
+    if not active:
+        yield
+        return
+    dtypes = importlib.import_module("torch._numpy._dtypes")
+    with contextlib.ExitStack() as stack:
+        for name in _replaced():
+            stack.enter_context(_replacing(np, name, functools.partial(_function, name)))
+        stack.enter_context(_replacing(dtypes, "dtype", _dtype))
+        # An array of NumPy leaves `array + dynamic_array` to the other operand.
+        stack.enter_context(_replacing(_array(), "__array_ufunc__", lambda own: None))
+        # torch calls no mode for from_numpy, and asks an index for its length before it calls one.
+        stack.enter_context(_replacing(torch, "from_numpy", _from_numpy))
+        for name in ("__getitem__", "__setitem__"):
+            stack.enter_context(_replacing(torch.Tensor, name, _with_tensors))
+        stack.enter_context(_Arrays())
+        yield
+
+
+@contextlib.contextmanager
+def _replacing(owner: Any, name: str, made: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace an attribute inside the block by what is made of it."""
+    is_own = name in vars(owner)
+    before = getattr(owner, name, None)
+    setattr(owner, name, made(before))
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
+
+
+def _torch_numpy() -> Any:
+    return importlib.import_module("torch._numpy")
+
+
+def _array() -> Any:
+    return _torch_numpy().ndarray
+
+
+@functools.cache
+def _replaced() -> tuple[str, ...]:
+    """The names of the functions that NumPy and torch have, and of those that have an equivalent for numbers."""
+    both = {name for name in vars(np).keys() & vars(_torch_numpy()).keys() if not name.startswith("_")}
+    functions = {name for name in both if callable(getattr(np, name)) and not isinstance(getattr(np, name), type)}
+    return tuple(sorted(functions | _OF_NUMBERS.keys() | _ALIASES.keys()))
+
+
+@functools.cache
+def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    of_numbers, of_arrays = _OF_NUMBERS.get(name), getattr(_torch_numpy(), _ALIASES.get(name, name), own)
+
+    @functools.wraps(own)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.tree_leaves((args, kwargs))
+        if not any(isinstance(leaf, (*_DYNAMIC, _array())) for leaf in leaves):
+            return own(*args, **kwargs)
+        if of_numbers is not None and not kwargs and all(isinstance(leaf, _NUMBERS) for leaf in leaves):
+            with contextlib.suppress(TypeError):  # A sequence of numbers, or another number of arguments.
+                return of_numbers(*args)
+        return of_arrays(*args, **kwargs)
+
+    return function
+
+
+@functools.cache
+def _with_tensors(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of torch that takes arrays of a dynamic size as tensors."""
+
+    @functools.wraps(own)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _as_tensors((args, kwargs))
+        return own(*args, **kwargs)
+
+    return function
+
+
+@functools.cache
+def _from_numpy(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def from_numpy(array: Any) -> Any:
+        return array.tensor if isinstance(array, _array()) else own(array)
+
+    return from_numpy
+
+
+def _as_tensors(values: Any) -> Any:
+    return pytree.tree_map_only(_array(), operator.attrgetter("tensor"), values)
+
+
+@functools.cache
+def _dtype(own: Callable[..., Any]) -> Callable[..., Any]:
+    """torch._numpy's function of the name of a dtype, also for NumPy's own types."""
+
+    @functools.wraps(own)
+    def dtype(given: Any) -> Any:
+        is_of_numpy = isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic))
+        return own(np.dtype(given).name if is_of_numpy else given)
+
+    return dtype
+
+
+class _Arrays(TorchFunctionMode):
+    """Passes arrays of a dynamic size to torch's functions as tensors."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        args, kwargs = _as_tensors((args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def _remainder_of_truncation(a: Any, b: Any) -> Any:
+    """The remainder with the sign of ``a``."""
+    if isinstance(a, (float, torch.SymFloat)) or isinstance(b, (float, torch.SymFloat)):
+        return a - b * torch.sym_float(math.trunc(a / b))
+    b = torch.sym_max(b, -b)
+    return torch.sym_max(a, 0) % b - torch.sym_max(-a, 0) % b
+
+
+def _number(value: Any) -> Any:
+    """A dynamic number, of which these functions have equivalents; a sequence of numbers is none."""
+    if not isinstance(value, _NUMBERS):
+        raise TypeError(type(value))
+    return value
+
+
+def _rounded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """NumPy leaves an integer an integer, and rounds any other number to a floating-point number."""
+    return lambda a: a if isinstance(_number(a), (int, torch.SymInt)) else torch.sym_float(function(a))
+
+
+def _folded(function: Callable[[Any, Any], Any], *first: Any) -> Callable[[Any], Any]:
+    """A function of a sequence."""
+    return lambda numbers: functools.reduce(function, _sequence(numbers), *first)
+
+
+def _sequence(values: Any) -> Any:
+    if not isinstance(values, (list, tuple)) or not all(isinstance(value, _NUMBERS) for value in values):
+        raise TypeError(type(values))
+    return values
+
+
+_ALIASES: Mapping[str, str] = {"asanyarray": "asarray", "concat": "concatenate", "permute_dims": "transpose"}
+"""Functions of NumPy that torch._numpy has under another name."""
+
+_OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
+    "absolute": lambda a: torch.sym_max(_number(a), -a),
+    "add": operator.add,
+    "amax": _folded(torch.sym_max),
+    "amin": _folded(torch.sym_min),
+    "divide": operator.truediv,
+    "fix": _rounded(math.trunc),
+    "floor_divide": operator.floordiv,
+    "fmod": _remainder_of_truncation,
+    "max": _folded(torch.sym_max),
+    "maximum": torch.sym_max,
+    "min": _folded(torch.sym_min),
+    "minimum": torch.sym_min,
+    "mod": operator.mod,
+    "multiply": operator.mul,
+    "negative": operator.neg,
+    "prod": _folded(operator.mul, 1),
+    "remainder": operator.mod,
+    "rint": lambda a: torch.sym_float(round(_number(a))),
+    "round": _rounded(round),
+    "subtract": operator.sub,
+    "sum": _folded(operator.add, 0),
+    "true_divide": operator.truediv,
+    "trunc": _rounded(math.trunc),
+}
