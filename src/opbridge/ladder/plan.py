@@ -84,6 +84,7 @@ def plan(
     *,
     opset: int | None = None,
     newest_opset: int = 10_000,
+    served_opset: int = 10_000,
     raised: Mapping[str, int] = MappingProxyType({}),
     refused: frozenset[str] = frozenset(),
     rewrites: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
@@ -94,8 +95,10 @@ def plan(
     Args:
         program: The captured program, or its distinct operators. It is not changed.
         catalog: The mappings to use.
-        opset: The opset that the user requests; by default the lowest that supports every operator.
+        opset: The opset that the user requests; by default the lowest that supports every operator and the faster
+            mappings up to ``served_opset``.
         newest_opset: The newest opset that every engine supports.
+        served_opset: The newest opset of a mapping that is preferred to one of an older opset, because it is faster.
         raised: The lowest opset at which the engines have kernels for the nodes of an operator, by target key, as found
             in earlier rounds.
         refused: The mappings not to use again (:meth:`Plan.mapping_of`), which failed or whose nodes an engine refused.
@@ -107,7 +110,7 @@ def plan(
     """
     floor = opset or max((LOWEST_OPSET, *raised.values()))
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
-    chosen = _choose(catalog, refused, mapped, opset or newest_opset)
+    chosen = _choose(catalog, refused, mapped, opset or min(newest_opset, max(floor, served_opset)))
     kept = KeptNan(program, catalog.nan)
     recorder = _Recorder(kept)
     translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
@@ -127,7 +130,15 @@ def plan(
     bodies = capture_bodies(calls) if calls else None
     of_bodies = dataclasses.replace(catalog, nan=EXACT) if exact.intersection(calls) else catalog
     inner = (
-        plan(bodies.program, of_bodies, opset=opset, newest_opset=newest_opset, raised=raised, refused=refused)
+        plan(
+            bodies.program,
+            of_bodies,
+            opset=opset,
+            newest_opset=newest_opset,
+            served_opset=served_opset,
+            raised=raised,
+            refused=refused,
+        )
         if bodies
         else None
     )
