@@ -60,7 +60,7 @@ def erfc(self: Tensor) -> Tensor:
     size = self.clamp(0.5, 32.0)
     coarse = torch.round(size * 64) * (1 / 64)
     power = torch.exp(-coarse * coarse) * torch.exp((coarse - size) * (coarse + size))
-    tail = _scaled(size, (size - 2) / (size + 2)) * power
-    if keeps_nan():
-        tail = torch.where(self.isnan(), self, tail)
-    return torch.where(self < 0.5, 1 - torch.erf(self), tail)
+    # Each factor is constant where the other one varies, and a product is much faster than a selection.
+    near = (1 - torch.erf(self.clamp_max(0.5))) / math.erfc(0.5)
+    result = near * (_scaled(size, (size - 2) / (size + 2)) * power)
+    return torch.where(self.isnan(), self, result) if keeps_nan() else result
