@@ -133,9 +133,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add_engine(parser, default="onnxruntime", none=True)
     parser.add_argument(
         "--opset",
-        type=int,
-        metavar="N",
-        help="the ONNX opset, 11 or newer (default: the lowest that supports all operators)",
+        type=_opset,
+        metavar="N|lowest",
+        help="the ONNX opset, 11 or newer (default: the lowest that supports all operators and the faster ones that "
+        "the engine's versions of the last two years take; lowest: without those)",
     )
     add_ops(parser)
     _set_default(parser, "opset", None)
@@ -195,6 +196,15 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 def _set_default(parser: argparse.ArgumentParser, option: str, value: Any) -> None:
     """Set the default of an option that pyproject.toml can set too."""
     parser.get_default("defaults")[option] = value
+
+
+def _opset(text: str) -> int | str:
+    if text == "lowest":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither an integer nor lowest") from None
 
 
 def _seconds(text: str) -> float:

@@ -15,7 +15,7 @@ __all__ = ["apply_defaults", "read_settings"]
 _KEYS = {
     "engine": ("a name or a list of names", 'engine = "openvino"'),
     "ops": ("a path or a list of paths", 'ops = ["my_ops"]'),
-    "opset": ("an integer", "opset = 18"),
+    "opset": ('an integer or "lowest"', "opset = 18"),
 }
 """What each key holds, and an example."""
 
@@ -77,7 +77,7 @@ def _check(file: Path | None, key: str, value: Any) -> None:
         )
     kind, example = _KEYS[key]
     if key == "opset":
-        fits = type(value) is int
+        fits = type(value) is int or value == "lowest"
     else:
         fits = bool(value) and all(isinstance(item, str) and item for item in _listed(value))
     if not fits:

@@ -183,6 +183,14 @@ class Engine(abc.ABC):
         return 0
 
     @property
+    def served_opset(self) -> int:
+        """The newest opset of which a model gets an operator only because it is faster; by default the newest known.
+
+        An engine whose older versions are deployed too states what its versions of the last two years take.
+        """
+        return self.newest_opset
+
+    @property
     def newest_ir_version(self) -> int:
         """The newest version of the ONNX IR that the engine reads."""
         return IR_VERSION

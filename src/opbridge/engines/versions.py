@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = [
+    "LOWEST",
     "ORIGIN",
     "SYMBOLIC",
     "Versions",
@@ -29,6 +30,9 @@ __all__ = [
     "ir_version_for",
     "lowest_ir_version",
 ]
+
+LOWEST = "lowest"
+"""The text that requests the lowest opset that supports every operator."""
 
 _WITH_FUNCTIONS = 8
 """The first IR version with model-local functions."""
@@ -41,10 +45,26 @@ class Versions:
     Attributes:
         opset: The version of the standard domain.
         ir_version: The version of the ONNX IR.
+        lowest: Whether a PyTorch model gets the lowest opset that supports every operator, although a newer one, that
+            every served version of the engine takes, has a faster operator.
     """
 
     opset: int | None = None
     ir_version: int | None = None
+    lowest: bool = False
+
+    @classmethod
+    def of(cls, opset: int | str | None, ir_version: int | None = None) -> Versions:
+        """The versions for the arguments of a verb; the opset may also be "lowest".
+
+        Raises:
+            InputError: The opset is another text.
+        """
+        if isinstance(opset, str):
+            if opset != LOWEST:
+                raise InputError(f"opset={opset!r} is not valid.", fix=f"pass an integer or {LOWEST!r}.")
+            return cls(None, ir_version, lowest=True)
+        return cls(opset, ir_version)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -84,6 +84,7 @@ def plan(
     *,
     opset: int | None = None,
     newest_opset: int = 10_000,
+    served_opset: int = 10_000,
     raised: Mapping[str, int] = MappingProxyType({}),
     refused: frozenset[str] = frozenset(),
     rewrites: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
@@ -94,8 +95,10 @@ def plan(
     Args:
         program: The captured program, or its distinct operators. It is not changed.
         catalog: The mappings to use.
-        opset: The opset that the user requests; by default the lowest that supports every operator.
+        opset: The opset that the user requests; by default the lowest that supports every operator and the faster
+            mappings up to ``served_opset``.
         newest_opset: The newest opset that every engine supports.
+        served_opset: The newest opset of a mapping that is preferred to one of an older opset, because it is faster.
         raised: The lowest opset at which the engines have kernels for the nodes of an operator, by target key, as found
             in earlier rounds.
         refused: The mappings not to use again (:meth:`Plan.mapping_of`), which failed or whose nodes an engine refused.
@@ -107,7 +110,8 @@ def plan(
     """
     floor = opset or max((LOWEST_OPSET, *raised.values()))
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
-    chosen = _choose(catalog, refused, mapped, opset or newest_opset)
+    newest = opset or newest_opset
+    chosen = _choose(catalog, refused, mapped, newest, opset or min(newest, max(floor, served_opset)))
     kept = KeptNan(program, catalog.nan)
     recorder = _Recorder(kept)
     translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
@@ -127,7 +131,15 @@ def plan(
     bodies = capture_bodies(calls) if calls else None
     of_bodies = dataclasses.replace(catalog, nan=EXACT) if exact.intersection(calls) else catalog
     inner = (
-        plan(bodies.program, of_bodies, opset=opset, newest_opset=newest_opset, raised=raised, refused=refused)
+        plan(
+            bodies.program,
+            of_bodies,
+            opset=opset,
+            newest_opset=newest_opset,
+            served_opset=served_opset,
+            raised=raised,
+            refused=refused,
+        )
         if bodies
         else None
     )
@@ -172,11 +184,13 @@ def _reason(opset: int | None, raised: Mapping[str, int]) -> OpsetReason:
     return OpsetReason(OpsetCause.OPERATOR, display_name(key), raised[key])
 
 
-def _choose(catalog: Catalog, refused: frozenset[str], mapped: Mapping[Any, int], newest: int) -> dict[str, OpSpec]:
+def _choose(
+    catalog: Catalog, refused: frozenset[str], mapped: Mapping[Any, int], newest: int, served: int
+) -> dict[str, OpSpec]:
     """The mapping of the catalog or the user for each torch operator that they name, by target key.
 
-    A mapping that needs an opset above ``newest`` is chosen only if there is no other; for one of the catalog, the
-    mapping of torch.onnx counts too.
+    A mapping that needs an opset above ``newest``, or one of the catalog above ``served``, is chosen only if there is no
+    other; for one of the catalog, the mapping of torch.onnx counts too.
     """
     chosen: dict[str, OpSpec] = {}
     for name in {spec.target.partition(".")[0] for spec in catalog.specs if spec.rung not in ("rewrite", "fake")}:
@@ -187,9 +201,10 @@ def _choose(catalog: Catalog, refused: frozenset[str], mapped: Mapping[Any, int]
             key = target_key(overload)
             lost = [rung for rung in RUNGS if f"{key}@{rung}" in refused]
             spec = catalog.find(overload, refused=lost)
-            if spec is not None and spec.opset > newest:
+            of_catalog = spec is not None and catalog.provider(spec) == "catalog"
+            if spec is not None and spec.opset > (served if of_catalog else newest):
                 others = catalog.find(overload, refused=[*lost, spec.rung])
-                leaves_to_torch = key in mapped and catalog.provider(spec) == "catalog"
+                leaves_to_torch = key in mapped and of_catalog
                 spec = others or (None if leaves_to_torch else spec)
             if spec is not None:
                 chosen[key] = spec

@@ -65,6 +65,7 @@ class ProgramProposer:
         self._planned_opset = opset if opset is not None and opset >= LOWEST_OPSET else None
         self._newest_of_engines = max(LOWEST_OPSET, min(engine.newest_opset for engine in engines))
         self._newest_opset = opset or self._newest_of_engines
+        self._served_opset = LOWEST_OPSET if requested.lowest else min(engine.served_opset for engine in engines)
         self._refused: set[str] = set()
         self._raised: dict[str, int] = {}
         self._placeholders: set[str] = set()
@@ -111,6 +112,7 @@ class ProgramProposer:
             self._catalog,
             opset=self._planned_opset,
             newest_opset=self._newest_of_engines,
+            served_opset=self._served_opset,
             raised=dict(self._raised),
             refused=frozenset(self._refused),
             rewrites=self._captured.rewrites,

@@ -33,7 +33,7 @@ def diagnose(
     *,
     engines: Sequence[str] = ("onnxruntime",),
     dynamic_shapes: Any = None,
-    opset: int | None = None,
+    opset: int | str | None = None,
     ops: Ops = (),
     progress: Callable[[str], None] = quiet,
 ) -> Diagnosis:
@@ -51,8 +51,8 @@ def diagnose(
             version in a separate environment, which is created on first use.
         dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
             a string.
-        opset: The version of the standard ONNX domain to use, 11 or newer; by default the lowest that supports every
-            operator and that the engines accept.
+        opset: The version of the standard ONNX domain to use, 11 or newer; by default chosen as by
+            :func:`export`; "lowest" is the lowest that supports every operator.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
         progress: A callback that receives the name of each stage as it begins.
 
@@ -63,7 +63,7 @@ def diagnose(
     from opbridge.engines.versions import Versions
 
     chosen = engines_named(engines, progress)
-    requested = Versions(opset)
+    requested = Versions.of(opset)
     entry = opened(model, args, kwargs, dynamic_shapes, engines=chosen, requested=requested)
     return diagnose_entry(entry, chosen, catalog_of(entry, ops), requested, progress)
 

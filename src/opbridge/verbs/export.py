@@ -37,7 +37,7 @@ def export(
     path: str | Path,
     engines: Sequence[str] = ("onnxruntime",),
     dynamic_shapes: Any = None,
-    opset: int | None = None,
+    opset: int | str | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     verify: bool = True,
@@ -75,8 +75,9 @@ def export(
             know, and is not run: ``bundle.verified`` is None.
         dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
             a string.
-        opset: The version of the standard ONNX domain, 11 or newer; by default the lowest that supports every operator,
-            or the newest that the engine accepts, if that is lower.
+        opset: The version of the standard ONNX domain, 11 or newer; by default the lowest that supports every operator
+            and every faster operator that the engine's versions of the last two years take, or the newest that the
+            engine accepts, if that is lower. "lowest" does without the faster operators.
         input_names: Names of the inputs in the ONNX model.
         output_names: Names of the outputs in the ONNX model.
         verify: Whether to compare the bundle with PyTorch on fresh inputs. If the verification fails, the bundle is
@@ -137,7 +138,7 @@ def export(
     )
     options = ExportOptions(
         path,
-        Versions(opset, ir_version),
+        Versions.of(opset, ir_version),
         checks if verify else None,
         overwrite,
         with_reference,

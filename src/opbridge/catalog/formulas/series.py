@@ -46,8 +46,10 @@ def at_least(x: Tensor, low: float) -> Tensor:
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """c[0] + c[1] x + c[2] x² + ..., by Horner's rule."""
-    result = torch.scalar_tensor(coefficients[-1] * _SCALE, dtype=x.dtype).expand(x.shape)
-    for coefficient in coefficients[-2::-1]:
+    if len(coefficients) == 1:
+        return torch.full_like(x, coefficients[0])
+    result = x * (coefficients[-1] * _SCALE) + coefficients[-2] * _SCALE
+    for coefficient in coefficients[-3::-1]:
         result = result * x + coefficient * _SCALE
     return result / _SCALE
 

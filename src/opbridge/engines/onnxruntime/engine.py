@@ -60,6 +60,11 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
         """
         return next((n for n in range(_NEWEST_THOUGHT_OF, 0, -1) if self._takes(ir_version=_OLDEST_IR, opset=n)), 1)
 
+    @property
+    def served_opset(self) -> int:
+        """The newest opset of ONNX Runtime 1.20, of November 2024, or of this version if it is older."""
+        return min(self.newest_opset, _NEWEST_OF_SERVED)
+
     @functools.cached_property
     def newest_ir_version(self) -> int:  # type: ignore[override]
         """The newest ONNX IR version of a model that the build takes."""
@@ -157,5 +162,6 @@ _IDENTITY_GRAPH = (
     b"\x5a\x09\x0a\x01x\x12\x04\x0a\x02\x08\x01\x62\x09\x0a\x01y\x12\x04\x0a\x02\x08\x01"
 )
 _NEWEST_THOUGHT_OF = 60
+_NEWEST_OF_SERVED = 21
 _OLDEST_IR = 4
 _OLDEST_WITH_KERNELS = [1, 17]

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import FLOATING, only_for, working_type
 
@@ -20,6 +21,8 @@ def angle(self: Tensor) -> Tensor:
     """
     if self.is_floating_point():
         x = self.to(working_type(self.dtype))
+        if not keeps_nan():
+            return (x < 0).to(x.dtype).mul(math.pi).to(self.dtype)
         # NaN < 0 is false. OpenVINO's minimum is NaN only if the second number is.
         rest = torch.minimum(torch.zeros((), dtype=x.dtype), x)
         return torch.where(x < 0, math.pi, rest).to(self.dtype)

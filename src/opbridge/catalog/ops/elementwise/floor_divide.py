@@ -39,8 +39,8 @@ def floor_divide(self: Any, other: Any) -> Any:
         return _of_integers(a, b, number, working)
     if number is not None:
         b = constant(number, working)
-    if is_power_of_two(number):
-        # After rounding down, a number is large enough to be divided exactly.
+    if _is_whole(number) or is_power_of_two(number):
+        # Below 2**23 the quotient of two integers of 24 bits rounds to an integer only if it is one.
         quotient = op.Floor(op.Div(op.Floor(a), b))
     elif working == DOUBLE.dtype:
         quotient = _by_remainder(a, b)
@@ -57,6 +57,16 @@ def floor_divide(self: Any, other: Any) -> Any:
         is_left = op.Or(op.Not(op.IsInf(a)), op.Equal(b, constant(0, working)))
         quotient = op.Mul(quotient, op.Cast(is_left, to=working))
     return op.Cast(quotient, to=given)
+
+
+def _is_whole(value: object) -> bool:
+    """Whether the divisor is a constant positive integer of float32's 24 bits.
+
+    The integers of such a divisor that a float32 can be are as far from their neighbors, divided by it, as the quotient
+    is from its own, so that no quotient below 2**23 is rounded to an integer above it. Larger quotients have no
+    fractional digits, and are rounded as other results are.
+    """
+    return isinstance(value, int | float) and 1 <= value < 2**24 and value == math.floor(value)
 
 
 def is_power_of_two(value: object) -> bool:

@@ -59,9 +59,8 @@ def _by_power_of_two(a: Tensor, power: float) -> Tensor:
     multiples = torch.floor(a)
     if power != 1:
         multiples = torch.floor(multiples / power) * power
-    rest = a - multiples
-    # A zero with the sign of ``a``; NaN for infinity and NaN.
-    return torch.where(rest > 0, rest, a * 0)
+    # A zero gets the sign of ``a``; NaN for infinity and NaN. A difference is much faster than a selection.
+    return a * 0 - (multiples - a)
 
 
 @decomposition("prims::remainder", overrides=_WHY)
@@ -80,12 +79,11 @@ def by_fmod(a: Tensor, b: Tensor) -> Tensor:
 
 
 @script()
-def _chosen(is_exact: BOOL, rest: DOUBLE, a: FLOAT, b: FLOAT) -> FLOAT:
-    """``rest`` if it is exact, otherwise the remainder from ``fmod``."""
+def _chosen(is_exact: BOOL, excess: DOUBLE, a: FLOAT, b: FLOAT) -> FLOAT:
+    """The remainder from its negative, ``excess``, if it is exact, otherwise from ``fmod``."""
     if is_exact:
-        narrow = op.Cast(rest, to=FLOAT.dtype)
-        # A zero with the sign of ``a``.
-        result = op.Where(op.Cast(narrow, to=BOOL.dtype), narrow, op.Mul(a, 0.0))
+        # A zero gets the sign of ``a``; a difference is much faster than a selection.
+        result = op.Sub(op.Mul(a, 0.0), op.Cast(excess, to=FLOAT.dtype))
     else:
         slow = op.Mod(a, b, fmod=1)
         is_other_side = op.And(op.Cast(slow, to=BOOL.dtype), op.Xor(op.Less(slow, 0.0), op.Less(b, 0.0)))
@@ -114,4 +112,4 @@ def prims_remainder(self: Any, other: Any) -> Any:
     if number is None or math.isinf(number):
         # The quotient of an infinite divisor is finite; its product is NaN.
         size = op.Add(size, op.Mul(op.ReduceL2(multiples, keepdims=0), constant(0.0, DOUBLE.dtype)))
-    return _chosen(op.Less(size, constant(_MOST, DOUBLE.dtype)), op.Sub(a, multiples), self, other)
+    return _chosen(op.Less(size, constant(_MOST, DOUBLE.dtype)), op.Sub(multiples, a), self, other)

@@ -21,8 +21,8 @@ def _is_static(size: Any) -> bool:
 
 def _by_product(x1: Tensor, x2: Tensor) -> Tensor:
     """Euclidean distances by (a - b)² = a² - 2ab + b², which loses digits if a and b are close."""
-    squares1 = x1.square().sum(-1, keepdim=True)
-    squares2 = x2.square().sum(-1, keepdim=True)
+    squares1 = (x1 * x1).sum(-1, keepdim=True)
+    squares2 = (x2 * x2).sum(-1, keepdim=True)
     left = torch.cat([-2 * x1, squares1, torch.ones_like(squares1)], -1)
     right = torch.cat([x2, torch.ones_like(squares2), squares2], -1)
     return (left @ right.mT).clamp_min(0).sqrt()
@@ -47,13 +47,14 @@ def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) ->
     """
     if _takes_product(x1, x2, p, compute_mode):
         return _by_product(x1, x2)
-    difference = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs()
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if p == 2 and x1.shape[-1] != 0:
+        return (difference * difference).sum(-1).sqrt()
+    difference = difference.abs()
     if p == 0:
         return (difference != 0).to(x1.dtype).sum(-1)
     if p == 1 or x1.shape[-1] == 0:
         return difference.sum(-1)
-    if p == 2:
-        return difference.square().sum(-1).sqrt()
     if math.isinf(p):
         # torch ignores NaN here, and engines differ in their maximum of NaN.
         return torch.where(difference.isnan(), 0, difference).amax(-1)

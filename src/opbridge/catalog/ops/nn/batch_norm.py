@@ -35,7 +35,8 @@ def _by_batch(
     """The result, and per channel the mean, 1 / sqrt(variance + eps), and the sum of squared deviations."""
     axes = [axis for axis in range(x.dim()) if axis != 1]
     mean = x.mean(axes)
-    squares = (x - _on_channels(mean, x.dim())).square().sum(axes)
+    offset = x - _on_channels(mean, x.dim())
+    squares = (offset * offset).sum(axes)
     inverse = torch.rsqrt(squares / (x.numel() // x.shape[1]) + eps)
     return _normalized(x, weight, bias, mean, inverse, dtype), mean, inverse, squares
 

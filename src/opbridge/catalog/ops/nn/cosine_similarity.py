@@ -27,5 +27,5 @@ def cosine_similarity(original: Callable[..., Tensor], x1: Tensor, x2: Tensor, d
     if is_same or have_fixed_sizes(x1, x2):
         return NotImplemented
     x1, x2 = torch.broadcast_tensors(x1, x2)
-    first, second = (x / x.square().sum(dim, keepdim=True).sqrt().clamp_min(eps) for x in (x1, x2))
+    first, second = (x / (x * x).sum(dim, keepdim=True).sqrt().clamp_min(eps) for x in (x1, x2))
     return (first * second).sum(dim)

@@ -25,7 +25,7 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
 
 @decomposition("aten::pixel_shuffle", overrides="torch's mapping fails for an empty tensor")
 def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
-    """Rearrange (.., C r r, H, W) as (.., C, H r, W r).
+    """Rearrange (.., C r r, H, W) as (.., C, H r, W r); four dimensions are left to ONNX's DepthToSpace.
 
     pixel_shuffle(Tensor self, int upscale_factor) -> Tensor
     """
@@ -33,6 +33,8 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     factor = upscale_factor
     if factor == 1:
         return self.clone()
+    if self.dim() == 4 and not any(isinstance(size, int) and size == 0 for size in self.shape):
+        return NotImplemented
     kept = channels // (factor * factor)
     blocks = self.reshape([*batch, kept, factor, factor, height, width])
     order = [*range(len(batch) + 1), *(len(batch) + place for place in (3, 1, 4, 2))]

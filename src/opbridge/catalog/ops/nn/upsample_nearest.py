@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +24,16 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
     upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 
-    Output sizes and integer factors are left to ONNX's Resize.
+    Output sizes, integer factors and their inverses that are powers of 2 are left to ONNX's Resize.
     """
+    if scale_factors is not None and all(_is_exact(float(factor)) for factor in scale_factors):
+        return NotImplemented
     return _resized(input, scale_factors, 0.0)
+
+
+def _is_exact(factor: float) -> bool:
+    """Whether a quotient by the factor and a product with its inverse round down to the same integer."""
+    return factor.is_integer() or math.frexp(factor)[0] == 0.5
 
 
 @decomposition("aten::_upsample_nearest_exact1d.vec", overrides=_WHY)

@@ -33,12 +33,12 @@ def _moments(self: Tensor, dim: Sequence[int] | None, correction: float | None, 
     x = self.float() if self.dtype.itemsize < 4 else self
     mean = _mean(x, axes, count)
     offset = x - mean
-    squares = offset.real.square() + offset.imag.square() if self.is_complex() else offset.square()
-    total = squares.sum(axes, keepdim=True) if axes else squares
+    squares = offset.real * offset.real + offset.imag * offset.imag if self.is_complex() else offset * offset
+    total = squares.sum(axes, keepdim=keepdim) if axes else squares
     freedom = count - (1 if correction is None else correction)
     variance = total / (max(freedom, 0) if isinstance(freedom, int | float) else torch.sym_max(freedom, 0))
     real = variance.dtype if self.is_complex() else self.dtype
-    return variance.reshape(shape).to(real), mean.reshape(shape).to(self.dtype)
+    return variance.to(real), mean.reshape(shape).to(self.dtype)
 
 
 @decomposition("aten::var.correction", overrides=_WHY)
