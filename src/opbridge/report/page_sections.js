@@ -125,14 +125,13 @@ const operators = () => {
   const rows = data.operators.length > FEW_OPERATORS ? [...data.operators].sort((a, b) => bridged(b) - bridged(a)) : data.operators;
   const link = (row, index) => el("span", {}, el("span", { class: "status good" }, "✓ "), row.links[index]);
   return table("Operators and their links", [
-    { name: "operator", value: (row) => row.target, cell: (row) => el("span", { class: "mono" }, row.target) },
+    { name: "operator", value: (row) => row.target, text: (row) => `${row.target} ${row.detail}`, cell: (row) => [el("span", { class: "mono" }, row.target), row.detail ? el("div", { class: "soft" }, row.detail) : null] },
     { name: "rung", value: (row) => row.rung },
     { name: "uses", value: (row) => row.count, right },
     { name: "1 torch", value: (row) => row.links[0], cell: (row) => link(row, 0) },
     { name: "2 mapping", value: (row) => row.links[1], cell: (row) => link(row, 1) },
     { name: "3 kernel", value: (row) => row.links[2], cell: (row) => link(row, 2) },
     { name: "where", wide, value: (row) => row.sources[0] ?? "", cell: (row) => el("span", { class: "mono", title: row.sources.join("\n") }, (row.sources[0] ?? "") + (row.sources.length > 1 ? ` (+${row.sources.length - 1})` : "")) },
-    { name: "detail", value: (row) => row.detail, wide },
   ], rows, { search: rows.length > 5, first: FEW_OPERATORS });
 };
 

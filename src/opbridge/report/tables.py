@@ -12,6 +12,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from opbridge.records import rounded
+
 __all__ = ["as_html", "number", "paragraph", "place", "plural", "table", "unbroken"]
 
 _LONG = ("after", "before", "detail", "file", "provided by", "summary", "where")
@@ -27,8 +29,8 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def number(value: Any) -> str:
-    """Three significant digits; strings that represent non-finite values are returned unchanged."""
-    return f"{value:.3g}" if isinstance(value, int | float) else str(value)
+    """The number as :func:`~opbridge.records.rounded` writes it; strings that stand for non-finite values unchanged."""
+    return rounded(value) if isinstance(value, int | float) else str(value)
 
 
 def place(sources: Sequence[str] | None) -> str:

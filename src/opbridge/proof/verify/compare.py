@@ -15,6 +15,8 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
+from opbridge.records import rounded
+
 __all__ = ["ERROR_RATIO", "QUANTILES", "Verdict", "allclose", "budgets", "error_units", "floor_units", "judge"]
 
 ERROR_RATIO = 8.0
@@ -187,8 +189,8 @@ def _explain(units: np.ndarray, errors: Sequence[float], allowed: Sequence[float
         share = f"{too_far} of {units.size} elements exceed the tolerance"
     else:
         share = (
-            f"{100 * (1 - QUANTILES[worst]):.0f}% of the elements have errors of {errors[worst]:.3g} units or more; "
-            f"the tolerance there is {allowed[worst]:.3g}"
+            f"{100 * (1 - QUANTILES[worst]):.0f}% of the elements have an error of at least {rounded(errors[worst])} "
+            f"units (tolerance {rounded(allowed[worst])})"
         )
     return f"{share}, the worst at {[int(i) for i in place]}"
 
