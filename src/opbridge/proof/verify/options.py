@@ -72,6 +72,6 @@ class VerifyOptions:
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise InputError(
                     f"{name}={value} is not valid: a tolerance is a number of at least 0.",
-                    fix=f"pass for example {name}=1e-4.",
+                    fix=f"pass, for example, {name}=1e-4.",
                 )
         return Tolerance(self.rtol or 0.0, self.atol or 0.0)
