@@ -88,7 +88,7 @@ def check_signature(folder: Path, name: str, key: str | os.PathLike[str]) -> Non
 def _check_key(key: str | os.PathLike[str]) -> None:
     """Raise OSError for what is not a regular file, which would be waited for."""
     if not Path(key).is_file():
-        raise OSError(f"{key} is not a file")
+        raise OSError(f"{key} is no file")
 
 
 def _names(signature: bytes) -> set[str]:
