@@ -1,4 +1,4 @@
-"""Compares a result with PyTorch's: floating-point outputs within an error budget, all others exactly.
+"""Compares a result with PyTorch's: floating-point outputs within an tolerance, all others exactly.
 
 PyTorch's own result in the model's dtype has an error too, which the float64 reference shows. An engine that sums in
 another order has an error of the same size on the same input. Its error may therefore be a small multiple of PyTorch's,
