@@ -64,8 +64,8 @@ def compare(
         rtol: A relative tolerance instead of the computed one.
         atol: An absolute tolerance instead of the computed one.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
-        trust: Whether you trust whoever made the bundles. Without it, the kernels of a bundle run only if you exported it
-            on this machine; otherwise its function bodies run.
+        trust: Whether you trust whoever made the bundles. Without it, the kernels of a bundle run only if you exported
+            it on this machine; otherwise its function bodies run.
         progress: A callback that receives the name of each stage as it begins.
 
     Returns:
