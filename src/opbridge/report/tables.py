@@ -57,8 +57,10 @@ def paragraph(text: str, style: str = "") -> Text:
 
 def as_html(renderables: Iterable[RenderableType]) -> str:
     """What a terminal shows, for a notebook: without colours, because its background is light or dark."""
-    console = Console(record=True, width=140, file=io.StringIO(), markup=False, highlight=False, emoji=False)
+    printed = io.StringIO()
+    # In Jupyter, a console would display its text as well.
+    console = Console(width=140, file=printed, markup=False, highlight=False, emoji=False, force_jupyter=False)
     for renderable in renderables:
         console.print(renderable)
-    text = "\n".join(line.rstrip() for line in console.export_text().splitlines())
-    return f"<pre>{html.escape(text)}</pre>"
+    text = "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
+    return f'<pre style="font-family: monospace; white-space: pre; overflow-x: auto">{html.escape(text)}</pre>'
