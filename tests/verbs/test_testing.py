@@ -58,7 +58,8 @@ def test_results_show_themselves_in_one_line(
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     capsys.readouterr()
     shown = diagnosis._repr_html_()
-    assert shown.startswith("<pre style=") and ">1 native operator (-v lists them)\n" in shown
+    assert shown.startswith("<pre style=")
+    assert ">1 native operator (-v lists them)\n" in shown
     assert capsys.readouterr().out == "", "a notebook shows it once"
     assert diagnosis._repr_html_().endswith("\nAll operators are supported.</pre>")
 
