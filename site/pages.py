@@ -143,7 +143,8 @@ def _operators() -> str:
 def _findings() -> str:
     """Every finding: its meaning, why it is a problem, an example and the fix."""
     lines = ["# Findings", "", "What `diagnose` and `export` report about a model."]
-    for file in sorted((ROOT / "src" / "opbridge" / "findings").glob("[a-z]*.py")):
+    files = (ROOT / "src" / "opbridge").glob("**/findings/[a-z]*.py")
+    for file in sorted(files, key=lambda file: file.name):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         codes = [node.value.value for node in tree.body if _is_code(node)]
         text = ast.get_docstring(tree)

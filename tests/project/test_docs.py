@@ -253,8 +253,6 @@ def test_the_commands_run_in_order(
             continue
         if command.startswith("opbridge view "):
             continue  # It serves until it is interrupted: test_view.py runs it.
-        if command.startswith("opbridge reduce "):
-            continue  # It wants a model that fails: test_reduce.py runs it.
         argv = shlex.split(command.replace("build/", f"{tmp_path}/"))
         if argv[0] == "opbridge":
             assert main(argv[1:]) == 0, command

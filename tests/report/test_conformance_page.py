@@ -84,12 +84,12 @@ def test_totals_families_and_dates(site: Any) -> None:
 
 def test_opbridge_is_compared_with_torch_onnx(site: Any) -> None:
     assert site.locator("#comparisons").inner_text() == (
-        "Compared with torch.onnx, onnxruntime · float32, of 3: "
-        "0 both pass, 3 only opbridge passes, 0 only torch.onnx passes, 0 neither passes"
+        "Compared with torch.onnx, onnxruntime · float32, 3 operators: "
+        "0 pass with both, 3 pass with opbridge only, 0 pass with torch.onnx only, 0 pass with neither"
     )
-    site.get_by_role("button", name="3 only opbridge passes").click()
+    site.get_by_role("button", name="3 pass with opbridge only").click()
     assert entries(site) == ["linalg.qr", "sort", "svd"]
-    site.get_by_role("button", name="0 both pass").click()
+    site.get_by_role("button", name="0 pass with both").click()
     assert entries(site) == []
 
 

@@ -153,7 +153,7 @@ def test_markdown_says_what_the_page_says() -> None:
     assert "### First mismatching node" in text
     row = "| node\\_Softmax\\_34 | ai.onnx::Softmax | aten::softmax.int | model.py:14 |"
     assert f"| sizes 2 | first mismatching node {row}" in text
-    assert "| logits | sizes 2 | ❌ mismatch | 47.9 times | 5.21e+03 | 9.1 | 109 |" in text
+    assert "| logits | sizes 2 | ❌ mismatch | 47.9 times | 5,210 | 9.1 | 109 |" in text
     assert "6 operators, 2 with a custom mapping or kernel." in text
     assert "| aten::cummax | kernel | catalog | 8 | model.py:12 (+1) |" in text
     assert "wrong-mapping" not in text, "opbridge has fixed it"

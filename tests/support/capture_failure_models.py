@@ -191,6 +191,15 @@ class CondAliases(nn.Module):
         return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,))  # cond aliases
 
 
+class CondMutates(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x + self.steps.add_(1), torch.neg, (x,))  # cond mutates
+
+
 def positive_part(x):
     if x.sum() > 0:  # branch in cond
         return x + 1
@@ -457,6 +466,13 @@ CASES = (
         CondAliases(),
         "A function passed to torch.cond at {line} can't be captured: Higher order ops do not support aliasing.",
         ".clone()",
+    ),
+    Case(
+        "cond mutates",
+        "control-flow",
+        CondMutates(),
+        "A function passed to torch.cond at {line} can't be captured: Higher order ops do not support input mutation.",
+        "return a new value from that function",
     ),
     Case(
         "branch in cond",

@@ -73,7 +73,7 @@ def test_the_page_in_a_browser(page: Any, tmp_path: Path) -> None:
     assert page.locator("#causes tbody tr").count() == 3
     assert page.locator("#models tbody th").all_inner_texts() == ["zoo/a", "zoo/b", "zoo/c", "zoo/d"]
     assert page.locator("#numbers circle").count() == 3, "one run of both exporters, and the memory of each"
-    assert "only opbridge 0, only torch.onnx 0" in page.locator("#totals").inner_text()
+    assert "0 only with opbridge, 0 only with torch.onnx" in page.locator("#totals").inner_text()
     page.locator("#models button.node", has_text="zoo/c").click()
     assert "Fatal error" in page.locator("dialog").inner_text()
     page.keyboard.press("Escape")

@@ -42,7 +42,9 @@ def test_a_model_that_does_not_fails_with_the_output_and_its_error(tmp_path: Pat
     assert re.search(r"failed on 1 case; example sizes, output: [\d.e+]+ times the tolerance\)$", repr(verification))
 
 
-def test_results_show_themselves_in_one_line() -> None:
+def test_results_show_themselves_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = Verification("onnxruntime", "passed", (CaseResult("example sizes"),), (), {}, 7)
     assert repr(result) == "Verification(onnxruntime: passed on 1 case)"
     assert str(result) == result.summary()
@@ -53,7 +55,12 @@ def test_results_show_themselves_in_one_line() -> None:
 
     diagnosis = opbridge.diagnose(model, (X,))
     assert repr(diagnosis) == "Diagnosis(1 operator, ok)"
-    assert diagnosis._repr_html_().startswith("<pre>1 native operator (-v lists them)\n")
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    capsys.readouterr()
+    shown = diagnosis._repr_html_()
+    assert shown.startswith("<pre style=")
+    assert ">1 native operator (-v lists them)\n" in shown
+    assert capsys.readouterr().out == "", "a notebook shows it once"
     assert diagnosis._repr_html_().endswith("\nAll operators are supported.</pre>")
 
 

@@ -71,7 +71,7 @@ def load(
         isolated: Whether the engine runs in a child process, so that its crash is an EngineCrashError and does not end
             this process. Each run then copies its inputs and outputs.
         trust: Whether you trust whoever made the bundle, or the public key (a PEM file) that it must be signed with.
-            Without it, the compiled kernels run only of a bundle that you exported on this machine; of others the
+            Without it, the compiled kernels of a bundle run only if you exported it on this machine; otherwise its
             function bodies run, and a warning says so.
 
     Returns:

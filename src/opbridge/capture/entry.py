@@ -131,7 +131,7 @@ def _split(text: str) -> tuple[str, str]:
     place, separator, function = text.rpartition(":")
     if not separator or not place or not function.isidentifier():
         example = f"{text.rstrip(':')}:model" if text.rstrip(":").endswith(".py") else "model.py:build"
-        raise InputError(f"{text!r} is not a valid entry: expected {_FORMS}.", fix=f"write for example {example}.")
+        raise InputError(f"{text!r} is not a valid entry: expected {_FORMS}.", fix=f"write, for example, {example}.")
     return place, function
 
 
@@ -308,12 +308,12 @@ def _check_types(text: str, fields: Mapping[str, Any]) -> None:
             fix="return (module, args, {'name': value}).",
         )
     if not isinstance(fields.get("state", False), bool):
-        raise InputError(f"Entry {text}: state is not True or False.", fix="return for example state=True.")
+        raise InputError(f"Entry {text}: state is not True or False.", fix="return, for example, state=True.")
     for key in ("input_names", "output_names"):
         names = fields.get(key)
         if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
             raise InputError(
-                f"Entry {text}: {key} is not a list of strings.", fix=f"return for example {key}=['x', 'y']."
+                f"Entry {text}: {key} is not a list of strings.", fix=f"return, for example, {key}=['x', 'y']."
             )
 
 

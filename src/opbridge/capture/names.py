@@ -73,5 +73,5 @@ def _checked(given: Sequence[str], expected: Sequence[str], kind: str) -> tuple[
         )
     repeated = sorted({name for name in given if list(given).count(name) > 1})
     if repeated:
-        raise InputError(f"{kind}_names: {repeated[0]!r} is there twice.", fix=f"give every {kind} a name of its own.")
+        raise InputError(f"{kind}_names: {repeated[0]!r} appears twice.", fix=f"give every {kind} a name of its own.")
     return tuple(given)

@@ -60,7 +60,7 @@ def fit(feeds: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec]) -> dict[s
     if unknown := [name for name in feeds if name not in names]:
         raise InputError(
             f"The model has no input {unknown[0]!r}; its inputs are: {', '.join(names)}.",
-            fix=f"write for example --input {names[0]}=file.npy." if names else "remove --input.",
+            fix=f"write, for example, --input {names[0]}=file.npy." if names else "remove --input.",
         )
     if missing := [name for name in names if name not in feeds]:
         raise InputError(
@@ -109,7 +109,7 @@ def _read(item: str) -> dict[str, np.ndarray]:
     if not separator:
         if not item.endswith(".npz"):
             raise InputError(
-                f"--input {item}: expected NAME=FILE.npy, or a FILE.npz.", fix=f"write for example --input x={item}."
+                f"--input {item}: expected NAME=FILE.npy, or a FILE.npz.", fix=f"write, for example, --input x={item}."
             )
         name, file = "", item
     try:

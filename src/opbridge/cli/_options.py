@@ -37,12 +37,12 @@ __all__ = [
 
 Commands = Any  # The type that add_subparsers returns has no public name in argparse.
 
-MODELS = "Bring a model to an engine"
-PROOF = "Compare it with PyTorch, and show the result"
-ONNX = "Edit an ONNX model"
-OLD_CODE = "Export code for older versions of PyTorch"
-OPERATORS = "Operators"
-ENVIRONMENT = "This environment"
+MODELS = "Export and run models"
+PROOF = "Verify, measure and report"
+ONNX = "Edit ONNX models"
+OLD_CODE = "Run and convert old export scripts"
+OPERATORS = "Write and check operators"
+ENVIRONMENT = "Environment"
 GROUPS = (MODELS, PROOF, ONNX, OLD_CODE, OPERATORS, ENVIRONMENT)
 """The groups in which the help lists the subcommands. The module of a subcommand names its own as ``GROUP``."""
 
@@ -56,7 +56,7 @@ def add_command(
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
-        description=textwrap.fill(help, 78),
+        description=textwrap.fill(f"{help[0].upper()}{help[1:]}.", 78),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -91,7 +91,7 @@ def add_engine(
             dest="engines",
             type=words,
             metavar="E[,E2]",
-            help=f"the engines; NAME==VERSION is another version, in an environment of its own{unknown} "
+            help=f"the engines, separated by commas; NAME==VERSION runs that version in its own environment{unknown} "
             f"(default: {shown})",
         )
     else:
@@ -124,7 +124,7 @@ def add_bisection(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="don't look for the first mismatching node after a failure",
     )
-    parser.add_argument("--trace", action="store_true", help="also compare intermediate values: the error by depth")
+    parser.add_argument("--trace", action="store_true", help="also compare intermediate values, for the error by depth")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +157,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="report",
         choices=("report", "require"),
-        help="also test NaN, infinities, -0, subnormal and extreme numbers; report differences or require equality",
+        help="also test NaN, infinities, -0, subnormal and extreme numbers; report (default): list differences; "
+        "require: fail on them",
     )
     parser.add_argument(
         "--shrink",

@@ -71,7 +71,7 @@ def pairs(items: Sequence[str], example: str) -> dict[str, str]:
     for item in items:
         key, separator, value = item.partition("=")
         if not separator or not key:
-            raise InputError(f"{item!r} is not of the form {example}.", fix=f"write for example {example}.")
+            raise InputError(f"{item!r} is not of the form {example}.", fix=f"write, for example, {example}.")
         found[key] = value
     return found
 

@@ -61,14 +61,15 @@ def register(commands: Commands) -> None:
         const=True,
         default=False,
         choices=("check",),
-        help="capture what can't be captured otherwise for the example inputs: their branches, values and sizes; "
-        "with check, the output assumptions_hold of the model tells whether other inputs fit",
+        help="where the model can't be captured otherwise, fix the branches, values and sizes of the example inputs; "
+        "check: also add an output assumptions_hold, which is false for inputs that they do not fit",
     )
     parser.add_argument(
         "--nan",
         choices=("absent", "exact"),
         default="absent",
-        help="absent: the shortest model, which equals PyTorch if no value is NaN; exact: also if one is (longer)",
+        help="absent (default): a model that equals PyTorch as long as no value is NaN; exact: a longer model that "
+        "equals PyTorch for NaN too",
     )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")

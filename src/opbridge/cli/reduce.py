@@ -12,7 +12,7 @@ from opbridge.verbs.reduce import reduce
 __all__ = ["EXAMPLE", "GROUP", "register"]
 
 GROUP = PROOF
-EXAMPLE = "opbridge reduce build/head -o build/small"
+EXAMPLE = "opbridge reduce build/unknown.onnx -o build/small"
 
 
 def register(commands: Commands) -> None:

@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
     given = {kind: pairs(getattr(arguments, kind), "old=new") for kind in _KINDS}
     if not any(given.values()):
-        raise InputError("There is nothing to rename.", fix="pass for example --value old=new.")
+        raise InputError("There is nothing to rename.", fix="pass, for example, --value old=new.")
     return written(
         arguments,
         progress,

@@ -24,7 +24,7 @@ def register(commands: Commands) -> None:
         commands,
         "run-script",
         _run,
-        help="run an old export script, honouring its symbolic functions, and list them",
+        help="run an old export script with its symbolic functions",
     )
     parser.add_argument("--report", metavar="FILE", help="write the list to a JSON file instead of the screen")
     parser.add_argument("script", metavar="SCRIPT", help="the Python file; options of opbridge come before it")

@@ -33,7 +33,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
 
     attributes = {name: plain(text) for name, text in pairs(arguments.attributes, "axis=1").items()}
     if not attributes and not arguments.drop:
-        raise InputError("There is no attribute to set or remove.", fix="pass for example axis=1, or --drop axis.")
+        raise InputError("There is no attribute to set or remove.", fix="pass, for example, axis=1, or --drop axis.")
     return written(
         arguments,
         progress,

@@ -42,5 +42,5 @@ def _parsed(text: str) -> tuple[str, int, int | str]:
     place, _, size = text.rpartition("=")
     name, _, axis = place.rpartition(":")
     if not name or not axis.lstrip("-").isdigit() or not size:
-        raise InputError(f"{text!r} is not of the form INPUT:AXIS=SIZE.", fix="write for example x:0=batch.")
+        raise InputError(f"{text!r} is not of the form INPUT:AXIS=SIZE.", fix="write, for example, x:0=batch.")
     return name, int(axis), int(size) if size.lstrip("-").isdigit() else size

@@ -21,7 +21,7 @@ _USAGE = """opbridge sweep ZOO [ZOO ...] [options] [-o DIR]
 def register(commands: Commands) -> None:
     """Add the subcommand."""
     parser = add_command(
-        commands, "sweep", _run, help="export, verify and measure many models, and compare such runs by cause"
+        commands, "sweep", _run, help="export, verify and measure many models, and compare two such runs"
     )
     parser.usage = _USAGE
     parser.add_argument(
@@ -41,7 +41,12 @@ def register(commands: Commands) -> None:
         help="opbridge (default), torch for the plain torch.onnx.export, or both",
     )
     parser.add_argument(
-        "--filter", nargs="+", action="extend", default=[], metavar="PATTERN", help="the models to run: 'resnet*'"
+        "--filter",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PATTERN",
+        help="the models to run, such as 'resnet*'",
     )
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="models at a time on this machine (default: one per core)"
@@ -56,7 +61,7 @@ def register(commands: Commands) -> None:
         "-o",
         dest="output",
         metavar="DIR",
-        help="the folder of the results, which a stopped sweep goes on with (default: results); of `report`, the page "
+        help="the folder of the results; a stopped sweep continues there (default: results); of `report`: the page "
         "(default: report.html in DIR)",
     )
     parser.add_argument("--junit", metavar="FILE.xml", help="of `diff`: also write the result as JUnit XML")

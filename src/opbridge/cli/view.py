@@ -24,7 +24,7 @@ EXAMPLE = "opbridge view build/head"
 
 def register(commands: Commands) -> None:
     """Add the subcommand."""
-    parser = add_command(commands, "view", _run, help="show a bundle's report and graph in the browser, from localhost")
+    parser = add_command(commands, "view", _run, help="show a bundle's report and graph in the browser")
     parser.add_argument("path", metavar="DIR", help="the bundle or .onnx file to show")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="the port (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")

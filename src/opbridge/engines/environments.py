@@ -63,7 +63,7 @@ def engine_environment(package: str, version: str) -> EngineEnvironment:
         EngineError: pip can't be reached or fails, or the installed package can't be imported here.
     """
     if not _VERSION.fullmatch(version):
-        raise InputError(f"{version!r} is not a version of {package}.", fix=f"write for example {package}==1.16.3.")
+        raise InputError(f"{version!r} is not a version of {package}.", fix=f"write, for example, {package}==1.16.3.")
     record = _record(package, version)
     try:
         if is_made(record) and not _read(record).python.exists():

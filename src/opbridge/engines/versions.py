@@ -98,7 +98,7 @@ def check_versions(engines: Sequence[Engine], requested: Versions, *, own_opset:
     if opset is not None and opset < OLDEST_OPSET:
         raise InputError(
             f"Opset {opset} can't be written: {OLDEST_OPSET} is the oldest.",
-            fix=f"ask for opset {OLDEST_OPSET} or newer, or leave it out for the lowest that serves the model.",
+            fix=f"ask for opset {OLDEST_OPSET} or newer, or leave it out for the lowest that supports the model.",
         )
     for engine in engines:
         if opset is not None and opset > engine.newest_opset:

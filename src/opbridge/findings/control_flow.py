@@ -36,6 +36,8 @@ def explain(failure: Failure) -> Finding | None:
     )
     if "data-dependent branching" in reason:
         hint = "write the branch inside that function as another torch.cond, or with torch.where"
+    if "mutation" in reason:
+        hint = "return a new value from that function instead of changing a tensor in place"
     return failure.finding(
         CODE,
         operator,

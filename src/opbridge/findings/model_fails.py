@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from opbridge.errors import described_error
+from opbridge.findings import modules
 from opbridge.findings.base import Failure, Finding
 
 CODE = "model-fails"
@@ -37,13 +38,20 @@ def explain(failure: Failure) -> Finding | None:
             failure.model(*_copied(failure.args), **_copied(dict(failure.kwargs)))
     except Exception as error:
         eager = dataclasses.replace(failure, error=error)
-        return eager.finding(
+        explained = _explained(eager)
+        return explained or eager.finding(
             CODE,
             failure.name,
             f"The model fails on its example inputs in PyTorch itself: {described_error(error, 200)}{eager.at}",
             "make model(*args, **kwargs) run first: correct the example inputs (number, shape, dtype) or that line.",
         )
     return None
+
+
+def _explained(eager: Failure) -> Finding | None:
+    """What a more specific finding says of the error: torch.cond captures its branches in eager mode too."""
+    specific = (module for module in modules() if getattr(module, "ORDER", 0) < ORDER and hasattr(module, "explain"))
+    return next((found for module in specific if (found := module.explain(eager)) is not None), None)
 
 
 def _copied(value: Any) -> Any:

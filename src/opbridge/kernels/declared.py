@@ -73,7 +73,7 @@ def declare_kernel(
     if not separator or not domain or not name:
         raise InputError(
             f"kernel_for({target!r}): a kernel is for a node 'domain::Op'.",
-            fix="write for example kernel_for('mylib::MyOp', 'my_op.h').",
+            fix="write, for example, kernel_for('mylib::MyOp', 'my_op.h').",
         )
     file = (declaring_file.parent / header).resolve()
     if not file.is_file():

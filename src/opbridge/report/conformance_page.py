@@ -13,6 +13,7 @@ from typing import Any
 from opbridge.errors import InputError
 from opbridge.proof.conformance.results import Result, latest, read_results
 from opbridge.records import Record
+from opbridge.report.tables import plural
 
 __all__ = ["Page", "write_page"]
 
@@ -77,7 +78,7 @@ def _column(result: Result) -> str:
     exporter = "torch.onnx" if way.exporter == "torch" else way.exporter
     nan = "without NaN" if way.nan == "absent" else ""
     parts = [exporter, way.engine, result.dtype, "dynamic" if way.dynamic else "", nan]
-    return " · ".join([*filter(None, parts), *([f"{way.samples} samples"] if way.samples else [])])
+    return " · ".join([*filter(None, parts), *([plural(way.samples, "sample")] if way.samples else [])])
 
 
 def _versions(results: Sequence[Result]) -> str:

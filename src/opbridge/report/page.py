@@ -48,7 +48,7 @@ def part(name: str) -> str:
 
 
 def _name(data: Mapping[str, Any]) -> str:
-    return str(data["manifest"].get("entry") or Path(data["path"]).name)
+    return str(data["manifest"].get("entry") or data["path"]).rpartition("/")[2]
 
 
 def embedded(data: Any) -> str:

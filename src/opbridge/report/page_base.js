@@ -80,7 +80,7 @@ const table = (title, given, rows, { search = rows.length > 12, order = null, fi
     }
     body.replaceChildren(...kept.slice(0, shown).map((index) => el("tr", {}, columns.map((column, position) => {
       const content = column.cell ? column.cell(rows[index]) : String(column.value(rows[index]) ?? "");
-      const attributes = { class: [column.right && "right", column.wide && "long"].filter(Boolean).join(" ") || null };
+      const attributes = { class: [column.right && "right", column.wide && "long", column.breaks && "breaks"].filter(Boolean).join(" ") || null };
       return position === 0 ? el("th", { scope: "row", ...attributes }, content) : el("td", attributes, content);
     }))));
     more.hidden = kept.length <= shown;

@@ -101,7 +101,7 @@ const plotTrace = (trace, divergence, label) => {
       const line = lowest(allowed, Math.min(240, Math.round(width / 4))).map((value, index) => `${index ? "L" : "M"}${x(value[2]).toFixed(1)},${y(value[6]).toFixed(1)}`).join("");
       const first = allowed[0];
       parts.push(draw("path", { d: allowed.length > 1 ? line : `M${margin.left},${y(first[6])}H${right}`, class: "budget", "data-part": "budget" }),
-        draw("text", { x: margin.left + 8, y: y(first[6]) - 8, class: "budgettext" }, "tolerance"));
+        draw("text", { x: allowed.length > 1 ? Math.min(x(first[2]) + 8, right - 70) : margin.left + 8, y: y(first[6]) - 8, class: "budgettext" }, "tolerance"));
     }
     const many = values.length > 0.6 * width, faint = many ? 0.4 : null;
     const square = many ? 1.6 : 3;

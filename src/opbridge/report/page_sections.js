@@ -1,12 +1,14 @@
 // The sections of the page, in order. A section without content is left out.
 const many = data.engines.length > 1;
-const engineColumn = { name: "engine", value: (row) => row.engine };
+const engineColumn = { name: "engine", value: (row) => row.engine, breaks: true };
 const withEngine = (columns) => (many ? [...columns.slice(0, 1), engineColumn, ...columns.slice(1)] : columns);
 const right = true, wide = true;
+// Results that are identical to PyTorch's use nothing of the tolerance, although both may differ from the reference.
+const measured = (row) => Number(row.budget) > 0 && row.status !== "identical";
 
 const overview = () => {
   if (!data.outputs.length && !data.operators.length) return [];
-  const worst = data.outputs.find((row) => Number(row.budget) > 0 || !row.passed);
+  const worst = data.outputs.find((row) => measured(row) || !row.passed);
   const converted = data.operators.filter(bridged).length;
   const failed = data.outputs.filter((row) => !row.passed).length, failedCases = data.cases.filter((row) => row.verdict !== "passed").length;
   const tile = (name, value, note, ...rest) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note), ...rest));
@@ -29,7 +31,7 @@ const engines = () => {
     { name: "result", value: (row) => row.verdict, cell: (row) => status(row.verdict) },
     { name: "sets of inputs", value: (row) => row.cases, cell: (row) => (row.failed ? `${row.failed} of ${row.cases} did not pass` : row.cases ? `${row.cases} passed` : "none"), right },
     { name: "used of the tolerance", value: (row) => rank(row.worst?.ratio ?? 0), right,
-      cell: (row) => (row.worst && Number(row.worst.budget) ? [percent(row.worst.ratio), meter(row.worst.ratio)] : row.worst ? "identical" : "–") },
+      cell: (row) => (row.worst && measured(row.worst) ? [percent(row.worst.ratio), meter(row.worst.ratio)] : row.worst ? "identical" : "–") },
     { name: "note", value: (row) => row.reason, wide },
   ], data.engines);
 };
@@ -54,7 +56,7 @@ const divergence = (found, cases) => {
   const between = found.between.slice(0, 12).join(", ") + (found.between.length > 12 ? `, and ${found.between.length - 12} more` : "");
   return el("div", { class: "card bad" }, el("h3", {}, el("span", { class: "status bad" }, "✕ "), place ? `${place}: ${words}` : words),
     first ? flow([["node", nodeButton(first[0], found.engine)], ...nodeFacts(first[0]), ...valueFacts(first).slice(2), ["one of the nodes", between]]) : null,
-    found.detail ? el("p", { class: "note" }, found.detail) : null,
+    found.detail && found.detail !== first?.[8] ? el("p", { class: "note" }, found.detail) : null,
     el("p", { class: "note" }, `Found in ${plural(found.runs, "run")} of the engine.`),
     first ? graphLink(first[0], found.engine) : null);
 };
@@ -92,17 +94,16 @@ const depth = () => {
 };
 
 const outputs = () => table("Results by output and set of inputs", withEngine([
-  { name: "output", value: (row) => row.output, cell: (row) => el("span", { class: "mono" }, row.output) },
+  { name: "output", value: (row) => row.output, text: (row) => `${row.output} ${row.detail}`, cell: (row) => [el("span", { class: "mono" }, row.output), row.detail ? el("div", { class: "soft" }, row.detail) : null] },
   { name: "inputs", value: (row) => row.case },
   { name: "result", value: (row) => row.status, cell: (row) => [status(row.status), row.ill_conditioned ? el("span", { class: "note" }, " ill-conditioned") : null] },
-  { name: "used", value: (row) => rank(row.ratio), right, cell: (row) => (Number(row.budget) ? [percent(row.ratio), meter(row.ratio)] : "–"), text: (row) => percent(row.ratio) },
+  { name: "used", value: (row) => rank(row.ratio), right, cell: (row) => (measured(row) ? [percent(row.ratio), meter(row.ratio)] : "–"), text: (row) => percent(row.ratio) },
   { name: "max error", value: (row) => rank(row.engine_error), cell: (row) => (Number(row.budget) ? short(row.engine_error) : "–"), right },
   { name: "PyTorch’s error", value: (row) => rank(row.torch_error), cell: (row) => (Number(row.budget) ? short(row.torch_error) : "–"), right },
   { name: "tolerance", value: (row) => rank(row.budget), cell: (row) => (Number(row.budget) ? short(row.budget) : "exact"), right },
   { name: "max absolute difference", value: (row) => rank(row.max_abs), cell: (row) => short(row.max_abs), right },
   { name: "max relative difference", value: (row) => rank(row.max_rel), cell: (row) => short(row.max_rel), right },
   { name: "ULPs", value: (row) => rank(row.max_ulp), cell: (row) => short(row.max_ulp), right },
-  { name: "detail", value: (row) => row.detail, wide },
 ]), data.outputs);
 
 const histograms = () => (data.histograms.length
@@ -125,14 +126,13 @@ const operators = () => {
   const rows = data.operators.length > FEW_OPERATORS ? [...data.operators].sort((a, b) => bridged(b) - bridged(a)) : data.operators;
   const link = (row, index) => el("span", {}, el("span", { class: "status good" }, "✓ "), row.links[index]);
   return table("Operators and their links", [
-    { name: "operator", value: (row) => row.target, cell: (row) => el("span", { class: "mono" }, row.target) },
+    { name: "operator", value: (row) => row.target, text: (row) => `${row.target} ${row.detail}`, cell: (row) => [el("span", { class: "mono" }, row.target), row.detail ? el("div", { class: "soft" }, row.detail) : null] },
     { name: "rung", value: (row) => row.rung },
     { name: "uses", value: (row) => row.count, right },
     { name: "1 torch", value: (row) => row.links[0], cell: (row) => link(row, 0) },
     { name: "2 mapping", value: (row) => row.links[1], cell: (row) => link(row, 1) },
     { name: "3 kernel", value: (row) => row.links[2], cell: (row) => link(row, 2) },
     { name: "where", wide, value: (row) => row.sources[0] ?? "", cell: (row) => el("span", { class: "mono", title: row.sources.join("\n") }, (row.sources[0] ?? "") + (row.sources.length > 1 ? ` (+${row.sources.length - 1})` : "")) },
-    { name: "detail", value: (row) => row.detail, wide },
   ], rows, { search: rows.length > 5, first: FEW_OPERATORS });
 };
 

@@ -173,8 +173,10 @@ def _passed(verification: Mapping[str, Any], engines: Sequence[EngineResult], re
     outputs = "All outputs match" if count == 1 else f"All outputs of {who} match"
     compared = f"{outputs} {reference} on {plural(cases, 'set')} of inputs."
     worst = max((result.worst for result in engines if result.worst is not None), key=badness, default=None)
+    if _all_equal(verification):
+        return compared, "All outputs are bitwise identical."
     if worst is None or not worst["budget"]:
-        return (compared, "All outputs are bitwise identical.") if _all_equal(verification) else (compared,)
+        return (compared,)
     used = times(float(worst["ratio"]))
     return compared, f"The largest error, in output {worst['output']}, is {used} of the tolerance."
 

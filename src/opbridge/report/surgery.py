@@ -16,12 +16,17 @@ _SHOWN = 3
 
 def edited_view(data: Mapping[str, Any]) -> Iterable[RenderableType]:
     """Render ``Edited.to_dict()`` with the path of the written file."""
-    result = table("change", "where")
+    changes: dict[str, list[str]] = {}
     for change in data["changes"]:
-        where = change["where"]
-        more = f" (+{len(where) - _SHOWN})" if len(where) > _SHOWN else ""
-        result.add_row(change["what"], ", ".join(where[:_SHOWN]) + more)
-    yield result
+        changes.setdefault(change["what"], []).extend(change["where"])
+    if any(changes.values()):
+        result = table("change", "where")
+        for what, where in changes.items():
+            more = f" (+{len(where) - _SHOWN})" if len(where) > _SHOWN else ""
+            result.add_row(what, ", ".join(where[:_SHOWN]) + more)
+        yield result
+    else:
+        yield from map(paragraph, changes)
     yield paragraph(f"written to {data['path']}")
 
 

@@ -97,7 +97,7 @@ const both = () => pairs.map(([own, other]) => {
   const count = (first, second) => judged.filter((entry) => passing(entry.cells[own]) === first && passing(entry.cells[other]) === second).length;
   const timed = judged.filter((entry) => entry.cells[own].run_seconds && entry.cells[other].run_seconds).map((entry) => entry.cells[own].run_seconds / entry.cells[other].run_seconds).sort((a, b) => a - b);
   const speed = timed.length ? ` Where both pass, a run of opbridge’s model takes ${short(timed[Math.floor(timed.length / 2)])} times as long as one of torch.onnx’s (median of ${timed.length}).` : "";
-  return el("p", { class: "about" }, `${data.runs[own]} and ${data.runs[other]}, ${plural(judged.length, "model")}: both pass ${count(true, true)}, only opbridge ${count(true, false)}, only torch.onnx ${count(false, true)}, neither ${count(false, false)}.${speed}`);
+  return el("p", { class: "about" }, `${data.runs[own]} and ${data.runs[other]}: of ${plural(judged.length, "model")}, ${count(true, true)} pass with both, ${count(true, false)} only with opbridge, ${count(false, true)} only with torch.onnx, and ${count(false, false)} with neither.${speed}`);
 });
 
 const SECTIONS = [["totals", "Totals", () => [both(), totals()]], ["causes", "Causes", () => (data.causes.length ? causes() : [])], ["numbers", "Numbers", numbers], ["models", "Models", modelTable]];

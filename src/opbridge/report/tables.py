@@ -12,6 +12,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from opbridge.records import rounded
+
 __all__ = ["as_html", "number", "paragraph", "place", "plural", "table", "unbroken"]
 
 _LONG = ("after", "before", "detail", "file", "provided by", "summary", "where")
@@ -27,8 +29,8 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def number(value: Any) -> str:
-    """Three significant digits; strings that represent non-finite values are returned unchanged."""
-    return f"{value:.3g}" if isinstance(value, int | float) else str(value)
+    """The number as :func:`~opbridge.records.rounded` writes it; strings that stand for non-finite values unchanged."""
+    return rounded(value) if isinstance(value, int | float) else str(value)
 
 
 def place(sources: Sequence[str] | None) -> str:
@@ -55,8 +57,10 @@ def paragraph(text: str, style: str = "") -> Text:
 
 def as_html(renderables: Iterable[RenderableType]) -> str:
     """What a terminal shows, for a notebook: without colours, because its background is light or dark."""
-    console = Console(record=True, width=140, file=io.StringIO(), markup=False, highlight=False, emoji=False)
+    printed = io.StringIO()
+    # In Jupyter, a console would display its text as well.
+    console = Console(width=140, file=printed, markup=False, highlight=False, emoji=False, force_jupyter=False)
     for renderable in renderables:
         console.print(renderable)
-    text = "\n".join(line.rstrip() for line in console.export_text().splitlines())
-    return f"<pre>{html.escape(text)}</pre>"
+    text = "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
+    return f'<pre style="font-family: monospace; white-space: pre; overflow-x: auto">{html.escape(text)}</pre>'

@@ -45,14 +45,8 @@ def verification_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iter
         else:
             yield _outputs(data["comparisons"], outputs)
         yield ""
-    for comparison in data["comparisons"]:
-        if comparison["status"] not in _PASSING:
-            detail = f": {comparison['detail']}" if comparison["detail"] else ""
-            place = f"{comparison['output']} ({_with_engine(comparison, comparison['case'])})"
-            yield paragraph(f"{place}: {status_words(comparison['status'])}{detail}", "red")
-    for divergence in data.get("divergences", ()):
-        place = _with_engine(divergence, divergence["case"])
-        yield paragraph(f"{place}: {Divergence.from_dict(divergence)}", "red")
+    yield from _mismatches(data["comparisons"], verbose)
+    yield from _divergences(data.get("divergences", ()), verbose)
     yield from _ill_conditioned(data["comparisons"])
     several = len(data.get("engines", ())) > 1
     yield from _cases(data["cases"], None if several else data["error"])
@@ -77,6 +71,33 @@ def verification_view(data: Mapping[str, Any], *, verbose: bool = False) -> Iter
         f"{sum(float(value) for value in data['seconds'].values()):.1f} s)",
         "bold red" if data["verdict"] != "passed" else "bold yellow" if data.get("assumptions") else "bold green",
     )
+
+
+def _mismatches(comparisons: Sequence[Mapping[str, Any]], verbose: bool) -> Iterable[RenderableType]:
+    """The worst case of each output that does not match, or all of them."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for item in comparisons:
+        if item["status"] not in _PASSING:
+            key = (item["output"], item.get("engine", ""), item["status"], item["case"] if verbose else "")
+            groups.setdefault(key, []).append(item)
+    for found in groups.values():
+        worst = max(found, key=_badness)
+        among = f", the worst of {len(found)} cases" if len(found) > 1 else ""
+        detail = f": {worst['detail']}" if worst["detail"] else ""
+        place = f"{worst['output']} ({_with_engine(worst, worst['case'])}{among})"
+        yield paragraph(f"{place}: {status_words(worst['status'])}{detail}", "red")
+
+
+def _divergences(divergences: Sequence[Mapping[str, Any]], verbose: bool) -> Iterable[RenderableType]:
+    """Each first mismatching node with the numbers of the first case that it explains, or of all cases."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for item in divergences:
+        node = (item["first"] or {}).get("node", "")
+        key = (item.get("engine", ""), item["verdict"], node, item["case"] if verbose or not node else "")
+        groups.setdefault(key, []).append(item)
+    for found in groups.values():
+        cases = ", ".join(item["case"] for item in found)
+        yield paragraph(f"{_with_engine(found[0], cases)}: {Divergence.from_dict(found[0])}", "red")
 
 
 def _engine(result: EngineResult) -> str:

@@ -78,14 +78,16 @@ class Edited(Record):
         """
         target = Path(path)
         if target.is_dir() or (target.exists() and not overwrite):
-            raise InputError(f"{str(path)!r} exists already.", fix="choose another name, or say overwrite.")
+            raise InputError(
+                f"{str(path)!r} exists already.", fix="choose another name, or pass overwrite=True (--overwrite)."
+            )
         with temporary_sibling(path, target) as folder, reported(path):
             save_model(self.model, folder, name=target.name, external_data=external_data)
             files = sorted(folder.iterdir(), key=lambda file: file.name == target.name)
             if not overwrite and (taken := [file.name for file in files if target.with_name(file.name).exists()]):
                 raise InputError(
                     f"The weights would go to {taken[0]!r}, which exists already.",
-                    fix="choose another name, or say overwrite.",
+                    fix="choose another name, or pass overwrite=True (--overwrite).",
                 )
             # The model is written last, so that an incomplete result never looks like a model.
             for file in files:

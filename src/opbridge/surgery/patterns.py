@@ -152,7 +152,7 @@ class OperatorSource:
                 lost = converted.unexpressed[0]
                 raise InputError(
                     f"The body of {self.name} can't be written in opset {self._opset}: {lost.operator}: {lost.reason}.",
-                    fix=f"bring the model to a newer opset: opbridge.convert_opset(model, {LOWEST_OPSET}).",
+                    fix=f"convert the model to a newer opset: opbridge.convert_opset(model, {LOWEST_OPSET}).",
                 )
             model = converted.model
         refine_shapes(model)

@@ -91,7 +91,7 @@ def add_functions(model: ir.Model, functions: Sequence[ir.Function]) -> dict[str
                 raise InputError(
                     f"The body of {function.domain}::{function.name} is written for opset {version} of "
                     f"{domain or 'ai.onnx'}, and the model for {model.opset_imports[domain]}.",
-                    fix=f"bring the model to that opset: opbridge.convert_opset(model, {version}).",
+                    fix=f"convert the model to that opset: opbridge.convert_opset(model, {version}).",
                 )
     overloads = any(function.overload for function in functions)
     model.ir_version = max(model.ir_version or 0, 10 if overloads else 8)

@@ -49,7 +49,7 @@ def compare(
     trust: Consent = False,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> ModelComparison:
-    """Compare the results of two models on fresh inputs, within the error budget of a verification.
+    """Compare the results of two models on fresh inputs, within the tolerance of a verification.
 
     Args:
         first: The text of an entry (``"file.py:function"``, ``"model.pt2"``), an ``Entry``, the path of an ``.onnx``
@@ -61,15 +61,15 @@ def compare(
             Runtime.
         inputs: Inputs by name, one mapping per case, instead of fresh ones.
         seed: The seed of the fresh inputs.
-        rtol: A relative tolerance instead of the computed error budget.
-        atol: An absolute tolerance instead of the computed error budget.
+        rtol: A relative tolerance instead of the computed one.
+        atol: An absolute tolerance instead of the computed one.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
-        trust: Whether you trust whoever made the bundles. Without it, the kernels run only of bundles that you exported
-            on this machine; of others the function bodies run.
+        trust: Whether you trust whoever made the bundles. Without it, the kernels of a bundle run only if you exported
+            it on this machine; otherwise its function bodies run.
         progress: A callback that receives the name of each stage as it begins.
 
     Returns:
-        The comparison. If one side is PyTorch, the float64 run of its captured graph determines the error budget,
+        The comparison. If one side is PyTorch, the float64 run of its captured graph determines the tolerance,
         otherwise that of the first model.
 
     Raises:
@@ -213,7 +213,7 @@ def _compare_with_torch(
 
 
 def _compare_models(one: ModelSide, other: ModelSide, options: VerifyOptions) -> ModelComparison:
-    """Compare two models that engines run; the first one that is an ONNX model determines the error budget."""
+    """Compare two models that engines run; the first one that is an ONNX model determines the tolerance."""
     from opbridge.proof.compare.divergences import with_divergences
     from opbridge.proof.compare.models import verify_against
 

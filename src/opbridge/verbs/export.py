@@ -61,7 +61,7 @@ def export(
     nan: str = "absent",
     progress: Callable[[str], None] = quiet,
 ) -> Bundle:
-    """Bring a model to the engines, write a bundle, and verify it.
+    """Export a model for the engines, write a bundle, and verify it.
 
     Args:
         model: An ``nn.Module``, a function of tensors, an ``ExportedProgram``, or the text of an entry

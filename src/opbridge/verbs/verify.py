@@ -64,15 +64,15 @@ def verify(
             or "report" reports the differences, "require" makes the verdict depend on them.
         shrink: The time in seconds to search for a small input on which the first failing case fails too. The input is
             written into the bundle, as ``failing_input.npz``.
-        rtol: A relative tolerance instead of the computed error budget.
-        atol: An absolute tolerance instead of the computed error budget.
+        rtol: A relative tolerance instead of the computed one.
+        atol: An absolute tolerance instead of the computed one.
         bisect: Whether to find the first mismatching node if a case fails.
         trace: Whether to compare the values inside the model too, for the plot of the error against the depth.
         timings: Whether to measure the time of each node too, in PyTorch and in the engines that can profile.
         ops: Operator files, directories, modules or decorated functions in addition to the catalog.
         trust: Whether you trust whoever made the bundle, or the public key (a PEM file) that it must be signed with.
-            Without it, nothing that can run code is used of a bundle that you did not export on this machine: not its
-            kernels, its saved program, or the entry that it names.
+            Without it, if you did not export the bundle on this machine, nothing of it that can run code is used:
+            neither its kernels, nor its saved program, nor the entry that it names.
         time_limit: The seconds that loading the model in an engine, and each run, may take: 600 by default.
         memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
         progress: A callback that receives the name of each stage as it begins.

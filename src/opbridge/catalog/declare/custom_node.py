@@ -35,7 +35,7 @@ def custom_node(operator: str, /, *inputs: Any, num_outputs: int = 1, overload: 
     if not separator or not domain or not name:
         raise InputError(
             f"custom_node({operator!r}): the operator of a custom node has the form 'domain::Op'.",
-            fix="write for example custom_node('mylib::MyOp', x).",
+            fix="write, for example, custom_node('mylib::MyOp', x).",
         )
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]

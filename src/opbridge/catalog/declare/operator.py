@@ -294,7 +294,7 @@ def operator(
     if not _TARGET.fullmatch(target) or "." in target:
         raise InputError(
             f"@operator({target!r}): the name of an operator has the form 'namespace::name'.",
-            fix="write for example @opbridge.operator('mylib::my_add').",
+            fix="write, for example, @opbridge.operator('mylib::my_add').",
         )
 
     def decorate(function: Callable[..., Any]) -> Operator:

@@ -151,7 +151,7 @@ def _checked_name(target: str) -> str:
     if not _TARGET.fullmatch(target):
         raise InputError(
             f"{target!r} is not a valid operator name: it needs two identifiers of letters, digits and underscores.",
-            fix="write for example mylib::my_op.",
+            fix="write, for example, mylib::my_op.",
         )
     if namespace in _OF_TORCH:
         raise InputError(

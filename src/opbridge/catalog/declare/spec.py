@@ -134,7 +134,7 @@ def _check_target(target: str, decorator: str) -> None:
     if not _TARGET.fullmatch(target):
         raise InputError(
             f"@{decorator}({target!r}): a target has the form 'namespace::name' or 'namespace::name.overload'.",
-            fix=f"write for example @{decorator}('aten::cummax').",
+            fix=f"write, for example, @{decorator}('aten::cummax').",
         )
 
 
@@ -227,7 +227,7 @@ def rewrite(target: str) -> Callable[[F], F]:
     if "::" in target or "." not in target:
         raise InputError(
             f"@rewrite({target!r}): the target of a rewrite is the import path of a Python function.",
-            fix="write for example @rewrite('torchvision.ops.boxes.batched_nms'); "
+            fix="write, for example, @rewrite('torchvision.ops.boxes.batched_nms'); "
             "for a torch operator use @decomposition.",
         )
 

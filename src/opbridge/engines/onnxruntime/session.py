@@ -111,7 +111,7 @@ def _checked_providers(providers: Sequence[str] | None, available: Sequence[str]
     if isinstance(providers, str) or not providers:
         raise InputError(
             f"providers={providers!r}: a list of execution providers is needed.",
-            fix='pass for example ["CPUExecutionProvider"].',
+            fix='pass, for example, ["CPUExecutionProvider"].',
         )
     for name in providers:
         if name not in available:

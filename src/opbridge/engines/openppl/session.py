@@ -100,7 +100,7 @@ def _refusing(path: Path) -> Callable[[str], EngineError]:
 def _failing(what: str) -> EngineError:
     return EngineError(
         f"OpenPPL failed while running the model: {what}.",
-        fix="check that the inputs' sizes and values are ones that the model takes; its log has more.",
+        fix="check that the inputs' sizes and values are ones that the model takes; its log has details.",
     )
 
 

@@ -72,7 +72,7 @@ def _checked_device(devices: Sequence[str] | None, available: Sequence[str]) -> 
     if devices is None:
         return "CPU"
     if isinstance(devices, str) or not devices:
-        raise InputError(f"providers={devices!r}: a list of devices is needed.", fix='pass for example ["CPU"].')
+        raise InputError(f"providers={devices!r}: a list of devices is needed.", fix='pass, for example, ["CPU"].')
     for name in devices:
         if name.partition(".")[0] not in {item.partition(".")[0] for item in available}:
             close = difflib.get_close_matches(name, available, n=1)

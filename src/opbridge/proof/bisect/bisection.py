@@ -51,7 +51,7 @@ class Bisection:
         failing: The outputs that fail.
         again: Runs the engine once more, in the session that computed ``results``.
         most_bytes: The number of bytes of intermediate values to hold at a time.
-        tolerance: The tolerance that replaces the error budget.
+        tolerance: The tolerance that replaces the tolerance.
         judge: Decides whether a value passes, from the engine's value and the reference's; it replaces the budget.
     """
 

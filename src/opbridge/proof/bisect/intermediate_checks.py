@@ -121,7 +121,7 @@ class IntermediateChecks:
             results: The engine's results.
             failing: The outputs that fail.
             again: Runs the engine once more.
-            judge: Decides whether a value passes; it replaces the error budget.
+            judge: Decides whether a value passes; it replaces the tolerance.
         """
         if (
             self._observable is None

@@ -247,7 +247,7 @@ def judged(
         result: The engine's value.
         value: The reference's value.
         longest_sum: The number of terms of the longest sum in the model.
-        tolerance: The tolerance that replaces the error budget.
+        tolerance: The tolerance that replaces the tolerance.
         nearby: The reference's value on perturbed inputs, for discrete values that differ.
         is_near_tie: Whether a discrete value that differs is a near tie, if the reference knows.
 

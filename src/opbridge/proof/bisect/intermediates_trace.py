@@ -40,7 +40,7 @@ def trace(
         feeds: The case's inputs.
         most_bytes: The number of bytes of intermediate values to hold at a time.
         most_values: The largest number of values, which are evenly spaced over the depth.
-        tolerance: The tolerance that replaces the error budget.
+        tolerance: The tolerance that replaces the tolerance.
 
     Raises:
         EngineError: The engine refuses the model with these values as outputs, or fails.

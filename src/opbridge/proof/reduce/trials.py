@@ -90,7 +90,7 @@ class EngineTrials:
                 part is rejected everywhere.
             expected: The expected results if they are known already; the evaluator is far slower than an engine.
         """
-        self._clock.tick(f"{len(problem.nodes)} nodes")
+        self._clock.tick(f"{len(problem.nodes)} node{'' if len(problem.nodes) == 1 else 's'}")
         expected = evaluate(problem.model, problem.feeds) if expected is None else expected
         if expected is None and must_be_standard:
             return Tried(None)

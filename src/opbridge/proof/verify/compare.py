@@ -1,4 +1,4 @@
-"""Compares a result with PyTorch's: floating-point outputs within an error budget, all others exactly.
+"""Compares a result with PyTorch's: floating-point outputs within an tolerance, all others exactly.
 
 PyTorch's own result in the model's dtype has an error too, which the float64 reference shows. An engine that sums in
 another order has an error of the same size on the same input. Its error may therefore be a small multiple of PyTorch's,
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
+
+from opbridge.records import rounded
 
 __all__ = ["ERROR_RATIO", "QUANTILES", "Verdict", "allclose", "budgets", "error_units", "floor_units", "judge"]
 
@@ -187,8 +189,8 @@ def _explain(units: np.ndarray, errors: Sequence[float], allowed: Sequence[float
         share = f"{too_far} of {units.size} elements exceed the tolerance"
     else:
         share = (
-            f"{100 * (1 - QUANTILES[worst]):.0f}% of the elements have errors of {errors[worst]:.3g} units or more; "
-            f"the tolerance there is {allowed[worst]:.3g}"
+            f"{100 * (1 - QUANTILES[worst]):.0f}% of the elements have an error of at least {rounded(errors[worst])} "
+            f"units (tolerance {rounded(allowed[worst])})"
         )
     return f"{share}, the worst at {[int(i) for i in place]}"
 

@@ -78,7 +78,7 @@ class Judgement:
         case: The case's name.
         feeds: The inputs.
         run: What the reference computes from them.
-        tolerance: The tolerance that replaces the error budget.
+        tolerance: The tolerance that replaces the tolerance.
         seed: The seed of perturbed inputs.
         observe: Reads the decisions that the engine takes inside its model; None if they can't be read.
 

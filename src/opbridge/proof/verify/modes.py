@@ -52,7 +52,7 @@ class Modes:
         if not (math.isfinite(seconds) and seconds >= 0):
             raise InputError(
                 f"shrink={shrink} is not valid: it is a number of seconds, at least 0.",
-                fix="pass for example shrink=30.",
+                fix="pass, for example, shrink=30.",
             )
         if seconds:
             _check_hypothesis()

@@ -17,7 +17,7 @@ __all__ = ["Tolerance", "VerifyOptions"]
 
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
-    """The tolerances of ``numpy.allclose``, which replace the error budget.
+    """The tolerances of ``numpy.allclose``, which replace the tolerance.
 
     Attributes:
         rtol: The relative tolerance.
@@ -36,7 +36,7 @@ class VerifyOptions:
         seed: The seed of the fresh inputs, of random draws and of perturbed inputs.
         inputs: The user's own inputs, which replace the fresh ones.
         rtol: The relative tolerance. If ``rtol`` or ``atol`` is given, ``numpy.allclose``'s test against the
-            reference's own result replaces the error budget; the one that is not given is 0.
+            reference's own result replaces the tolerance; the one that is not given is 0.
         atol: The absolute tolerance.
         bisect: Whether to find the first mismatching node on cases that fail.
         trace: Whether to compare the values inside the model on the first case.
@@ -61,7 +61,7 @@ class VerifyOptions:
 
     @property
     def tolerance(self) -> Tolerance | None:
-        """The tolerance that replaces the error budget, if one is given.
+        """The tolerance that replaces the tolerance, if one is given.
 
         Raises:
             InputError: ``rtol`` or ``atol`` is negative or not finite.
@@ -72,6 +72,6 @@ class VerifyOptions:
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise InputError(
                     f"{name}={value} is not valid: a tolerance is a number of at least 0.",
-                    fix=f"pass for example {name}=1e-4.",
+                    fix=f"pass, for example, {name}=1e-4.",
                 )
         return Tolerance(self.rtol or 0.0, self.atol or 0.0)

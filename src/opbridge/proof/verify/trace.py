@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from opbridge.records import StoredRecord
+from opbridge.records import StoredRecord, rounded
 
 __all__ = ["Divergence", "DivergenceVerdict", "Status", "Timing", "Trace", "TracedValue"]
 
@@ -110,8 +110,8 @@ class Divergence(StoredRecord):
             return f"first mismatching node: {self.verdict}{detail}"
         errors = ""
         if first is not None and first.budget:
-            measured = (first.engine_error, first.torch_error, first.budget)
-            errors = " (error: engine {:.3g}, PyTorch {:.3g}; tolerance {:.3g} units)".format(*measured)
+            engine, torch, limit = map(rounded, (first.engine_error, first.torch_error, first.budget))
+            errors = f"; largest error {engine} units (PyTorch's {torch}, tolerance {limit})"
         shown = ", ".join(self.between[:3]) + (f" and {len(self.between) - 3} more" if len(self.between) > 3 else "")
         among = f", or {shown} before it" if shown else ""
         changing = "" if self.verdict == "diverges" else "not deterministic, "

@@ -188,7 +188,7 @@ class Verification(StoredRecord):
         special_values: The results of special values in the inputs, if requested.
         crashes: How the engine's process ended, for each case on which it crashed, hung or ran out of memory.
         engines: The result of each engine, if several were verified.
-        tolerance: ``{"rtol": ..., "atol": ...}`` if a tolerance was given, which replaced the error budget.
+        tolerance: ``{"rtol": ..., "atol": ...}`` if a tolerance was given, which replaced the tolerance.
         resumed: The number of cases that passed before the verification was interrupted, and were not run again.
         assumptions: What the model assumes, because it holds for the example inputs: ``"batch is 2 (model.py:12)"``.
             Inputs that violate an assumption are not among the cases.

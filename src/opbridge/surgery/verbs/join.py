@@ -76,7 +76,7 @@ def _check_opsets(one: ir.Model, two: ir.Model) -> None:
         if own != version:
             raise InputError(
                 f"The first model is at opset {own} of {domain or 'ai.onnx'}, the second at {version}.",
-                fix=f"bring one to the other's: opbridge.convert_opset(model, {max(own, version)}).",
+                fix=f"convert one of them to the other's opset: opbridge.convert_opset(model, {max(own, version)}).",
             )
 
 

@@ -55,6 +55,8 @@ def set_attributes(
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.7g}"  # An attribute is a float32.
     text = repr(list(value) if isinstance(value, tuple) else value)
     return text if len(text) < 60 else f"{text[:57]}..."
 

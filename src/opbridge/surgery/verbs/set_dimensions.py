@@ -83,7 +83,8 @@ def _change(model: ir.Model, value: ir.Value, axis: int, size: Size, resized: li
                 item.shape = ir.Shape([substituted(other, {old: size}) for other in sizes_of(item) or ()])
     elif isinstance(old, str):
         raise InputError(
-            f"The axis {axis} of {value.name!r} is {old!r}, which follows from other dimensions.", fix="set those."
+            f"The axis {axis} of {value.name!r} is {old!r}, which follows from other dimensions.",
+            fix="set those dimensions instead.",
         )
     elif old is None:
         value.shape = ir.Shape([size if position == axis else item for position, item in enumerate(stated)])
