@@ -80,7 +80,7 @@ def test_the_operators_have_their_links_and_are_sorted_and_filtered(opened: Any)
     assert [re.sub(r"\W", "", name) for name in heads(page, "operators")][:6] == [
         *("operator", "rung", "uses", "1torch", "2mapping", "3kernel"),
     ]
-    assert column(page, "operators", 1) == list(made.TARGETS)
+    assert [text.partition("\n")[0] for text in column(page, "operators", 1)] == list(made.TARGETS)
     row = page.locator("#operators tbody tr").nth(5)
     assert [text.replace("✓", "").strip() for text in row.locator("td").all_inner_texts()][:5] == [
         *("kernel", "8", "captured", "custom node", "compiled kernel"),
@@ -288,7 +288,7 @@ def test_of_many_operators_the_bridged_ones_come_first(opened: Any) -> None:
     mended = next(row for row in data["manifest"]["operators"] if row["rung"] == "kernel")
     data["manifest"]["operators"] = [*({**native, "target": f"aten::op_{n}"} for n in range(60)), mended]
     page = opened(data)
-    assert column(page, "operators", 1)[:2] == [mended["target"], "aten::op_0"]
+    assert [text.partition("\n")[0] for text in column(page, "operators", 1)[:2]] == [mended["target"], "aten::op_0"]
     assert page.locator("#operators tbody tr").count() == 25
     page.get_by_role("button", name="Show 36 more of 61").click()
     assert page.locator("#operators tbody tr").count() == 61
