@@ -56,10 +56,12 @@ def test_results_show_themselves_in_one_line(
     diagnosis = opbridge.diagnose(model, (X,))
     assert repr(diagnosis) == "Diagnosis(1 operator, ok)"
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
     capsys.readouterr()
     shown = diagnosis._repr_html_()
     assert shown.startswith("<pre style=")
     assert ">1 native operator (-v lists them)\n" in shown
+    assert "\x1b" not in shown
     assert capsys.readouterr().out == "", "a notebook shows it once"
     assert diagnosis._repr_html_().endswith("\nAll operators are supported.</pre>")
 

@@ -58,8 +58,16 @@ def paragraph(text: str, style: str = "") -> Text:
 def as_html(renderables: Iterable[RenderableType]) -> str:
     """What a terminal shows, for a notebook: without colours, because its background is light or dark."""
     printed = io.StringIO()
-    # In Jupyter, a console would display its text as well.
-    console = Console(width=140, file=printed, markup=False, highlight=False, emoji=False, force_jupyter=False)
+    # In Jupyter a console would display its text as well, and Jupyter sets FORCE_COLOR.
+    console = Console(
+        width=140,
+        file=printed,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        color_system=None,
+        force_jupyter=False,
+    )
     for renderable in renderables:
         console.print(renderable)
     text = "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
