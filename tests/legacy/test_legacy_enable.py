@@ -238,6 +238,30 @@ def test_the_former_table_of_symbolic_functions_is_read_and_changed() -> None:
         assert "asinh" not in list(operators)
 
 
+def test_a_function_that_is_replaced_in_every_opset_of_the_former_table_is_used() -> None:
+    """In the manner of CrypTen's crypten/nn/onnx_converter.py."""
+
+    def symbolic(g, x, dim, dtype=None):
+        return g.op("own::Softmax", x)
+
+    with legacy.enable():
+        from torch.onnx.symbolic_registry import _registry
+
+        for operators in dict(_registry).values():
+            for name in list(operators):
+                if name == "softmax":
+                    operators[name] = symbolic
+        try:
+            model = torch.onnx.export(torch.nn.Softmax(1), (torch.rand(2, 3),)).model
+        finally:
+            for operators in _registry.values():
+                if operators["softmax"] is symbolic:
+                    del operators["softmax"]
+        assert [(node.domain, node.op_type) for node in model.graph] == [("own", "Softmax")]
+        assert [(item.name, item.count) for item in legacy.bridged()] == [("aten::softmax", 1)]
+    assert "softmax" in list(_registry["", 13])
+
+
 @pytest.mark.slow
 def test_a_script_that_ends_with_the_bridge_on_ends_quietly() -> None:
     code = "from opbridge import legacy; legacy.enable(); from torch.onnx._internal import jit_utils"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any
 
@@ -98,19 +98,26 @@ class _Operators(MutableMapping[str, Callable[..., Any]]):
 
     def __iter__(self) -> Iterator[str]:
         prefix = _name("", self._domain)
-        for name, functions in torch_registry.registered().items():
-            if name.startswith(prefix) and self._version >= min(functions):
+        for name in torch_registry.names():
+            if name.startswith(prefix) and torch_registry.symbolic_function(name, self._version) is not None:
                 yield name.removeprefix(prefix)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-class _Registry(dict[tuple[str, int], _Operators]):
+class _Registry(Mapping[tuple[str, int], _Operators]):
     """The former table of symbolic functions: ``_registry[domain, version][opname]``."""
 
-    def __missing__(self, key: tuple[str, int]) -> _Operators:
+    def __getitem__(self, key: tuple[str, int]) -> _Operators:
         return _Operators(*key)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """Iterate over the opsets of aten: old code replaces a function in each of them."""
+        return (("", version) for version in _OPSETS)
+
+    def __len__(self) -> int:
+        return len(_OPSETS)
 
 
 _registry = _Registry()

@@ -223,7 +223,7 @@ case(
 )  # fmt: skip
 case(
     "mmdetection_topk", lambda x: tuple(x.topk(2, 1)), tensor(2, 5), setup=register_topk, undo=[("aten::topk", 18)],
-    alone=True, migrates=False,
+    alone=True,
     source=f"{MMDETECTION}symbolic.py",
 )  # fmt: skip
 

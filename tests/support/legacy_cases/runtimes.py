@@ -54,6 +54,9 @@ case(
 )  # fmt: skip
 
 
+WINDOW = torch.ones(8)
+
+
 class StftNorm(Function):
     @staticmethod
     def symbolic(g, self, n_fft, hop_length, window):
@@ -70,7 +73,7 @@ class StftNorm(Function):
 
 case(
     "extensions_stft",
-    lambda x: StftNorm.apply(x, 8, 4, torch.ones(8)),
+    lambda x: StftNorm.apply(x, 8, 4, WINDOW),
     tensor(1, 32),
     dynamic=False,
     domains=("ai.onnx.contrib",),

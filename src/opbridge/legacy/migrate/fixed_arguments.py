@@ -71,7 +71,8 @@ def may_return_an_argument(script: Script, function: cst.FunctionDef) -> bool:
     for node in script.walk(cst.Return, function):
         value = node.value
         values = [value.body, value.orelse] if isinstance(value, cst.IfExp) else [value]
-        if any(isinstance(_viewed(item), cst.Name) and _viewed(item).value in names for item in values):
+        viewed = [_viewed(item) for item in values]
+        if any(isinstance(item, cst.Name) and item.value in names for item in viewed):
             return True
         called = script.functions.get(script.code(value.func)) if isinstance(value, cst.Call) else None
         if called is not None and called is not function and may_return_an_argument(script, called):

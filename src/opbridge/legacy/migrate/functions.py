@@ -61,8 +61,9 @@ def _edits(script: Script, function: OldFunction) -> Iterator[Edit]:
     if len(own) < len(parameters):
         raise NotConvertible("symbolic takes fewer arguments than forward", function.symbolic)
     fake = fakes.fake_of(function)
+    body = _body(script, function)
     types, fixed = _types(script, function)
-    body = _body(script, function, fixed)
+    body = _with_objects(script, function, body, fixed)
     changed_calls = list(_changed_calls(script, function, fixed))
     name = script.free_name(_snake(function.name))
     # If the script already uses the name of the function, the operator can still have it.
@@ -116,12 +117,21 @@ def _types(script: Script, function: OldFunction) -> tuple[list[str], dict[int, 
     return types, fixed
 
 
-def _body(script: Script, function: OldFunction, fixed: dict[int, str]) -> cst.BaseSuite:
+def _body(script: Script, function: OldFunction) -> cst.BaseSuite:
     """Return the body of the translation; the arguments of a starred parameter are packed into a tuple."""
     params = function.symbolic.params
     renamed = {params.params[0].name.value: function.name} if function.of_class else {}
     plain = function.symbolic.with_changes(params=params.with_changes(params=function.graph_and_own))
     body = convert_body(script, plain, renamed, of_class=True)
+    if function.packed is None:
+        return body
+    name, packed = function.packed
+    statement = cst.parse_statement(f"{name} = ({', '.join(packed)}{',' if len(packed) == 1 else ''})\n")
+    return body.with_changes(body=[statement, *body.body])
+
+
+def _with_objects(script: Script, function: OldFunction, body: cst.BaseSuite, fixed: dict[int, str]) -> cst.BaseSuite:
+    """Return the body with the names of the arguments that are the same in all calls."""
     own = function.names_inside
     used = {node.value for node in script.walk(cst.Name, function.symbolic.body)}
     bound = [
@@ -129,12 +139,7 @@ def _body(script: Script, function: OldFunction, fixed: dict[int, str]) -> cst.B
         for position, text in fixed.items()
         if own[position] in used and own[position] != text
     ]
-    body = body.with_changes(body=[*bound, *body.body])
-    if function.packed is None:
-        return body
-    name, packed = function.packed
-    statement = cst.parse_statement(f"{name} = ({', '.join(packed)}{',' if len(packed) == 1 else ''})\n")
-    return body.with_changes(body=[statement, *body.body])
+    return body.with_changes(body=[*bound, *body.body])
 
 
 def _changed_calls(script: Script, function: OldFunction, fixed: dict[int, str]) -> Iterator[Edit]:

@@ -191,7 +191,7 @@ def _edits_of_function(
         raise NotConvertible("it is not defined at the top of the file", first.call)
     _refuse_other_uses(script, name, registrations)
     parameters = own_parameters(function)
-    schema = _matching(schemas_of(script, first.target), len(parameters))
+    schema = _matching(schemas_of(script, first.target), parameters)
     renamed = {
         parameter.name.value: argument.name
         for parameter, argument in zip(parameters, schema, strict=False)
@@ -264,8 +264,13 @@ def _refuse_other_uses(script: Script, name: str, registrations: Sequence[_Regis
             raise NotConvertible(f"it is also used in line {script.line(node)}", node)
 
 
-def _matching(schemas: Sequence[list[Argument]], count: int) -> list[Argument]:
-    return next((schema for schema in schemas if len(schema) == count), [])
+def _matching(schemas: Sequence[list[Argument]], parameters: Sequence[cst.Param]) -> list[Argument]:
+    """Return the schema with as many arguments as the function has parameters, or as it has without its defaults."""
+    for count in (len(parameters), sum(item.default is None for item in parameters)):
+        found = next((schema for schema in schemas if len(schema) == count), None)
+        if found is not None:
+            return found
+    return []
 
 
 def _parameter(parameter: cst.Param, position: int, schema: Sequence[Argument], renamed: dict[str, str]) -> cst.Param:
