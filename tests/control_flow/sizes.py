@@ -117,3 +117,37 @@ def numel_of_shape(x):
     if x.shape[2:].numel() > 100:
         x = x[..., ::2]
     return x.cumsum(2) / count
+
+
+@program("If", "Where", cases=LENGTHS, dynamic=LENGTH)
+def padded_twice(x):
+    count = 0
+    for multiple in (4, 8):
+        if x.shape[2] % multiple:
+            x, count = pad(x, (0, multiple - x.shape[2] % multiple)), count + 1
+    return x.reshape(1, 3, -1, 8).sum(-1) * count
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def padded_in_each_stage(x):
+    for _ in range(3):
+        if x.shape[2] % 2 == 1:
+            x = pad(x, (0, 1))
+        x = x[..., 0::2] - x[..., 1::2]
+    return x.cumsum(2)
+
+
+def _windows(x):
+    n, window = x.shape[2], 4
+    if n % window != 0:
+        x = pad(x, (0, (window - n % window) % window))
+    x = (x.reshape(1, 3, -1, window).cumsum(-1)).flatten(2)
+    return x[..., :n] if x.shape[2] > n else x
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def windows_of_padded_stages(x):
+    x = _windows(x)
+    if x.shape[2] % 2 == 1:
+        x = pad(x, (0, 1))
+    return _windows(x[..., 0::2] + x[..., 1::2])

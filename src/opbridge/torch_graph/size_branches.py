@@ -7,7 +7,8 @@ of a ``ShapeEnv`` with its ``_set_replacement`` and ``_inner_evaluate_expr``, an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -66,10 +67,53 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
     kinds = {torch.SymFloat if isinstance(one, (float, torch.SymFloat)) else torch.SymInt for one in (a, b)}
     if len(kinds) > 1:
         return None
+    if kinds == {torch.SymInt} and (one_or_zero := _one_or_zero(truth)) is not None:
+        return b + one_or_zero * (a - b)
     if type(a) is type(b):
         return torch.sym_ite(truth, a, b)
     # torch.sym_ite takes no number of Python beside a dynamic one.
     return b + torch.sym_ite(truth, 1, 0) * (a - b)
+
+
+def _one_or_zero(truth: torch.SymBool) -> Any:
+    """1 if a condition holds and 0 if not, by arithmetic; None if it does not only compare integers.
+
+    torch can't evaluate a condition that depends on a choice, such as that of a second padding to a multiple.
+    """
+    tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER.fx_tracer  # type: ignore[union-attr]
+    return _indicator(truth.node.expr, tracer)
+
+
+def _indicator(condition: Any, tracer: Any) -> Any:
+    if isinstance(condition, (sympy.And, sympy.Or)):
+        parts = [_indicator(part, tracer) for part in condition.args]
+        of_all = torch.sym_min if isinstance(condition, sympy.And) else torch.sym_max
+        return None if any(part is None for part in parts) else functools.reduce(of_all, parts)
+    if isinstance(condition, sympy.Not):
+        part = _indicator(condition.args[0], tracer)
+        return None if part is None else 1 - part
+    if not isinstance(condition, sympy.core.relational.Relational) or not all(one.is_integer for one in condition.args):
+        return None
+    sides = [proxy_tensor._build_proxy_for_sym_expr(tracer, side) for side in condition.args]
+    return None if any(side is None for side in sides) else _COMPARED[condition.rel_op](*sides)
+
+
+def _is_less(a: Any, b: Any) -> Any:
+    return torch.sym_max(0, torch.sym_min(1, b - a))
+
+
+def _differs(a: Any, b: Any) -> Any:
+    return torch.sym_min(1, torch.sym_max(a - b, b - a))
+
+
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "==": lambda a, b: 1 - _differs(a, b),
+    "!=": _differs,
+    "<": _is_less,
+    "<=": lambda a, b: 1 - _is_less(b, a),
+    ">": lambda a, b: _is_less(b, a),
+    ">=": lambda a, b: 1 - _is_less(a, b),
+}
 
 
 def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:

@@ -29,7 +29,7 @@ from torch.fx import traceback as fx_traceback
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils import _python_dispatch
-from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, RoundToInt, ToFloat, TruncToInt
+from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, Max, Min, RoundToInt, ToFloat, TruncToInt
 
 __all__ = [
     "Subgraph",
@@ -192,6 +192,10 @@ class _Lifting:
         return self._own[tensor]
 
 
+def _folded(function: Callable[[Any, Any], Any], *values: Any) -> Any:
+    return functools.reduce(function, values)
+
+
 _CONVERSIONS: dict[Any, Any] = {
     IntTrueDiv: operator.truediv,
     ToFloat: torch.sym_float,
@@ -199,8 +203,26 @@ _CONVERSIONS: dict[Any, Any] = {
     CeilToInt: math.ceil,
     FloorToInt: math.floor,
     RoundToInt: round,
+    sympy.Mul: functools.partial(_folded, operator.mul),
+    Max: functools.partial(_folded, torch.sym_max),
+    Min: functools.partial(_folded, torch.sym_min),
 }
-"""Functions of sizes that torch can't compute again from their arguments inside a subgraph."""
+"""Functions of sizes that torch can't compute again from their arguments inside a subgraph, or not from three."""
+
+_OF_SEVERAL: dict[Any, Any] = {sympy.Mul: operator.mul, Max: torch.sym_max, Min: torch.sym_min}
+_own_proxy_for = proxy_tensor._build_proxy_for_sym_expr
+
+
+def _proxy_for(tracer: Any, expression: Any, out: Any = None) -> Any:
+    """As torch's function, which makes one node of a product, a minimum or a maximum of any number of values."""
+    operation = _OF_SEVERAL.get(getattr(expression, "func", None))
+    if out is None or operation is None or expression in tracer.sympy_expr_tracker:
+        return _own_proxy_for(tracer, expression, out)
+    values = [_own_proxy_for(tracer, part) for part in expression.args]
+    if any(value is None for value in values):
+        return None
+    proxy_tensor._sym_register(tracer, operation, (functools.reduce(operation, values[:-1]), values[-1]), out)
+    return out
 
 
 def can_compute(tracer: Any, expression: Any) -> bool:
@@ -252,6 +274,7 @@ def trace_subgraph(function: Callable[..., Sequence[Any]], arguments: Sequence[T
     """
     outside = _current()
     proxy_tensor._sympy_handlers().update(_CONVERSIONS)
+    proxy_tensor._build_proxy_for_sym_expr = _proxy_for
     symbols = [tracked.value for tracked in outside.fx_tracer.sympy_expr_tracker.values()]
     lifted: dict[fx.Node, tuple[Any, int]] = {}
 
