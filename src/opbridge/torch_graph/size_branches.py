@@ -18,7 +18,7 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.torch_graph.size_guards import under
-from opbridge.torch_graph.subgraphs import can_compute, known_outside, untracked
+from opbridge.torch_graph.subgraphs import known_outside, untracked
 
 __all__ = ["guards_of_one_path", "is_computable", "selected_number", "state_sizes"]
 
@@ -132,7 +132,7 @@ def is_computable(number: Any) -> bool:
     tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER.fx_tracer  # type: ignore[union-attr]
     if number in tracer.symnode_tracker:
         return True
-    return can_compute(tracer, number.node.expr)
+    return proxy_tensor._build_proxy_for_sym_expr(tracer, number.node.expr) is not None
 
 
 def _is_of_inputs(number: Any) -> bool:

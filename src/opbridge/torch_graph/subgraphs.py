@@ -33,7 +33,6 @@ from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, Max,
 
 __all__ = [
     "Subgraph",
-    "can_compute",
     "constant_of",
     "facts_of_one_path",
     "is_tracing",
@@ -225,19 +224,6 @@ def _proxy_for(tracer: Any, expression: Any, out: Any = None) -> Any:
     return out
 
 
-def can_compute(tracer: Any, expression: Any) -> bool:
-    """Whether a tracer has what a size is computed from; if so, its graph computes the size."""
-    return proxy_tensor._build_proxy_for_sym_expr(tracer, _in_pairs(expression)) is not None
-
-
-def _in_pairs(expression: Any) -> Any:
-    """A sum or product of several numbers as one of pairs, because torch adds and multiplies two numbers only."""
-    arguments = [_in_pairs(argument) for argument in expression.args]
-    if isinstance(expression, (sympy.Add, sympy.Mul)):
-        return functools.reduce(lambda a, b: expression.func(a, b, evaluate=False), arguments)
-    return expression.func(*arguments) if arguments else expression
-
-
 class _LiftingNumbers:
     """The dynamic numbers of a subgraph's tracer; one that it can't compute from its inputs becomes an input."""
 
@@ -260,7 +246,7 @@ class _LiftingNumbers:
         if number not in self._own and isinstance(number, torch.SymInt) and number in self._outside.symnode_tracker:
             expression = number.node.expr
             known = expression in self._tracer.sympy_expr_tracker
-            if not known and not can_compute(self._tracer, expression):
+            if not known and proxy_tensor._build_proxy_for_sym_expr(self._tracer, expression) is None:
                 proxy_tensor.set_proxy_slot(number, self._tracer, proxy_tensor.Thunk(lambda: self._lift(number)))
         return self._own.get(number, default)
 
@@ -274,7 +260,7 @@ def trace_subgraph(function: Callable[..., Sequence[Any]], arguments: Sequence[T
     """
     outside = _current()
     proxy_tensor._sympy_handlers().update(_CONVERSIONS)
-    proxy_tensor._build_proxy_for_sym_expr = _proxy_for
+    proxy_tensor._build_proxy_for_sym_expr = _proxy_for  # type: ignore[assignment]
     symbols = [tracked.value for tracked in outside.fx_tracer.sympy_expr_tracker.values()]
     lifted: dict[fx.Node, tuple[Any, int]] = {}
 
