@@ -189,8 +189,8 @@ def _choose(
 ) -> dict[str, OpSpec]:
     """The mapping of the catalog or the user for each torch operator that they name, by target key.
 
-    A mapping that needs an opset above ``newest``, or one of the catalog above ``served``, is chosen only if there is no
-    other; for one of the catalog, the mapping of torch.onnx counts too.
+    A mapping that needs an opset above ``newest``, or one of the catalog above ``served``, is chosen only if there is
+    no other; for one of the catalog, the mapping of torch.onnx counts too.
     """
     chosen: dict[str, OpSpec] = {}
     for name in {spec.target.partition(".")[0] for spec in catalog.specs if spec.rung not in ("rewrite", "fake")}:
