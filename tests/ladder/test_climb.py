@@ -74,6 +74,37 @@ def test_a_translation_raises_the_opset() -> None:
     trip.check(torch.randn(4))
 
 
+class OlderVersionsServed(PickyEngine):
+    """ONNX Runtime, but with deployed versions that take opset 19 at most."""
+
+    served_opset = 19
+
+
+def test_a_faster_operator_raises_the_opset_only_where_it_is_served() -> None:
+    example = (torch.randn(4),)
+    default = travel(nn.GELU(), example)
+    assert (default.climbed.opset, default.op_types) == (20, ["Gelu"])
+    for trip in (
+        travel(nn.GELU(), example, opset="lowest"),
+        travel(nn.GELU(), example, engines=[OlderVersionsServed()]),
+    ):
+        assert trip.climbed.opset == 18
+        assert "Erf" in trip.op_types
+        trip.check(torch.randn(4))
+
+
+def test_a_mapping_of_the_users_raises_the_opset_although_it_is_not_served() -> None:
+    specs = [OpSpec("aten::gelu", "translate", gelu20, opset=20)]
+    trip = travel(nn.GELU(), (torch.randn(4),), specs=specs, engines=[OlderVersionsServed()])
+    assert (trip.climbed.opset, trip.op_types) == (20, ["Gelu"])
+
+
+def test_an_opset_that_is_no_number(tmp_path: Path) -> None:
+    with pytest.raises(opbridge.InputError, match="opset='oldest' is not valid") as caught:
+        opbridge.export(nn.ReLU(), (torch.randn(3),), path=tmp_path / "out", opset="oldest")
+    assert "'lowest'" in caught.value.fix
+
+
 def test_a_translation_above_the_users_opset_is_missing() -> None:
     with pytest.raises(UnsupportedOperatorError) as caught:
         travel(nn.GELU(), (torch.randn(4),), specs=[OpSpec("aten::gelu", "translate", gelu20, opset=20)], opset=19)

@@ -84,7 +84,7 @@ def travel(
     *,
     specs: Sequence[OpSpec] = (),
     engines: Sequence[Engine] | None = None,
-    opset: int | None = None,
+    opset: int | str | None = None,
     ir_version: int | None = None,
     nan: Nan = EXACT,
     **options: Any,
@@ -92,7 +92,7 @@ def travel(
     """Bring a model (or a function) to ONNX; ``options`` are those of ``capture``."""
     known = catalog(*specs, nan=nan)
     captured = capture(model, args, kwargs, rewrites=known.rewrites(), **options)
-    climbed = climb(captured, known, engines or [get("onnxruntime")], Versions(opset, ir_version))
+    climbed = climb(captured, known, engines or [get("onnxruntime")], Versions.of(opset, ir_version))
     return Trip(captured, climbed)
 
 

@@ -29,10 +29,6 @@ _TRANSPARENT = frozenset(
 """Operators that keep the relative accuracy of a small number."""
 
 
-_OF_PROBABILITIES = frozenset({"Sigmoid", "Softmax", "Cast", "Mul"})
-"""Operators whose results may be the other factor of a probability: another one, or a mask."""
-
-
 def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[Any]) -> ExactSigmoidResultsPass | None:
     """The pass for ONNX Runtime, whose float32 Sigmoid has an absolute error of 3e-8: 17% at -15, and 0 below -18."""
     if engine.package != "onnxruntime" or not any(_is_rough(node) for node in model.graph):
@@ -42,8 +38,6 @@ def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[Any]) -> Exact
 
 class ExactSigmoidResultsPass(ir.passes.InPlacePass):
     """Compute 1 / (1 + exp(-x)) for a float32 ``Sigmoid`` that reaches an output of the model almost unchanged.
-
-    The gate of a swish or a GLU is not one of them.
 
     Inside a network, the error is negligible and the single node is twice as fast, so ``Sigmoid`` stays there. It also
     stays where a symbolic function of the user added it.
@@ -83,21 +77,8 @@ def _is_result(value: ir.Value) -> bool:
 
 def _results_of(value: ir.Value) -> Iterator[ir.Value]:
     for user, _ in value.uses():
-        if not user.domain and user.op_type in _TRANSPARENT and not _is_gated(user, value):
+        if not user.domain and user.op_type in _TRANSPARENT:
             yield from user.outputs
-
-
-def _is_gated(user: ir.Node, gate: ir.Value) -> bool:
-    """Whether a sigmoid is the gate of a number of any size, as in swish and GLU: the product is no probability."""
-    if user.op_type != "Mul":
-        return False
-    (other,) = [value for value in user.inputs if value is not gate] or [gate]
-    made_by = other.producer() if other is not None else None
-    is_constant = ir.convenience.get_const_tensor(other) is not None if other is not None else True
-    while made_by is not None and made_by.op_type in _TRANSPARENT - {"Mul", "Cast", "Split"}:
-        first = made_by.inputs[0]
-        made_by = first.producer() if first is not None else None
-    return not is_constant and (made_by is None or made_by.op_type not in _OF_PROBABILITIES)
 
 
 def _spell_out(node: ir.Node) -> None:
