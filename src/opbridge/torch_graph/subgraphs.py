@@ -4,11 +4,11 @@
 Here a branch is traced like the program around it. Each tensor from outside that the branch reads becomes an input of
 the subgraph when it is first used, wherever the branch takes it from: a variable, ``self``, a list, a closure.
 
-The internals of torch that this needs: ``proxy_tensor._CURRENT_MAKE_FX_TRACER`` and its ``trace_subgraph`` (the tracer
-that ``torch.cond`` uses for its branches), the ``tensor_tracker`` and ``sympy_expr_tracker`` of a tracer,
-``track_tensor``, ``set_meta``, ``get_proxy_slot``, ``_build_proxy_for_sym_expr`` and ``disable_proxy_modes_tracing``;
-``_disable_current_modes`` of ``torch.utils._python_dispatch``. For the translation, ``call_op`` of torch.onnx's ``hop``
-module.
+The internals of torch that this needs: ``proxy_tensor._build_proxy_for_sym_expr``, ``_sym_register``,
+``_CURRENT_MAKE_FX_TRACER`` and its ``trace_subgraph`` (the tracer that ``torch.cond`` uses for its branches), the
+``tensor_tracker`` and ``sympy_expr_tracker`` of a tracer, ``track_tensor``, ``set_meta``, ``get_proxy_slot`` and
+``disable_proxy_modes_tracing``; ``_disable_current_modes`` of ``torch.utils._python_dispatch``. For the translation,
+``call_op`` of torch.onnx's ``hop`` module.
 """
 
 from __future__ import annotations
