@@ -61,7 +61,7 @@ def test_names_that_inner_values_and_weights_have_already() -> None:
     ("names", "message"),
     [
         ({"input_names": ["a"]}, "input_names has 1 names, but the model has 2 inputs: a, b"),
-        ({"input_names": ["x", "x"]}, "input_names: 'x' is there twice"),
+        ({"input_names": ["x", "x"]}, "input_names: 'x' appears twice"),
         ({"output_names": ["p", "q", "r"]}, "output_names has 3 names, but the model has 1 outputs: output"),
         ({"output_names": ["a"]}, "output_names: 'a' is the name of an input as well"),
         ({"input_names": ["x", "y"], "output_names": ["y"]}, "output_names: 'y' is the name of an input as well"),

@@ -155,7 +155,7 @@ def test_help_names_every_subcommand() -> None:
         (("exprot",), "there is no command 'exprot'; did you mean export?"),
         (("zzz",), "there is no command 'zzz'; opbridge --help lists the commands."),
         (("export", "net.py:model"), "the following arguments are required: -o/--output"),
-        (("diagnose", "net.py:model", "--opset", "new"), "argument --opset: invalid int value: 'new'"),
+        (("diagnose", "net.py:model", "--opset", "new"), "argument --opset: 'new' is neither an integer nor lowest"),
         (("diagnose", "net.py:model", "--engine", ","), "argument --engine: expected at least one name"),
     ],
 )

@@ -62,10 +62,10 @@ def test_without_a_file_there_is_nothing(tmp_path: Path) -> None:
         ("[tool.opbridge]\nengines = 'tvm'\n", "has the unknown key 'engines'", "the keys are engine, ops, opset."),
         (
             "[tool.opbridge]\nopset = '17'\n",
-            "must be an integer, not '17'",
+            "must be an integer or \"lowest\", not '17'",
             "write opset = 18.",
         ),
-        ("[tool.opbridge]\nopset = true\n", "must be an integer, not True", "write opset = 18."),
+        ("[tool.opbridge]\nopset = true\n", 'must be an integer or "lowest", not True', "write opset = 18."),
         (
             "[tool.opbridge]\nengine = 3\n",
             "engine in [tool.opbridge] must be a name",

@@ -95,7 +95,7 @@ def test_every_link_leads_to_a_file(document: str) -> None:
             target = (ROOT / document).parent / file if file else ROOT / document
             assert target.exists(), f"{document} links to {link}"
             headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if heading else []
-            anchors = ["", *(words.lower().replace(" ", "-") for words in headings)]
+            anchors = ["", *(re.sub(r"[.,:]", "", words.lower()).replace(" ", "-") for words in headings)]
             assert heading in anchors, f"{document} links to {link}"
 
 

@@ -130,19 +130,8 @@ def plan(
     exact = kept.targets(decomposed)
     bodies = capture_bodies(calls) if calls else None
     of_bodies = dataclasses.replace(catalog, nan=EXACT) if exact.intersection(calls) else catalog
-    inner = (
-        plan(
-            bodies.program,
-            of_bodies,
-            opset=opset,
-            newest_opset=newest_opset,
-            served_opset=served_opset,
-            raised=raised,
-            refused=refused,
-        )
-        if bodies
-        else None
-    )
+    opsets: dict[str, Any] = {"opset": opset, "newest_opset": newest_opset, "served_opset": served_opset}
+    inner = plan(bodies.program, of_bodies, **opsets, raised=raised, refused=refused) if bodies else None
     if inner is not None and inner.opset > final:
         final, reason = inner.opset, dataclasses.replace(inner.opset_reason, in_body=True)
     calls = bodies.calls if bodies else ()
