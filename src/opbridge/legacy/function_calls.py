@@ -143,7 +143,8 @@ class FunctionCall:
     def run_forward(self, inputs: Sequence[Any]) -> Any:
         """Run the user's ``forward`` on these tensors, with the bridge paused."""
         args, kwargs = self.arguments.fill(inputs)
-        with paused(), torch.no_grad():
+        # Optimized for the sizes of its first calls, a scripted function would fix them.
+        with paused(), torch.no_grad(), torch.jit.optimized_execution(False):
             if not self.arguments.takes_ctx or not _accepts(self._forward, len(args) + 1, kwargs):
                 return self._forward(*args, **kwargs)
             return self._forward(_Context(len(args)), *args, **kwargs)

@@ -36,11 +36,11 @@ def roi_pool(g, input, rois, spatial_scale, pooled_height, pooled_width):
 
 
 def register_multi_label_nms():
-    register_custom_op_symbolic("torchvision::nms", multi_label_nms, 11)
+    register_custom_op_symbolic("torchvision::nms", multi_label_nms, 12)
 
 
 def register_roi_pool():
-    register_custom_op_symbolic("torchvision::roi_pool", roi_pool, 11)
+    register_custom_op_symbolic("torchvision::roi_pool", roi_pool, 12)
 
 
 if torchvision is not None:
@@ -50,7 +50,7 @@ if torchvision is not None:
         torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.9, 1.0], [2.0, 2.0, 3.0, 3.0]]),
         torch.tensor([0.5, 0.75, 0.25]),
         setup=register_multi_label_nms,
-        undo=[("torchvision::nms", 11)],
+        undo=[("torchvision::nms", 12)],
         dynamic=False,
         opset=12,
         migrates=False,
@@ -63,7 +63,7 @@ if torchvision is not None:
         tensor(1, 2, 8, 8),
         torch.tensor([[0.0, 0.0, 0.0, 4.0, 4.0], [0.0, 1.0, 1.0, 7.0, 5.0]]),
         setup=register_roi_pool,
-        undo=[("torchvision::roi_pool", 11)],
+        undo=[("torchvision::roi_pool", 12)],
         dynamic=False,
         alone=True,
         migrates=False,
