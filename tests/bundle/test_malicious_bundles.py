@@ -188,7 +188,11 @@ ROUTES: dict[str, tuple[Callable[[Attack], Path], str, str]] = {
         "failing_input.npz in it is a link",
     ),
     "a pipe": (_added("report.html", lambda file: os.mkfifo(file)), "refused", "report.html in it is neither a file"),
-    "a listed file outside of the folder": (_outside, "refused", "'../x' inside of the bundle"),
+    "a listed file outside of the folder": (
+        _outside,
+        "refused",
+        "'../x', which is not a plain path inside of the bundle",
+    ),
     "weights outside of the folder": (_far_weights, "refused", "far.onnx"),
     "code as a name in the model": (_code_as_a_name, "text in the script of `reduce`", "Evil''' open("),
     "pickled arrays": (_pickled_arrays, "not read", ""),

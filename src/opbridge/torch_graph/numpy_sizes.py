@@ -30,6 +30,8 @@ __all__ = ["computes_with_numpy", "dynamic_numpy"]
 _FOLDER = str(Path(np.__file__).parent)
 _DYNAMIC = (torch.SymInt, torch.SymFloat)
 _NUMBERS = (int, float, *_DYNAMIC)
+_METHODS = ("accumulate", "at", "identity", "nargs", "nin", "nout", "outer", "reduce", "reduceat")
+"""What a ufunc has besides a function."""
 
 
 def computes_with_numpy(line: SourceLine) -> bool:
@@ -106,6 +108,8 @@ def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
                 return of_numbers(*args)
         return of_arrays(*args, **kwargs)
 
+    # NumPy's own functions, such as np.prod, call np.multiply.reduce.
+    vars(function).update({method: getattr(own, method) for method in _METHODS if hasattr(own, method)})
     return function
 
 
