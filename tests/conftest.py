@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 from collections import Counter
@@ -42,8 +43,13 @@ def _seed() -> None:
 
 
 def pytest_configure() -> None:
-    """Check every pass, and let tests be interrupted: children inherit the ignored SIGINT of a background process."""
+    """Check every pass, and let tests be interrupted: children inherit the ignored SIGINT of a background process.
+
+    Garbage is collected less often than by default.
+    """
     check_every_pass()
+    # The default looks through all objects of torch and sympy hundreds of times, a seventh of the time of the tests.
+    gc.set_threshold(100_000, 50, 50)
     torch.manual_seed(0)  # what test modules draw while they are imported
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

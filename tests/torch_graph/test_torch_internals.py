@@ -4,6 +4,7 @@ import importlib
 import subprocess
 import sys
 import threading
+from unittest import mock
 
 import pytest
 import torch
@@ -17,7 +18,12 @@ from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.decomposed import decomposed
 from opbridge.torch_graph.example_values import assuming_values, example_fakes
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
-from opbridge.torch_graph.reuse import quantized_operators, reusing_operator_list, reusing_registry
+from opbridge.torch_graph.reuse import (
+    quantized_operators,
+    registering_kernels,
+    reusing_operator_list,
+    reusing_registry,
+)
 from opbridge.torch_graph.sources import innermost
 from opbridge.torch_graph.subgraphs import nested_subgraphs, outside_capture, trace_subgraph, tracer
 
@@ -185,6 +191,27 @@ def test_torch_has_its_own_reader_back_after_an_error_and_after_two_threads_at_o
     leave.set()
     thread.join(30)
     assert vars(ONNXRegistry)["from_torchlib"] is own
+
+
+@pytest.mark.skipif(torch.__version__ >= "2.16", reason="torch registers kernels itself there")
+def test_kernels_are_registered_as_by_torch():
+    from torch._C import DispatchKey
+    from torch._ops import OperatorBase
+
+    own, operator = OperatorBase.py_impl, torch.ops.aten.relu.default
+    before = dict(operator.py_kernels)
+    with registering_kernels():
+        assert OperatorBase.py_impl is not own
+        with mock.patch.dict(operator.py_kernels), mock.patch.dict(operator._dispatch_cache):
+            operator._dispatch_cache[DispatchKey.HPU] = max
+            assert operator.py_impl(DispatchKey.HPU)(min) is min
+            assert operator.py_kernels == {**before, DispatchKey.HPU: min}
+            assert not operator._dispatch_cache
+            with pytest.raises(RuntimeError, match="override"):
+                operator.py_impl(DispatchKey.HPU)(min)
+            with pytest.raises(AssertionError):
+                operator.py_impl("HPU")(min)
+    assert OperatorBase.py_impl is own
 
 
 def test_the_list_of_operators_is_asked_for_once_and_is_complete(monkeypatch):

@@ -1,12 +1,14 @@
-"""Caches for computations that torch repeats in every export; each uses an internal of torch, with a guard.
+"""Spares work that torch repeats in every export; each function uses an internal of torch, with a guard.
 
-``tests/torch_graph/test_torch_internals.py`` names both internals.
+``tests/torch_graph/test_torch_internals.py`` names these internals.
 
 * ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib`` reads the source of 540 mappings in every
   export, which takes 0.4 s. Here it is read only once.
 * ``torch._export.utils._materialize_cpp_cia_ops`` lists torch's composite operators and adds each to ``torch.ops``, a
   hundred times per export (three times for each namespace of operators), which takes a third of the export time of a
   small model. Here it runs only once.
+* ``torch._ops.OperatorBase.py_impl`` evaluates annotations with type variables each time it is called, and
+  ``run_decompositions`` calls it 11,000 times per program, which takes 35 of 50 ms. Here it evaluates none.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import torch
 
 from opbridge.torch_graph import LOWEST_OPSET
 
-__all__ = ["quantized_operators", "reusing_operator_list", "reusing_registry"]
+__all__ = ["quantized_operators", "registering_kernels", "reusing_operator_list", "reusing_registry"]
 
 
 @functools.cache
@@ -69,7 +71,7 @@ def reusing_registry() -> Iterator[None]:
         yield
     finally:
         # This restores torch's own function regardless of which of two threads ends first.
-        ONNXRegistry.from_torchlib = own  # type: ignore[method-assign]
+        ONNXRegistry.from_torchlib = own  # type: ignore[method-assign,assignment]
 
 
 @contextlib.contextmanager
@@ -102,6 +104,38 @@ class _Once:
         function, self._function = self._function, None
         if function is not None:
             function()
+
+
+@contextlib.contextmanager
+def registering_kernels() -> Iterator[None]:
+    """Make torch register Python kernels of its operators without evaluating annotations each time."""
+    from torch._ops import OperatorBase
+
+    # Newer versions may register kernels in another way.
+    if torch.__version__ >= "2.16":
+        yield
+        return
+    OperatorBase.py_impl = _py_impl  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        OperatorBase.py_impl = _own_py_impl  # type: ignore[method-assign,assignment]
+
+
+def _py_impl(self: Any, key: Any) -> Callable[[Any], Any]:
+    """``torch._ops.OperatorBase.py_impl``."""
+    if not isinstance(key, torch._C.DispatchKey) or key == torch._C.DispatchKey.Python or key in self.py_kernels:
+        return _own_py_impl(self, key)
+
+    def register(function: Any) -> Any:
+        self.py_kernels[key] = function
+        self._dispatch_cache.clear()
+        return function
+
+    return register
+
+
+_own_py_impl = torch._ops.OperatorBase.py_impl
 
 
 def quantized_operators() -> Any:
