@@ -378,7 +378,7 @@ def test_the_tutorials_programs_are_converted_in_full() -> None:
         assert not found[name].left
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [*SCRIPTS, *(["deform_conv-all"] if "deform_conv" in SCRIPTS else [])])
 def test_a_migrated_program_exports_what_run_script_does(name: str, folder: Path) -> None:
     new, old = onnx.load(folder / f"{name}.onnx"), onnx.load(folder / f"{name}.old.onnx")
@@ -389,7 +389,7 @@ def test_a_migrated_program_exports_what_run_script_does(name: str, folder: Path
     assert scalars_alike(tuple(output_trees(new))) == scalars_alike(tuple(output_trees(old)))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_migrated_program_takes_its_factor_at_run_time(folder: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)

@@ -9,9 +9,7 @@ not modify the user's classes.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,7 +23,7 @@ from opbridge.legacy.symbolic_method import symbolic_for, symbolic_of
 from opbridge.legacy.torchscript import answer_as_tracer
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.example_values import example_fakes
-from opbridge.torch_graph.sources import source_of_stack_trace
+from opbridge.torch_graph.sources import source_of_stack
 
 __all__ = ["bridging"]
 
@@ -87,17 +85,12 @@ def _getattribute(cls: Any, name: str) -> Any:
     seen.latest = cls
     if not seen.on:
         if cls not in seen.ignored:
-            seen.ignored[cls] = _place_of_the_call()
+            seen.ignored[cls] = str(source_of_stack() or "")
         return value
     separate = type.__getattribute__(cls, "setup_context") is not _BASE.setup_context
     if name == "forward":
         return _Replacement(cls, value, takes_ctx=not separate)
     return _no_context if separate else value
-
-
-def _place_of_the_call() -> str:
-    stack = "".join(traceback.format_stack(sys._getframe(2)))
-    return str(source_of_stack_trace(stack) or "")
 
 
 def _no_context(ctx: Any, inputs: Any, output: Any) -> None:

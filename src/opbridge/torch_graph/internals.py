@@ -45,7 +45,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
-from opbridge.torch_graph.reuse import registering_kernels, reusing_operator_list
+from opbridge.torch_graph.reuse import mappings_of_onnxscript, registering_kernels, reusing_operator_list
 from opbridge.torch_graph.size_guards import SizeGuard, current_path
 from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
@@ -83,7 +83,6 @@ def mapped_targets(complex_inputs: bool = False) -> dict[Any, int]:
     Returns:
         The opset that introduced each mapping, by :func:`target_key` of the operator (or by the Python callable).
     """
-    from torch.onnx._internal._lazy_import import onnxscript_apis
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
     lowest: dict[Any, int] = {}
@@ -91,7 +90,7 @@ def mapped_targets(complex_inputs: bool = False) -> dict[Any, int]:
         if meta.is_complex == complex_inputs:
             key = target_key(meta.fx_target)
             lowest[key] = min(meta.opset_introduced, lowest.get(key, meta.opset_introduced))
-    for function in onnxscript_apis.get_torchlib_ops():
+    for function in mappings_of_onnxscript():
         if function.is_complex == complex_inputs:
             lowest[_key_of_name(function.qualified_name)] = 18
     return lowest

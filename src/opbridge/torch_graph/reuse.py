@@ -2,8 +2,8 @@
 
 ``tests/torch_graph/test_torch_internals.py`` names these internals.
 
-* ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib`` reads the source of 540 mappings in every
-  export, which takes 0.4 s. Here it is read only once.
+* ``torch.onnx._internal.exporter._registration.ONNXRegistry.from_torchlib`` reads the source of 540 mappings, by
+  ``onnxscript_apis.get_torchlib_ops``, in every export, which takes 0.4 s. Here it is read only once.
 * ``torch._export.utils._materialize_cpp_cia_ops`` lists torch's composite operators and adds each to ``torch.ops``, a
   hundred times per export (three times for each namespace of operators), which takes a third of the export time of a
   small model. Here it runs only once.
@@ -20,12 +20,19 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
 from opbridge.torch_graph import LOWEST_OPSET
 
-__all__ = ["quantized_operators", "registering_kernels", "reusing_operator_list", "reusing_registry"]
+__all__ = [
+    "mappings_of_onnxscript",
+    "quantized_operators",
+    "registering_kernels",
+    "reusing_operator_list",
+    "reusing_registry",
+]
 
 
 @functools.cache
@@ -37,10 +44,21 @@ def _from_torchlib() -> Any:
 
 
 @functools.cache
+def mappings_of_onnxscript() -> tuple[Any, ...]:
+    """``onnxscript._framework_apis.torch_2_5.get_torchlib_ops()``: translates 540 functions each time it is called."""
+    from torch.onnx._internal._lazy_import import onnxscript_apis
+
+    return tuple(onnxscript_apis.get_torchlib_ops())
+
+
+@functools.cache
 def _registry(opset_version: int, libraries: tuple[str, ...]) -> Any:
+    from torch.onnx._internal._lazy_import import onnxscript_apis
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    return _from_torchlib().__func__(ONNXRegistry, opset_version=opset_version)
+    found = mappings_of_onnxscript()
+    with mock.patch.object(onnxscript_apis, "get_torchlib_ops", return_value=list(found)):
+        return _from_torchlib().__func__(ONNXRegistry, opset_version=opset_version)
 
 
 _LIBRARIES = ("torchvision", "torch.ao.quantization.fx._decomposed")

@@ -12,6 +12,7 @@ import ast
 import dataclasses
 import functools
 import linecache
+import os
 import re
 import sys
 import sysconfig
@@ -155,6 +156,7 @@ def _standard_library() -> tuple[str, ...]:
     return tuple(str(Path(paths[key]).resolve()) + "/" for key in ("stdlib", "platstdlib"))
 
 
+@functools.cache
 def _own_folder() -> str:
     return str(Path(__file__).resolve().parents[1]) + "/"
 
@@ -205,7 +207,12 @@ def innermost(frames: Iterable[SourceLine], *, libraries: bool = False) -> Sourc
 
 
 def _absolute(file: str) -> str:
-    return file if file.startswith("<") else str(Path(file).resolve())
+    return file if file.startswith("<") else _resolved(os.path.abspath(file))
+
+
+@functools.cache
+def _resolved(file: str) -> str:
+    return str(Path(file).resolve())
 
 
 def _frames_of_traceback(traceback: TracebackType | None) -> Iterator[SourceLine]:

@@ -84,6 +84,8 @@ def _functions_in(failure: Failure) -> Iterator[Any]:
     while waiting:
         function = waiting.pop()
         waiting.extend(function.__subclasses__())
-        forward = inspect.unwrap(getattr(function.forward, "__func__", function.forward))
+        # A plain read of the attribute would count as a call of the Function.
+        forward = inspect.getattr_static(function, "forward")
+        forward = inspect.unwrap(getattr(forward, "__func__", forward))
         if symbolic_of(function) is not None and getattr(forward, "__code__", None) in codes:
             yield function
