@@ -72,7 +72,7 @@ def _expected() -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_model_with_several_nodes(tmp_path: Path) -> None:
     made = build_libraries([VISION], tmp_path / "libopbridge_vision", engines=["onnxruntime", "openvino"])
     assert {"opbridge_vision::nms_rotated", "opbridge_vision::knn", "torchvision::deform_conv2d"} <= set(made.operators)

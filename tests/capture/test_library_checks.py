@@ -93,6 +93,7 @@ def test_checks_that_are_left_out_are_named(library: ModuleType) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_library_is_as_before_after_the_capture(library: ModuleType) -> None:
     capture(Calls(library.center), (torch.randn(12),), dynamic_shapes=({0: DYNAMIC},))
     with pytest.raises(library.Refused):

@@ -64,7 +64,7 @@ def test_it_exports_at_once(kernel: bool, tmp_path: Path, monkeypatch: pytest.Mo
     assert json.loads((tmp_path / "build/it/verification.json").read_text())["verdict"] == "passed"
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_it_passes_its_checks_in_engines_without_some_types(tmp_path: Path) -> None:
     """What an engine can't hold at all does not apply to it: float64 to OpenVINO, empty tensors to ncnn."""
     able = [name for name in ("openvino", "ncnn", "tvm") if engines.get(name).is_installed()]

@@ -515,6 +515,7 @@ def test_special_values(names: list[str], tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.slow
 def test_cdist_keeps_the_digits_of_close_points(tmp_path: Path) -> None:
     torch.manual_seed(0)
     left, right = (1000 + torch.rand(rows, 3) * 1e-2 for rows in (40, 30))

@@ -116,7 +116,7 @@ def engines() -> tuple[str, ...]:
     return ("onnxruntime", "openvino")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_models(engines: tuple[str, ...], tmp_path: Path) -> None:
     bundle = opbridge.export(
         Pools(),

@@ -66,7 +66,7 @@ def _wide(value: Any) -> Any:
     "names",
     [
         pytest.param(["as Whisper has it", "the engine's own"], id="two"),
-        pytest.param(list(OPTIONS), id="all", marks=pytest.mark.slow),
+        pytest.param(list(OPTIONS), id="all", marks=pytest.mark.sweep),
     ],
 )
 def test_spectra_are_as_exact_as_those_of_pytorch(names: list[str], tmp_path: Path) -> None:

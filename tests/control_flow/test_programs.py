@@ -72,7 +72,7 @@ def test_captured(name: str) -> None:
             torch.testing.assert_close(result, expected, check_dtype=False)
 
 
-@pytest.mark.quick("if_else", "cond_returns", "for_with_break", every=25)
+@pytest.mark.quick("if_else", "cond_returns", every=30)
 @pytest.mark.parametrize("program", PROGRAMS, ids=_ids)
 def test_exported(program: Program, tmp_path: Path) -> None:
     model = program.made()
@@ -123,6 +123,7 @@ def test_refused(program: Program) -> None:
     assert caught.value.fix
 
 
+@pytest.mark.slow
 def test_a_function_is_as_it_was_after_the_capture() -> None:
     code = branches.if_else.__code__
     capture(branches.if_else, BY_NAME["if_else"].inputs()[0])

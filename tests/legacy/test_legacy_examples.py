@@ -222,7 +222,7 @@ for name in list(sys.argv[1:]):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.newest
 def test_migrated_examples_write_models_that_compute_the_same(tmp_path: Path) -> None:
     pytest.importorskip("libcst")

@@ -356,6 +356,7 @@ def test_what_would_be_lost_is_refused() -> None:
         model_of_proto(proto)
 
 
+@pytest.mark.slow
 def test_each_changed_bit_is_refused_or_can_be_written_again(tmp_path: Path) -> None:
     file = tmp_path / "m.onnx"
     content = make_model(

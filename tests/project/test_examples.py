@@ -236,6 +236,7 @@ def test_the_detector_head_takes_its_mappings_from_the_catalog(tmp_path: Path) -
         _assert_same(entry, bundle, torch.randn(candidates, 16))
 
 
+@pytest.mark.slow
 def test_swin_rolls_a_batch_of_another_size(tmp_path: Path) -> None:
     entry, bundle = _export("swin_roll", tmp_path, verify=False)
     _assert_same(entry, bundle, torch.randn(3, 14, 14, 32))

@@ -122,7 +122,7 @@ def test_a_fault_is_found(program: str, fault: str, tmp_path: Path, monkeypatch:
     assert fault in ended.faults
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_command() -> None:
     command = [sys.executable, "fuzz", "--seconds", "4", "--seed", "1", "--area", "values", "--area", "kills"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ})

@@ -292,6 +292,7 @@ def test_convolutions_of_encodec_at_every_length(causal: bool, tmp_path: Path) -
         torch.testing.assert_close(torch.from_numpy(found), model(x), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_pythons_own_functions_come_back() -> None:
     before = builtins.len, builtins.min, builtins.max
 

@@ -118,6 +118,7 @@ builds.InstalledBuild.refusal_of = lambda self, model: os.abort() if b"Sinh" in 
 """
 
 
+@pytest.mark.slow
 def test_a_crash_at_a_question_is_a_refusal(place, monkeypatch):
     crashing_engine.install(place / "engine", monkeypatch, "Cosh=abort,Sinh=load")
     with (place / "engine" / "sitecustomize.py").open("a") as hook:

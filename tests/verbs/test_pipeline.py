@@ -295,6 +295,7 @@ def test_an_exported_program_and_a_file_of_one(folder: Path) -> None:
     assert files_of(folder / "out")["model.onnx"] == files_of(folder / "from_file")["model.onnx"]
 
 
+@pytest.mark.slow
 def test_external_data(folder: Path) -> None:
     bundle = opbridge.export("entry.py:model", path="out", external_data=True)
     assert bundle.verified

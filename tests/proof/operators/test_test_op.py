@@ -113,6 +113,7 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "test_test_op::tabled|onnxruntime|number 2|passed|identical" in printed
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel(check: Check) -> None:
     # It is wrong for values above 10 alone, which the second sample has, and in float32.
     formula = "sizeof(x) == 4 && x > 10 ? 3 * x : 2 * x"

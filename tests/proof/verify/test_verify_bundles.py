@@ -68,6 +68,7 @@ def test_a_small_failing_input_is_kept_and_fails_again(folder: Path, capfd: pyte
     check_destination("b", overwrite=True)  # The file is the bundle's own, and does not stand in the way.
 
 
+@pytest.mark.slow
 def test_every_file_of_a_folder_is_a_case(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     bundle = opbridge.export("net.py:model", path="b", verify=False)
     (folder / "cases").mkdir()

@@ -290,6 +290,7 @@ def test_a_failing_input_becomes_small(tmp_path: Path) -> None:
     assert not again.passed
 
 
+@pytest.mark.slow
 def test_two_elements_that_matter_are_both_kept(tmp_path: Path) -> None:
     def fault(feeds: Feeds, results: Feeds) -> None:
         if np.count_nonzero(feeds["args_0"]) >= 2:
