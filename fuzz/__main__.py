@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from bad_files import make_valid
 from commands import every_case, more_cases
 from forked import run_all
 from readers import AREAS, fuzz
 from replacing import replace_all
+from valid_files import make_valid
 
 import opbridge.cli
 import opbridge.verbs
