@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bad_files import BAD, VALID, Change, names_the_file
+from bad_content import Change
+from bad_files import BAD, names_the_file
 from forked import Case
 from surroundings import FRESH, SURROUNDINGS
+from valid_files import VALID
 
 __all__ = ["every_case", "more_cases"]
 

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from opbridge.findings.buffer_mutation import mutated_buffers
 from opbridge.torch_graph.internals import is_fake
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.subgraphs import outside_capture, tracer
 
 __all__ = ["Constants", "known_value"]
@@ -170,7 +171,7 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: Map
         return known[id(leaf)].copy if isinstance(leaf, Tensor) else leaf
 
     copies, named = pytree.tree_map(copy, (args, kwargs))
-    with outside_capture(), torch.no_grad(), torch.random.fork_rng(devices=()):
+    with outside_capture(), torch.no_grad(), own_random_numbers():
         before = torch.get_rng_state()
         result = func(*copies, **named)
         if "empty" in func.__name__ or not torch.equal(before, torch.get_rng_state()):

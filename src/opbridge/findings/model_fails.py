@@ -64,10 +64,12 @@ def _copied(value: Any) -> Any:
 def _unchanged(model: Any) -> Iterator[None]:
     import torch
 
+    from opbridge.torch_graph.random_numbers import own_random_numbers
+
     tensors = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
     attributes = [(part, dict(part.__dict__), dict(part._buffers)) for part in model.modules()]
     try:
-        with torch.random.fork_rng(devices=[]):
+        with own_random_numbers():
             yield
     finally:
         for part, values, buffers in attributes:

@@ -17,12 +17,18 @@ __all__ = ["check_structure", "did_you_mean"]
 
 _MOST_NODES = 1_000_000
 """The most nodes that a model with functions may expand to: 40 functions that call each other twice make 10**12."""
+_LONGEST_COMPARED, _MOST_COMPARED = 200, 3000
+"""The characters of a name, and the number of names, that a name with a typing error is compared with."""
+_SHOWN_NODES = 8
+"""The nodes of a cycle that an error names."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``"did you mean 'x' or 'y'?"`` for similar known names; if there are none, the first few known names."""
     names = [item for item in known if item]
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    # Comparing takes the product of two lengths for each name.
+    near = [item for item in names if len(item) <= _LONGEST_COMPARED][:_MOST_COMPARED]
+    close = difflib.get_close_matches(name, near, n=3, cutoff=0.5) if len(name) <= _LONGEST_COMPARED else []
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     return f"one of {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}." if names else "there are none."
@@ -97,18 +103,21 @@ def _check_unsupported(proto: onnx.ModelProto, name: str) -> None:
             raise InputError(f"{name} has {what}, which opbridge can't keep.", fix=f"write the model without {what}.")
 
 
-def _check_graph(graph: onnx.GraphProto, name: str, outer: tuple[Set[str], ...]) -> None:
+def _check_graph(graph: onnx.GraphProto, name: str, outer: tuple[Set[str], ...]) -> set[str]:
+    """Check a graph, and return the values that it reads from outside."""
     initializers = [tensor.name for tensor in graph.initializer]
     for duplicate in _duplicates(initializers):
         raise InputError(f"{name} has two initializers named {duplicate!r}.", fix="rename one of them.")
     inputs = [value.name for value in graph.input]
     for duplicate in _duplicates(inputs):
         raise InputError(f"{name} has two inputs named {duplicate!r}.", fix="rename one of them.")
-    _check_nodes(graph.node, {*initializers, *inputs}, name, outer, {value.name for value in graph.output})
+    return _check_nodes(graph.node, {*initializers, *inputs}, name, outer, {value.name for value in graph.output})
 
 
-def _check_nodes(nodes: Any, given: Set[str], name: str, outer: tuple[Set[str], ...], outputs: Set[str]) -> None:
+def _check_nodes(nodes: Any, given: Set[str], name: str, outer: tuple[Set[str], ...], outputs: Set[str]) -> set[str]:
+    """Check the nodes of a graph or function, and return the values that they read from outside."""
     producers: dict[str, onnx.NodeProto] = {}
+    reads: list[set[str]] = []
     for node in nodes:
         for output in filter(None, node.output):
             if output in producers or output in given:
@@ -127,11 +136,13 @@ def _check_nodes(nodes: Any, given: Set[str], name: str, outer: tuple[Set[str], 
                     f"{name}: the attribute {attribute.name!r} of the node {_describe(node)} has no type.",
                     fix="the file is damaged, or older than ONNX 1.0: write the model again.",
                 )
+        reads.append(set(filter(None, node.input)))
         for graph in _subgraphs(node):
-            _check_graph(graph, f"{name}, inside the node {_describe(node)}", visible)
+            reads[-1] |= _check_graph(graph, f"{name}, inside the node {_describe(node)}", visible)
     for output in sorted(outputs):
         _check_known(output, visible, f"{name}: nothing produces the output {output!r}.")
-    _check_acyclic(nodes, producers, name)
+    _check_acyclic(nodes, reads, producers, name)
+    return outputs.union(*reads) - visible[0]
 
 
 def _origin(value: str, producers: Mapping[str, onnx.NodeProto]) -> str:
@@ -143,30 +154,22 @@ def _check_known(value: str, visible: tuple[Set[str], ...], message: str) -> Non
         raise InputError(message, fix=did_you_mean(value, sorted(set().union(*visible))))
 
 
-def _check_acyclic(nodes: Any, producers: Mapping[str, onnx.NodeProto], name: str) -> None:
+def _check_acyclic(nodes: Any, reads: list[set[str]], producers: Mapping[str, onnx.NodeProto], name: str) -> None:
     order: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
     position = {id(node): index for index, node in enumerate(nodes)}
     owners = {value: position[id(node)] for value, node in producers.items()}
-    for index, node in enumerate(nodes):
-        order.add(index, *(owners[value] for value in _read(node) if value in owners))
+    for index, values in enumerate(reads):
+        order.add(index, *(owners[value] for value in values if value in owners))
     try:
         order.prepare()
     except graphlib.CycleError as error:
-        cycle = " → ".join(_describe(nodes[index]) for index in error.args[1])
+        found = [_describe(nodes[index]) for index in error.args[1]]
+        if len(found) > _SHOWN_NODES:
+            found = [*found[: _SHOWN_NODES - 1], "…", found[-1]]
+        cycle = " → ".join(found)
         raise InputError(
             f"{name} has a cycle: {cycle}.", fix="remove the cycle, or express the repetition with a Loop."
         ) from error
-
-
-def _read(node: onnx.NodeProto) -> set[str]:
-    """The values that a node reads, including those that its subgraphs read from outside."""
-    found = set(filter(None, node.input))
-    for graph in _subgraphs(node):
-        own = {value.name for value in (*graph.input, *graph.initializer)}
-        own |= {output for inner in graph.node for output in inner.output}
-        inside = {value for inner in graph.node for value in _read(inner)} | {value.name for value in graph.output}
-        found |= inside - own
-    return found
 
 
 def _check_functions(proto: onnx.ModelProto, name: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_graph.freeze import frozen
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["changed_attributes_as_buffers"]
@@ -57,7 +58,7 @@ def _changed(
     with (
         keeping_state(module),
         frozen(module),
-        torch.random.fork_rng(devices=[]),
+        own_random_numbers(),
         torch.no_grad(),
         contextlib.suppress(Exception),
     ):

@@ -10,6 +10,7 @@ import torch
 from opbridge.torch_graph.freeze import frozen
 from opbridge.torch_graph.gradients import needs_gradients
 from opbridge.torch_graph.outputs import opened
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["run_eager"]
@@ -29,8 +30,7 @@ def run_eager(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str,
     """
     inputs = torch.utils._pytree.tree_leaves((tuple(args), dict(kwargs)))
     plain = [value for value in inputs if isinstance(value, torch.Tensor) and not value.requires_grad]
-    with keeping_state(module), frozen(module), torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
+    with keeping_state(module), frozen(module), own_random_numbers(seed), torch.no_grad():
         try:
             results = module(*args, **kwargs)
         except RuntimeError as error:

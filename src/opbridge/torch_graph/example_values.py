@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.sources import AssumedValue, SourceLine, frames_of_stack
 
 __all__ = ["Frames", "assuming_values", "example_fakes", "has_example_fake", "has_fake", "taking_branches"]
@@ -150,7 +151,7 @@ def _result_of_a_run(operator: Any, unknown_sizes: bool, *args: Any, **kwargs: A
             return torch.rand([size(length) for length in value.shape]).to(value.dtype)
         return size(value) if isinstance(value, torch.SymInt) else value
 
-    with unset_fake_temporarily(), torch.random.fork_rng(devices=[]), torch.no_grad():
+    with unset_fake_temporarily(), own_random_numbers(), torch.no_grad():
         real = operator(*_pytree.tree_map(concrete, args), **_pytree.tree_map(concrete, kwargs))
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:

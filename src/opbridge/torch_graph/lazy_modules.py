@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from opbridge.torch_graph.random_numbers import own_random_numbers
+
 __all__ = ["initialized"]
 
 
@@ -43,8 +45,7 @@ def _after_a_run(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[s
     copied = copy.deepcopy(module)
     training = {name: one.training for name, one in copied.named_modules()}
     inputs = torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
+    with own_random_numbers(seed), torch.no_grad():
         copied.eval()(*inputs[0], **inputs[1])
     for name, one in copied.named_modules():
         one.training = training[name]

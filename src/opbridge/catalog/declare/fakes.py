@@ -22,6 +22,8 @@ def check_fakes(program: torch.export.ExportedProgram) -> None:
     """
     import torch
 
+    from opbridge.torch_graph.random_numbers import own_random_numbers
+
     seen: set[tuple[Any, ...]] = set()
     nodes = [
         node
@@ -29,7 +31,7 @@ def check_fakes(program: torch.export.ExportedProgram) -> None:
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
     ]
-    with torch.random.fork_rng(devices=[]):
+    with own_random_numbers():
         for node in nodes:
             if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace in _TORCH_NAMESPACES:
                 continue
