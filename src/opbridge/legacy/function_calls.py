@@ -7,6 +7,7 @@ the caller writes the result back.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import itertools
@@ -17,7 +18,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from opbridge.capture.constants import known_value
 from opbridge.catalog.declare.spec import OpSpec
+from opbridge.legacy import switch
 from opbridge.legacy.capture_state import is_capturing, paused
 from opbridge.legacy.function_fakes import fake_outputs
 from opbridge.legacy.symbolic_call import emit
@@ -87,6 +90,8 @@ class FunctionCall:
         source: ``file:line`` of ``symbolic``.
         mutates: The positions of the inputs that ``forward`` modifies in place.
         notes: The remarks for the user about this call.
+        contents: The contents of the inputs that Python knows, by position.
+        reads: Whether the shapes of the results depend on these contents.
     """
 
     def __init__(
@@ -97,6 +102,8 @@ class FunctionCall:
         self.arguments = arguments
         self.mutates: frozenset[int] = frozenset()
         self.notes: tuple[str, ...] = ()
+        self.contents: dict[int, torch.Tensor] = {}
+        self.reads = False
         self.source = str(source_of_function(inspect.unwrap(self.symbolic)) or "")
         self._forward = forward
         self._outputs: _Outputs | None = None
@@ -167,7 +174,9 @@ class FunctionCall:
     def _fake_results(self, inputs: Sequence[Any], watched: bool) -> list[torch.Tensor]:
         """Run ``forward`` on fake tensors; if ``watched``, record the inputs that it modifies in place."""
         if not watched:
-            return self._flattened(fake_outputs(self, inputs)[0], inputs)
+            # A forward that returns something else during an export does so in all its passes.
+            with torch_internals.exporting_to_onnx() if switch.is_on() else contextlib.nullcontext():
+                return self._flattened(fake_outputs(self, inputs)[0], inputs)
         with torch_internals.noting_mutations(inputs) as changed:
             returned, notes = fake_outputs(self, inputs)
         values = self._flattened(returned, inputs)
@@ -298,11 +307,20 @@ def operator_for(
     arguments, inputs = _split(args, kwargs, takes_ctx)
     symbolic = symbolic_for(function)  # For a classmethod, each look-up returns a new object.
     assert symbolic is not None
+    contents = _known_contents(inputs)
     key = (function, id(getattr(symbolic, "__func__", symbolic)), *arguments.key)
+    if key in _calls and _calls[key].reads:
+        key = (*key, *((position, value.dtype, value.shape, str(value.tolist())) for position, value in contents.items()))
     if key not in _calls:
         _calls[key] = call = FunctionCall(function, symbolic, forward, arguments)
         _by_target[call.target] = call
+    _calls[key].contents = contents
     return _calls[key], inputs
+
+
+def _known_contents(inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    found = {i: known_value(value) for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
+    return {position: value for position, value in found.items() if value is not None}
 
 
 def function_of(target: Any) -> FunctionCall | None:
