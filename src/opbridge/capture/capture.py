@@ -16,7 +16,7 @@ import torch
 from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
-from opbridge.capture.constants import Constants, ContentsNeeded
+from opbridge.capture.constants import Constants, UnknownContentsError
 from opbridge.capture.control_flow.conversion import Conversions, converting
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
@@ -218,7 +218,7 @@ def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumpti
     while True:
         try:
             captured = attempt(changes)
-        except ContentsNeeded:
+        except UnknownContentsError:
             if changes.known is not False:
                 raise
             changes.known = True

@@ -24,7 +24,7 @@ from opbridge.findings.buffer_mutation import mutated_buffers
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.subgraphs import outside_capture, tracer
 
-__all__ = ["Constants", "ContentsNeeded", "known_value"]
+__all__ = ["Constants", "UnknownContentsError", "known_value"]
 
 _MOST_ELEMENTS = 1024
 
@@ -42,7 +42,7 @@ _ANSWERED = frozenset(
 _active: contextvars.ContextVar[Constants | None] = contextvars.ContextVar("constants", default=None)
 
 
-class ContentsNeeded(CaptureError):
+class UnknownContentsError(CaptureError):
     """The shapes of an operator's results depend on contents that Python may know."""
 
     def to_dict(self) -> dict[str, object]:

@@ -7,7 +7,6 @@ the caller writes the result back.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
 import itertools
@@ -20,7 +19,6 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opbridge.capture.constants import known_value
 from opbridge.catalog.declare.spec import OpSpec
-from opbridge.legacy import switch
 from opbridge.legacy.capture_state import is_capturing, paused
 from opbridge.legacy.function_fakes import fake_outputs
 from opbridge.legacy.symbolic_call import emit
@@ -174,9 +172,7 @@ class FunctionCall:
     def _fake_results(self, inputs: Sequence[Any], watched: bool) -> list[torch.Tensor]:
         """Run ``forward`` on fake tensors; if ``watched``, record the inputs that it modifies in place."""
         if not watched:
-            # A forward that returns something else during an export does so in all its passes.
-            with torch_internals.exporting_to_onnx() if switch.is_on() else contextlib.nullcontext():
-                return self._flattened(fake_outputs(self, inputs)[0], inputs)
+            return self._flattened(fake_outputs(self, inputs)[0], inputs)
         with torch_internals.noting_mutations(inputs) as changed:
             returned, notes = fake_outputs(self, inputs)
         values = self._flattened(returned, inputs)
@@ -309,8 +305,12 @@ def operator_for(
     assert symbolic is not None
     contents = _known_contents(inputs)
     key = (function, id(getattr(symbolic, "__func__", symbolic)), *arguments.key)
+    contents.items()
     if key in _calls and _calls[key].reads:
-        key = (*key, *((position, value.dtype, value.shape, str(value.tolist())) for position, value in contents.items()))
+        key = (
+            *key,
+            *((position, value.dtype, value.shape, str(value.tolist())) for position, value in contents.items()),
+        )
     if key not in _calls:
         _calls[key] = call = FunctionCall(function, symbolic, forward, arguments)
         _by_target[call.target] = call

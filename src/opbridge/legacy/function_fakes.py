@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from opbridge.capture.constants import ContentsNeeded
+from opbridge.capture.constants import UnknownContentsError
 from opbridge.capture.python_draws import generator_states, kept_generators
 from opbridge.catalog.declare.function_fakes import function_fake
 from opbridge.errors import described_error
+from opbridge.legacy.capture_state import shaping
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.example_values import fake_with_contents
 from opbridge.torch_graph.sources import source_of_function
@@ -46,7 +47,7 @@ def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[
         own, others, failure = None, [], error
     if call.contents and (failure is not None or own is not returned):
         known = [fake_with_contents(value, call.contents.get(i)) for i, value in enumerate(inputs)]
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             returned, others = _runs(call, known)
             own, failure = _own_sizes(returned, inputs), None
             call.reads = True
@@ -58,7 +59,12 @@ def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[
 
 def _runs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
     """Return what ``forward`` returns, and what it returns when it runs again, if it draws numbers."""
-    with torch_internals.forgetting_new_sizes(inputs), kept_generators():
+    # A forward that returns something else during an export does so in all passes of the export.
+    with (
+        torch_internals.forgetting_new_sizes(inputs),
+        kept_generators(),
+        shaping(),
+    ):
         before = generator_states()
         returned = call.run_forward(inputs)
         return returned, [call.run_forward(inputs) for _ in range(2)] if generator_states() != before else []
@@ -121,7 +127,7 @@ def _unknown_sizes(call: FunctionCall, inputs: Sequence[Any], error: Exception) 
     failure: Exception = error
     for values in _made_up(inputs, call.contents):
         try:
-            with torch_internals.outside_fake_tensors():
+            with torch_internals.outside_fake_tensors(), shaping():
                 returned = call.run_forward(values)
         except Exception as refused:
             failure = refused
@@ -129,7 +135,7 @@ def _unknown_sizes(call: FunctionCall, inputs: Sequence[Any], error: Exception) 
             return tree_map_only(torch.Tensor, functools.partial(_of_unknown_sizes, device=_device(inputs)), returned)
     name = call.function.__name__
     place = source_of_function(call._forward)
-    raise ContentsNeeded(
+    raise UnknownContentsError(
         f"The shapes of the results of {call.display_name} are unknown: its forward{f' at {place}' if place else ''} "
         f"fails on fake tensors ({described_error(error, 200)}) and on arbitrary real ones "
         f"({described_error(failure, 200)}).",

@@ -19,7 +19,15 @@ import torch
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.sources import AssumedValue, SourceLine, frames_of_stack
 
-__all__ = ["Frames", "assuming_values", "example_fakes", "fake_with_contents", "has_example_fake", "has_fake", "taking_branches"]
+__all__ = [
+    "Frames",
+    "assuming_values",
+    "example_fakes",
+    "fake_with_contents",
+    "has_example_fake",
+    "has_fake",
+    "taking_branches",
+]
 
 Frames = tuple[SourceLine, ...]
 
