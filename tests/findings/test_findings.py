@@ -353,7 +353,7 @@ MADE = {
     "registration-without-operator": (
         {"target": "prim::ConstantChunk", "declared": "old.py:3"},
         "The symbolic function at old.py:3 is for prim::ConstantChunk, which is not an operator of torch, so no "
-        "captured graph uses it.",
+        "captured graph has it, and it is not used.",
         "register it for the operator that `opbridge diagnose` lists instead",
     ),
     "python-random": (

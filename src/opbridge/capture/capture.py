@@ -16,7 +16,7 @@ import torch
 from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
-from opbridge.capture.constants import Constants
+from opbridge.capture.constants import Constants, UnknownContentsError
 from opbridge.capture.control_flow.conversion import Conversions, converting
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
@@ -218,6 +218,11 @@ def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumpti
     while True:
         try:
             captured = attempt(changes)
+        except UnknownContentsError:
+            if changes.known is not False:
+                raise
+            changes.known = True
+            continue
         except CaptureFailure as failure:
             lines = [*failure.lines, *lines_of_error(failure.__cause__)]
             files = {line.file for line in lines if converts(line)} - changes.files

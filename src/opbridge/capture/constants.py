@@ -19,12 +19,13 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from opbridge.errors import CaptureError
 from opbridge.findings.buffer_mutation import mutated_buffers
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.subgraphs import outside_capture, tracer
 
-__all__ = ["Constants", "known_value"]
+__all__ = ["Constants", "UnknownContentsError", "known_value"]
 
 _MOST_ELEMENTS = 1024
 
@@ -40,6 +41,14 @@ _ANSWERED = frozenset(
 """The functions whose result, or whose result's size, depends on the contents of tensors."""
 
 _active: contextvars.ContextVar[Constants | None] = contextvars.ContextVar("constants", default=None)
+
+
+class UnknownContentsError(CaptureError):
+    """The shapes of an operator's results depend on contents that Python may know."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The error as JSON data, as that of any other failed capture."""
+        return {**super().to_dict(), "error": CaptureError.__name__}
 
 
 def known_value(tensor: Tensor) -> Tensor | None:

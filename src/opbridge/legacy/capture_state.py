@@ -6,17 +6,29 @@ import contextlib
 import dataclasses
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opbridge.catalog.declare.spec import OpSpec
+from opbridge.legacy.torchscript import answer_as_tracer
+from opbridge.torch_graph import internals as torch_internals
 
 if TYPE_CHECKING:
     from opbridge.legacy.function_calls import FunctionCall
 
-__all__ = ["Seen", "ignored_in", "is_capturing", "latest_function", "paused", "seen_now", "using"]
+__all__ = [
+    "Seen",
+    "answering_as_tracer",
+    "ignored_in",
+    "is_capturing",
+    "latest_function",
+    "paused",
+    "seen_now",
+    "shaping",
+    "using",
+]
 
 _ignored: weakref.WeakKeyDictionary[torch.export.ExportedProgram, dict[Any, str]] = weakref.WeakKeyDictionary()
 
@@ -45,9 +57,13 @@ class Seen:
 
 class _Thread(threading.local):
     seen: Seen | None = None
+    shaping: bool = False
 
 
 _thread = _Thread()
+_lock = threading.Lock()
+_answering = 0
+_restore_tracing: Callable[[], None] = lambda: None  # noqa: E731
 
 
 def seen_now() -> Seen | None:
@@ -74,6 +90,46 @@ def paused() -> contextlib.AbstractContextManager[None]:
 def is_capturing() -> bool:
     """Return whether this thread captures a model with the bridge on, outside any ``forward``."""
     return _thread.seen is not None and _thread.seen.on
+
+
+@contextlib.contextmanager
+def shaping() -> Iterator[None]:
+    """Run a ``forward`` on fake tensors inside the block, where it finds that it is traced and exported."""
+    before, _thread.shaping = _thread.shaping, True
+    try:
+        with answering_as_tracer(), torch_internals.exporting_to_onnx():
+            yield
+    finally:
+        _thread.shaping = before
+
+
+@contextlib.contextmanager
+def answering_as_tracer() -> Iterator[None]:
+    """Let the user's code find that TorchScript's tracer runs, while it is captured with the bridge on."""
+    _count(1)
+    try:
+        yield
+    finally:
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    global _answering, _restore_tracing
+    with _lock:
+        before, _answering = _answering, _answering + change
+        if not before:
+            _restore_tracing = answer_as_tracer(_is_traced)
+        elif not _answering:
+            _restore_tracing()
+
+
+def _is_traced(caller: str) -> bool:
+    """Return whether a module is the user's and is captured with the bridge on.
+
+    torch's own code is captured by torch.export, and must not take the paths for TorchScript's tracer. torchvision has
+    scripted functions on these paths.
+    """
+    return (_thread.shaping or is_capturing()) and caller.partition(".")[0] not in ("torch", "torchvision")
 
 
 def latest_function() -> Any:

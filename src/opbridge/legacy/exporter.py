@@ -21,8 +21,10 @@ from opbridge.ladder.translate import translate
 from opbridge.legacy import switch
 from opbridge.legacy.dynamic_axes import axis_names, label_dimensions, shapes_by_argument
 from opbridge.legacy.fallthrough import fallthrough_specs
+from opbridge.legacy.findings.registration_without_operator import finding
 from opbridge.legacy.model_output import finish, write
 from opbridge.legacy.old_arguments import Request, read_arguments
+from opbridge.legacy.registrations import registrations_without_operator
 from opbridge.legacy.scripted import export_scripted
 from opbridge.legacy.target import Target, targeting
 from opbridge.onnx_model.opsets import NEWEST_OPSET, OLDEST_OPSET
@@ -71,6 +73,7 @@ def _export(model: Any, args: Any, f: Any, request: Request) -> torch.onnx.ONNXP
         operator_export_type=request.operator_export_type,
         constant_folding=request.do_constant_folding,
     )
+    _warn_of_unused_registrations()
     with targeting(target):
         catalog = Catalog.load().extended(_table_specs(request.custom_translation_table or {}))
         captured = _captured(model, positional, keywords, request, catalog)
@@ -84,6 +87,12 @@ def _export(model: Any, args: Any, f: Any, request: Request) -> torch.onnx.ONNXP
     program = torch.onnx.ONNXProgram(onnx_model, captured.program)
     write(program, f, request)
     return program
+
+
+def _warn_of_unused_registrations() -> None:
+    for registration in registrations_without_operator():
+        found = finding(registration.name, registration.source)
+        warnings.warn(f"{found.message} Fix: {found.fix}", stacklevel=5)
 
 
 def _inputs(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

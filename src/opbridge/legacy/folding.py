@@ -9,7 +9,9 @@ import numpy as np
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-__all__ = ["contents_of", "fold_results", "state_constants"]
+from opbridge.engines.versions import SYMBOLIC
+
+__all__ = ["contents_of", "fold_results", "fold_state", "state_constants"]
 
 _FOLDED = {
     "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Greater", "Less", "Mod", "Mul", "Neg", "Not", "Pow", "Range",
@@ -46,6 +48,17 @@ def fold_results(model: ir.Model) -> None:
                 _replace(value, array)
 
 
+def fold_state(model: ir.Model) -> None:
+    """Replace each node of a symbolic function that follows from weights and constants alone by its contents."""
+    for node in list(model.graph):
+        if SYMBOLIC in node.metadata_props and node.op_type in _FOLDED - {"Shape"} and node.domain == "":
+            inputs = [None if value is None else ir.convenience.get_const_tensor(value) for value in node.inputs]
+            if inputs and None not in inputs and len(node.outputs) == 1:
+                array = _run(node, [tensor.numpy() for tensor in inputs if tensor], model.opset_imports[""])
+                if array is not None:
+                    _replace(node.outputs[0], array)
+
+
 def contents_of(value: ir.Value, opset: int, given: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Return the contents of a value that the old exporter would have known; otherwise None.
 
@@ -55,11 +68,13 @@ def contents_of(value: ir.Value, opset: int, given: Mapping[str, np.ndarray]) ->
     Args:
         value: A value of the model that is being translated.
         opset: The opset of this model.
-        given: The contents of the inputs of the graph that are constants in the user's code, by name.
+        given: The contents of the values that are constants in the user's code, by name.
     """
     node = value.producer()
+    if str(value.name) in given:
+        return given[str(value.name)]
     if node is None:
-        return given.get(str(value.name))
+        return None
     tensor = ir.convenience.get_const_tensor(value)
     if tensor is not None:
         return tensor.numpy()

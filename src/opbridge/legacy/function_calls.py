@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from opbridge.capture.constants import known_value
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.legacy.capture_state import is_capturing, paused
 from opbridge.legacy.function_fakes import fake_outputs
@@ -87,6 +88,8 @@ class FunctionCall:
         source: ``file:line`` of ``symbolic``.
         mutates: The positions of the inputs that ``forward`` modifies in place.
         notes: The remarks for the user about this call.
+        contents: The contents of the inputs that Python knows, by position.
+        reads: Whether the shapes of the results depend on these contents.
     """
 
     def __init__(
@@ -97,6 +100,8 @@ class FunctionCall:
         self.arguments = arguments
         self.mutates: frozenset[int] = frozenset()
         self.notes: tuple[str, ...] = ()
+        self.contents: dict[int, torch.Tensor] = {}
+        self.reads = False
         self.source = str(source_of_function(inspect.unwrap(self.symbolic)) or "")
         self._forward = forward
         self._outputs: _Outputs | None = None
@@ -298,11 +303,24 @@ def operator_for(
     arguments, inputs = _split(args, kwargs, takes_ctx)
     symbolic = symbolic_for(function)  # For a classmethod, each look-up returns a new object.
     assert symbolic is not None
+    contents = _known_contents(inputs)
     key = (function, id(getattr(symbolic, "__func__", symbolic)), *arguments.key)
+    contents.items()
+    if key in _calls and _calls[key].reads:
+        key = (
+            *key,
+            *((position, value.dtype, value.shape, str(value.tolist())) for position, value in contents.items()),
+        )
     if key not in _calls:
         _calls[key] = call = FunctionCall(function, symbolic, forward, arguments)
         _by_target[call.target] = call
+    _calls[key].contents = contents
     return _calls[key], inputs
+
+
+def _known_contents(inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    found = {i: known_value(value) for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)}
+    return {position: value for position, value in found.items() if value is not None}
 
 
 def function_of(target: Any) -> FunctionCall | None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from opbridge.capture.constants import UnknownContentsError
 from opbridge.capture.python_draws import generator_states, kept_generators
 from opbridge.catalog.declare.function_fakes import function_fake
-from opbridge.errors import CaptureError, described_error
+from opbridge.errors import described_error
+from opbridge.legacy.capture_state import shaping
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.example_values import fake_with_contents
 from opbridge.torch_graph.sources import source_of_function
 
 if TYPE_CHECKING:
@@ -24,8 +28,9 @@ __all__ = ["fake_outputs"]
 def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[str, ...]]:
     """Return the results of ``forward`` for fake inputs, and remarks for the user.
 
-    A size that depends on the contents of a tensor is a symbol without a value. A ``forward`` that can't run on fake
-    tensors runs on arbitrary real ones to find the number, ranks and dtypes of the results; their sizes are not used.
+    ``forward`` reads the contents of inputs that Python knows, such as ``torch.tensor([2, 3])``. A size that depends on
+    other contents is a symbol without a value. A ``forward`` that can't run on fake tensors runs on arbitrary real ones
+    to find the number, ranks and dtypes of the results; their sizes are not used.
 
     Raises:
         CaptureError: ``forward`` fails both on fake tensors and on real ones.
@@ -35,15 +40,34 @@ def fake_outputs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, tuple[
         args, kwargs = call.arguments.fill(inputs)
         return declared(*args, **kwargs), ()
     try:
-        with torch_internals.forgetting_new_sizes(inputs), kept_generators():
-            before = generator_states()
-            returned = call.run_forward(inputs)
-            others = [call.run_forward(inputs) for _ in range(2)] if generator_states() != before else []
+        returned, others = _runs(call, inputs)
+        own = _own_sizes(returned, inputs)
+        failure = None
     except Exception as error:
-        return _unknown_sizes(call, inputs, error), (_why(call, error),)
-    own = _own_sizes(returned, inputs)
+        own, others, failure = None, [], error
+    if call.contents and (failure is not None or own is not returned):
+        known = [fake_with_contents(value, call.contents.get(i)) for i, value in enumerate(inputs)]
+        with suppress(Exception):
+            returned, others = _runs(call, known)
+            own, failure = _own_sizes(returned, inputs), None
+            call.reads = True
+    if failure is not None:
+        return _unknown_sizes(call, inputs, failure), (_why(call, failure),)
     drawn = _with_drawn_sizes(own, others)
     return drawn, () if drawn is own else (_DRAWN.format(call.function.__name__),)
+
+
+def _runs(call: FunctionCall, inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Return what ``forward`` returns, and what it returns when it runs again, if it draws numbers."""
+    # A forward that returns something else during an export does so in all passes of the export.
+    with (
+        torch_internals.forgetting_new_sizes(inputs),
+        kept_generators(),
+        shaping(),
+    ):
+        before = generator_states()
+        returned = call.run_forward(inputs)
+        return returned, [call.run_forward(inputs) for _ in range(2)] if generator_states() != before else []
 
 
 _DRAWN = (
@@ -101,9 +125,9 @@ def _new_size() -> Any:
 def _unknown_sizes(call: FunctionCall, inputs: Sequence[Any], error: Exception) -> Any:
     """Return tensors with the ranks and dtypes of the results, and a new symbol for each size."""
     failure: Exception = error
-    for values in _made_up(inputs):
+    for values in _made_up(inputs, call.contents):
         try:
-            with torch_internals.outside_fake_tensors():
+            with torch_internals.outside_fake_tensors(), shaping():
                 returned = call.run_forward(values)
         except Exception as refused:
             failure = refused
@@ -111,7 +135,7 @@ def _unknown_sizes(call: FunctionCall, inputs: Sequence[Any], error: Exception) 
             return tree_map_only(torch.Tensor, functools.partial(_of_unknown_sizes, device=_device(inputs)), returned)
     name = call.function.__name__
     place = source_of_function(call._forward)
-    raise CaptureError(
+    raise UnknownContentsError(
         f"The shapes of the results of {call.display_name} are unknown: its forward{f' at {place}' if place else ''} "
         f"fails on fake tensors ({described_error(error, 200)}) and on arbitrary real ones "
         f"({described_error(failure, 200)}).",
@@ -128,8 +152,13 @@ def _device(inputs: Sequence[Any]) -> torch.device:
     return next((value.device for value in inputs if isinstance(value, torch.Tensor)), torch.device("cpu"))
 
 
-def _made_up(inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield real tensors with the example sizes of the inputs, filled with ones, random numbers, and zeros."""
+def _made_up(inputs: Sequence[Any], contents: Mapping[int, torch.Tensor]) -> Iterator[list[Any]]:
+    """Yield real tensors with the example sizes of the inputs, filled with ones, random numbers, and zeros.
+
+    Args:
+        inputs: The fake inputs.
+        contents: The contents of those that are known, by position.
+    """
 
     def real(value: Any, kind: str) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -141,5 +170,5 @@ def _made_up(inputs: Sequence[Any]) -> Iterator[list[Any]]:
 
     for kind in ("ones", "random", "zeros"):
         with torch_internals.outside_fake_tensors(), torch.random.fork_rng(devices=[]):
-            made = [real(value, kind) for value in inputs]
+            made = [contents[i].clone() if i in contents else real(value, kind) for i, value in enumerate(inputs)]
         yield made

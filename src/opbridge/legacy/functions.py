@@ -16,11 +16,10 @@ from typing import Any
 import torch
 
 from opbridge.legacy import switch
-from opbridge.legacy.capture_state import Seen, is_capturing, seen_now, using
+from opbridge.legacy.capture_state import Seen, answering_as_tracer, seen_now, using
 from opbridge.legacy.function_calls import operator_for
 from opbridge.legacy.registrations import operators_without_fake
 from opbridge.legacy.symbolic_method import symbolic_for, symbolic_of
-from opbridge.legacy.torchscript import answer_as_tracer
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.example_values import example_fakes
 from opbridge.torch_graph.sources import source_of_stack
@@ -31,7 +30,6 @@ _Meta = type(torch.autograd.Function)
 _BASE = torch.autograd.Function
 _lock = threading.Lock()
 _captures = 0
-_restore_tracing: Callable[[], None] = lambda: None  # noqa: E731
 
 
 @contextlib.contextmanager
@@ -46,7 +44,11 @@ def bridging() -> Iterator[Seen]:
         switch.until_off(example_fakes(operators_without_fake(), unknown_sizes=True))
     _count_capture(1)
     try:
-        with using(seen), torch_internals.exporting_to_onnx() if seen.on else contextlib.nullcontext():
+        with (
+            using(seen),
+            answering_as_tracer(),
+            torch_internals.exporting_to_onnx() if seen.on else contextlib.nullcontext(),
+        ):
             yield seen
     finally:
         _count_capture(-1)
@@ -55,24 +57,13 @@ def bridging() -> Iterator[Seen]:
 
 
 def _count_capture(change: int) -> None:
-    global _captures, _restore_tracing
+    global _captures
     with _lock:
         _captures += change
         if _captures and "__getattribute__" not in vars(_Meta):
             _Meta.__getattribute__ = _getattribute  # type: ignore[method-assign,assignment]
-            _restore_tracing = answer_as_tracer(_is_traced)
         elif not _captures:
             del _Meta.__getattribute__
-            _restore_tracing()
-
-
-def _is_traced(caller: str) -> bool:
-    """Return whether a module is the user's and is captured with the bridge on.
-
-    torch's own code is captured by torch.export, and must not take the paths for TorchScript's tracer. torchvision has
-    scripted functions on these paths.
-    """
-    return is_capturing() and caller.partition(".")[0] not in ("torch", "torchvision")
 
 
 def _getattribute(cls: Any, name: str) -> Any:

@@ -120,9 +120,7 @@ _NAMES: dict[str, Callable[[], Any]] = {
     "torch.onnx.export_to_pretty_string": _is(_export_to_text),
     "torch.onnx.ir_version": lambda: importlib.import_module("onnx").IR_VERSION,
     "torch.onnx.set_training": lambda: torch.onnx.select_model_mode_for_export,
-    "torch.onnx.symbolic_caffe2": _gone(
-        "torch.onnx.symbolic_caffe2", "remove it: Caffe2 and its symbolic functions were removed from PyTorch."
-    ),
+    "torch.onnx.symbolic_caffe2": lambda: sys.modules["torch.onnx.symbolic_caffe2"],
     "torch.onnx.symbolic_registry": _is(symbolic_registry),
     "torch.onnx.utils.export_to_pretty_string": _is(_export_to_text),
     "torch.onnx.utils.is_in_onnx_export": lambda: torch.onnx.is_in_onnx_export,
@@ -157,6 +155,7 @@ def restored() -> Iterator[None]:
                 stack.enter_context(_answering(module, f"torch.onnx.{name}".rstrip("."), name))
         stack.enter_context(_importable("torch.onnx.symbolic_registry", symbolic_registry))
         stack.enter_context(_importable("torch.onnx._internal._beartype", _beartype()))
+        stack.enter_context(_importable("torch.onnx.symbolic_caffe2", _removed("torch.onnx.symbolic_caffe2")))
         for name, inner in _MOVED.items():
             if (module := torch_internals.old_exporter(inner)) is not None:
                 stack.enter_context(_importable(name, module))
@@ -164,6 +163,20 @@ def restored() -> Iterator[None]:
             yield
         finally:
             vars(settings).update(before)
+
+
+def _removed(name: str) -> types.ModuleType:
+    """A removed module: it can be imported, and the use of any of its names is an error."""
+    module = types.ModuleType(name)
+    fix = "remove it: Caffe2 and its symbolic functions were removed from PyTorch."
+
+    def find(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        return _Gone(f"{name}.{attribute}", fix)
+
+    module.__getattr__ = find  # type: ignore[method-assign]
+    return module
 
 
 def _beartype() -> types.ModuleType:

@@ -30,6 +30,7 @@ from opbridge.torch_graph.targets import overload_of, target_key
 
 __all__ = [
     "Registration",
+    "is_operator",
     "operators_without_fake",
     "register_custom_op_symbolic",
     "registered_specs",
@@ -136,6 +137,14 @@ def registrations_without_operator() -> tuple[Registration, ...]:
         for one in registrations()
         if one.name != PYTHON_OP
         and (one.name.startswith("prim::") or not (one.name in OLD_NAMES or _overloads(one.name)))
+    )
+
+
+def is_operator(name: str) -> bool:
+    """Return whether torch has an operator of this name, also one that a captured graph never has."""
+    namespace, _, operator_name = name.partition("::")
+    return namespace != "prim" and isinstance(
+        getattr(getattr(torch.ops, namespace), operator_name, None), torch._ops.OpOverloadPacket
     )
 
 

@@ -18,7 +18,7 @@ import torch
 from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.legacy import switch, torchscript
-from opbridge.legacy.folding import contents_of, fold_results, state_constants
+from opbridge.legacy.folding import contents_of, fold_results, fold_state, state_constants
 from opbridge.legacy.fragment import PLACEHOLDER_DOMAIN, Fragment, Slot, TensorInput, splice
 from opbridge.legacy.target import current_target
 from opbridge.legacy.validity import InvalidNodeError
@@ -35,7 +35,7 @@ class _Translation:
     Attributes:
         opset: The opset of the plan.
         requested_opset: The opset of the nodes that symbolic functions add.
-        constants: The contents of the graph inputs that are constants in the user's code, by name.
+        constants: The contents of the values that are constants in the user's code, by name.
         fragments: The fragments that symbolic functions have built so far.
         uses: The declarations whose calls built them, by the numbers of the fragments.
     """
@@ -77,6 +77,8 @@ def splicing(
 def _finish(model: ir.Model, translation: _Translation) -> None:
     """Insert the fragments, and count those that torch's optimizer has left in the model."""
     left = splice(model, translation.fragments)
+    if left and current_target().constant_folding:
+        fold_state(model)
     _uses.get().update(translation.uses[number] for number in left if number in translation.uses)
 
 
@@ -96,13 +98,27 @@ def counting() -> Iterator[Callable[[ir.Model], None]]:
 
 
 def _constants_of(program: torch.export.ExportedProgram) -> dict[str, np.ndarray]:
-    lifted = program.graph_signature.inputs_to_lifted_tensor_constants
+    """Return the contents of tensors that the user's code made, and of ``.data`` of parameters and buffers, by name.
+
+    The old exporter recorded the former and the latter as constants, and parameters and buffers as inputs.
+    """
+    signature = program.graph_signature
+    lifted = signature.inputs_to_lifted_tensor_constants
+    state = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     found = {name: program.constants.get(target) for name, target in lifted.items()}
+    for node in program.graph.nodes:
+        name = state.get(str(node.args[0])) if node.target in _DATA else None
+        if name is not None and name not in signature.buffers_to_mutate.values():
+            found[node.name] = program.state_dict.get(name, program.constants.get(name))
     return {
         name: ir.tensor_adapters.TorchTensor(value).numpy()
         for name, value in found.items()
         if isinstance(value, torch.Tensor)
     }
+
+
+_DATA = (torch.ops.aten.alias.default, torch.ops.aten.detach.default)
+"""What ``.data`` and ``.detach()`` are in a captured graph."""
 
 
 def symbolic_opset() -> int:

@@ -123,6 +123,39 @@ class _Registry(Mapping[tuple[str, int], _Operators]):
 _registry = _Registry()
 
 
+class _Versions(MutableMapping[int, ModuleType]):
+    """The former table of the modules with symbolic functions, by opset; a new one registers its functions for aten."""
+
+    def __init__(self) -> None:
+        found = {version: torch_internals.old_exporter(f"symbolic_opset{version}") for version in _OPSETS}
+        self._modules = {version: module for version, module in found.items() if module is not None}
+
+    def __setitem__(self, version: int, module: ModuleType) -> None:
+        self._modules[version] = module
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if not str(function.__module__).startswith("torch."):
+                register_op(name, function, "", version)
+
+    def __getitem__(self, version: int) -> ModuleType:
+        return self._modules[version]
+
+    def __delitem__(self, version: int) -> None:
+        del self._modules[version]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+def __getattr__(name: str) -> Any:
+    """Make ``_symbolic_versions`` when it is first used, because this imports all of torch's symbolic functions."""
+    if name != "_symbolic_versions":
+        raise AttributeError(name)
+    return globals().setdefault(name, _Versions())
+
+
 def register_version(domain: str, version: int) -> None:
     """Do nothing: old code had to call this function before it used an opset, and now every opset is registered."""
 

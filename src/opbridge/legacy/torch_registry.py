@@ -5,11 +5,14 @@
 * ``utils.register_custom_op_symbolic``, ``unregister_custom_op_symbolic``, ``_trigger_symbolic_function_registration``.
 * ``registration.registry``: the ``_functions`` of its groups, whose ``_base`` holds torch's own symbolic functions and
   whose ``_overrides`` holds those that replace them.
+* ``symbolic_opset7`` to ``20``: their functions were the registry of older versions, so old code assigned to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = ["names", "register", "registered", "symbolic_function", "unregister"]
@@ -38,6 +41,8 @@ def registered() -> dict[str, dict[int, Callable[..., Any]]]:
     from torch.onnx._internal.torchscript_exporter.registration import registry
 
     found: dict[str, dict[int, Callable[..., Any]]] = {}
+    for name, opset, function in _assigned():
+        found.setdefault(name, {})[opset] = function
     for name in sorted(registry.all_functions()):
         # torch's own exporter stores the symbolic of each autograd.Function that it exports under an empty namespace.
         if name.startswith("::"):
@@ -50,8 +55,18 @@ def registered() -> dict[str, dict[int, Callable[..., Any]]]:
         }
         foreign.update(functions._overrides)
         if foreign:
-            found[name] = foreign
+            found.setdefault(name, {}).update(foreign)
     return found
+
+
+def _assigned() -> Iterator[tuple[str, int, Callable[..., Any]]]:
+    """Yield the functions that the user has assigned to ``torch.onnx.symbolic_opset<n>``, by operator and opset."""
+    for opset in range(7, 21):
+        for package in ("torch.onnx._internal.torchscript_exporter", "torch.onnx"):
+            module = sys.modules.get(f"{package}.symbolic_opset{opset}")
+            for name, function in vars(module).items() if module is not None else ():
+                if inspect.isfunction(function) and not str(function.__module__).startswith("torch."):
+                    yield f"aten::{name}", opset, function
 
 
 def names() -> list[str]:

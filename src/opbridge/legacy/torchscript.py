@@ -174,6 +174,17 @@ def _settings(opset: int, target: Target) -> Iterator[None]:
         del _C.Node.__getitem__  # type: ignore[attr-defined]
 
 
+@contextlib.contextmanager
+def _without_inference() -> Iterator[None]:
+    from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
+
+    before, GLOBALS.onnx_shape_inference = GLOBALS.onnx_shape_inference, False
+    try:
+        yield
+    finally:
+        GLOBALS.onnx_shape_inference = before
+
+
 def _attribute_of(node: Any, name: str) -> Any:
     return getattr(node, node.kindOf(name))(name)
 
@@ -206,7 +217,12 @@ def _context_class() -> type:
                 for key, dtype in (("value_f", torch.float32), ("value_i", torch.int64)):
                     if key in kwargs:
                         kwargs = {"value_t": torch.tensor(kwargs[key], dtype=dtype)}
-            return super().op(opname, *raw_args, outputs=outputs, **kwargs)
+            try:
+                return super().op(opname, *raw_args, outputs=outputs, **kwargs)
+            except RuntimeError:
+                # torch's inference of shapes fails on some nodes. An invalid one is named when all are checked.
+                with _without_inference():
+                    return super().op(opname, *raw_args, outputs=outputs, **kwargs)
 
         def onnxscript_op(self, onnx_fn: Any, *raw_args: Any, outputs: int = 1, **kwargs: Any) -> Any:
             self.functions.append(ir.serde.deserialize_function(onnx_fn.to_function_proto()))

@@ -3,6 +3,7 @@
 ``torch._functorch.config.fake_tensor_propagate_real_tensors`` makes torch use these values, as
 ``torch.export.draft_export`` does, which also writes log files and changes the declared sizes.
 ``ShapeEnv.guard_or_defer_runtime_assert`` shows where the program depends on them.
+``FakeTensorMode.fake_tensor_converter`` makes a fake tensor whose contents can be read.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.sources import AssumedValue, SourceLine, frames_of_stack
 
-__all__ = ["Frames", "assuming_values", "example_fakes", "has_example_fake", "has_fake", "taking_branches"]
+__all__ = [
+    "Frames",
+    "assuming_values",
+    "example_fakes",
+    "fake_with_contents",
+    "has_example_fake",
+    "has_fake",
+    "taking_branches",
+]
 
 Frames = tuple[SourceLine, ...]
 
@@ -89,6 +99,16 @@ def taking_branches(assumed: list[AssumedValue]) -> Iterator[None]:
         yield
     finally:
         torch.cond, torch.while_loop = own  # type: ignore[assignment]
+
+
+def fake_with_contents(fake: Any, contents: torch.Tensor | None) -> Any:
+    """Return a fake tensor of the same capture with these contents; ``fake`` itself if they are None."""
+    if contents is None:
+        return fake
+    mode = fake.fake_mode
+    with torch_internals.outside_fake_tensors():
+        own = contents.clone()
+    return mode.fake_tensor_converter.from_real_tensor(mode, own, make_constant=True)
 
 
 def has_fake(operator: torch._ops.OpOverload) -> bool:

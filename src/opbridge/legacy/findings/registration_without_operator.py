@@ -18,7 +18,7 @@ from typing import Any
 
 from opbridge.findings.base import Finding
 from opbridge.legacy import switch
-from opbridge.legacy.registrations import registrations_without_operator
+from opbridge.legacy.registrations import is_operator, registrations_without_operator
 
 CODE = "registration-without-operator"
 
@@ -33,11 +33,11 @@ def detect(program: Any) -> Iterator[Finding]:
 def finding(target: str, declared: str) -> Finding:
     """Return the finding for a registered name, given the line of its symbolic function."""
     where = f" at {declared}" if declared else ""
+    reason = "which modifies its input" if is_operator(target) else "which is not an operator of torch"
     return Finding(
         CODE,
         target,
-        f"The symbolic function{where} is for {target}, which is not an operator of torch, so no captured graph "
-        "uses it.",
+        f"The symbolic function{where} is for {target}, {reason}, so no captured graph has it, and it is not used.",
         "register it for the operator that `opbridge diagnose` lists instead, or import the library that defines it.",
         severity="warning",
         sources=(declared,) if declared else (),
