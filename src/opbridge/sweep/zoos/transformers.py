@@ -54,6 +54,9 @@ _SMALL: Mapping[str, int] = {
     "num_experts_per_tok": 2,
     "d_kv": 8,
     "head_dim": 8,
+    "rotary_dim": 8,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
     "embedding_size": 32,
     "vocab_size": 128,
     "projection_dim": 32,
@@ -61,8 +64,15 @@ _SMALL: Mapping[str, int] = {
     "num_key_value_heads": 2,
     "pooler_hidden_size": 32,
 }
-_KEPT_WIDTHS = {**dict.fromkeys((*_LAYERS, "vocab_size"), 0), **dict.fromkeys(_EXPERTS, 0)}
-"""What the second try makes small: sizes that no other size depends on."""
+_SMALLER: tuple[Mapping[str, int], ...] = (
+    _SMALL,
+    {**_SMALL, "embed_dim": 32},
+    {key: size for key, size in _SMALL.items() if key not in ("head_dim", "num_key_value_heads")},
+    {key: _SMALL[key] for key in (*_LAYERS, *_EXPERTS, "vocab_size")},
+    {},
+)
+"""What each try makes small; the last ones only sizes that no other size depends on, and nothing."""
+_NO_ARGUMENTS = ("model_type", "transformers_version", "architectures")
 _IMAGES = ("image_size", "img_size", "input_size")
 _MOST_PARAMETERS = 60_000_000
 _BATCH = torch.export.Dim("batch")
@@ -87,7 +97,7 @@ def _candidates(name: str) -> Iterator[Callable[[], Mapping[str, Any]]]:
     from transformers import CONFIG_MAPPING
 
     kind = CONFIG_MAPPING[name]
-    for small in (_SMALL, {key: _SMALL[key] for key in _KEPT_WIDTHS}, {}):
+    for small in _SMALLER:
         made = functools.cache(functools.partial(_model, kind, small))
         try:
             inputs = list(_inputs(made()))
@@ -148,14 +158,20 @@ def _small_config(config: Any, small: Mapping[str, int]) -> Any:
         elif key.endswith("_token_id") and isinstance(value, int) and "vocab_size" in small:
             changes[key] = value % small["vocab_size"]
     layers = next((getattr(config, key) for key in _LAYERS if isinstance(getattr(config, key, None), int)), 0)
-    for key, value in own.items():
-        if small and key not in changes and isinstance(value, list) and layers > 2 and len(value) == layers:
-            changes[key] = value[:2]
+    if small and layers > 2 and "depths" not in own:
+        lists = {key: value for key, value in own.items() if isinstance(value, list) and len(value) == layers}
+        changes |= {key: _two_kinds(value) for key, value in lists.items() if key not in changes}
     if "head_dim" in changes:
         changes |= _rotary(config, changes["head_dim"])
     if hasattr(config, "use_cache"):
         changes["use_cache"] = False
-    return type(config)(**changes)
+    kept = {key: value for key, value in config.to_diff_dict().items() if key not in _NO_ARGUMENTS}
+    return type(config)(**{**kept, **changes})
+
+
+def _two_kinds(values: list[Any]) -> list[Any]:
+    """What two layers have of a list with a value for each layer: two different values, if there are."""
+    return [values[0], next((value for value in values if value != values[0]), values[0])]
 
 
 def _small_image(config: Any, size: Any) -> Any:
