@@ -203,7 +203,7 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
     argv = ["sweep", ZOO, "-o", str(tmp_path), "--jobs", "2", "--memory", "6GiB", "--json"]
     assert main([*argv, "--filter", *names]) == 1
     data = json.loads(capsys.readouterr().out)
-    assert main([*argv, "--exporter", "torch", "--filter", "good", "unmapped"]) == 1
+    assert main([*argv, "--exporter", "torch", "--filter", "good", "unmapped", "fixed"]) == 1
     capsys.readouterr()
     found = {(one.model, one.exporter): one for one in read_rows(tmp_path)}
     assert {key: one.status for key, one in found.items()} == {
@@ -214,6 +214,7 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
         ("crashes", "opbridge"): "crashed",
         ("good", "torch"): "pass",
         ("unmapped", "torch"): "translate",
+        ("fixed", "torch"): "capture",
     }
     good = found["good", "opbridge"]
     assert good.cases >= 2

@@ -167,6 +167,8 @@ def _small_config(config: Any, small: Mapping[str, int]) -> Any:
     if small and layers > 2 and "depths" not in own:
         lists = {key: value for key, value in own.items() if isinstance(value, list) and len(value) == layers}
         changes |= {key: _two_kinds(value) for key, value in lists.items() if key not in changes}
+    if own.get("num_key_value_heads") == own.get("num_attention_heads") and "num_attention_heads" in changes:
+        changes["num_key_value_heads"] = changes["num_attention_heads"]
     if "num_attention_heads" in changes:
         changes |= _rotary(config, changes.get("head_dim", 8))
     if hasattr(config, "use_cache"):
