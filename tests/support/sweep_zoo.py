@@ -35,6 +35,15 @@ class Unmapped(torch.nn.Module):
         return result
 
 
+class Fixed(torch.nn.Module):
+    """A loop over a size, which torch.export unrolls for the example."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(0, x.shape[0], 64):
+            x = x * 2
+        return x
+
+
 def entry(module: torch.nn.Module) -> dict[str, Any]:
     return {"model": module, "args": (torch.rand(2, 4),), "dynamic_shapes": (BATCH,)}
 
@@ -50,6 +59,7 @@ def sizes(x: torch.Tensor) -> None:
 entries = {
     "good": lambda: entry(Model()),
     "unmapped": lambda: entry(Unmapped()),
+    "fixed": lambda: {**entry(Fixed()), "dynamic_shapes": ({0: torch.export.Dim("batch", max=64)},)},
     "raises": lambda: entry(Model(raises)),
     "hungry": lambda: entry(Model(sizes)),
     "crashes": lambda: os.kill(os.getpid(), signal.SIGSEGV),

@@ -20,6 +20,7 @@ from opbridge.sweep.causes import general, of_error
 from opbridge.sweep.rows import Row, RowFile, read_rows
 from opbridge.sweep.run import run_sweep
 from opbridge.sweep.zoo import matching, open_zoo
+from opbridge.sweep.zoos.transformers import _SMALL, _small_config
 
 pytestmark = pytest.mark.newest
 
@@ -202,7 +203,7 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
     argv = ["sweep", ZOO, "-o", str(tmp_path), "--jobs", "2", "--memory", "6GiB", "--json"]
     assert main([*argv, "--filter", *names]) == 1
     data = json.loads(capsys.readouterr().out)
-    assert main([*argv, "--exporter", "torch", "--filter", "good", "unmapped"]) == 1
+    assert main([*argv, "--exporter", "torch", "--filter", "good", "unmapped", "fixed"]) == 1
     capsys.readouterr()
     found = {(one.model, one.exporter): one for one in read_rows(tmp_path)}
     assert {key: one.status for key, one in found.items()} == {
@@ -213,6 +214,7 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
         ("crashes", "opbridge"): "crashed",
         ("good", "torch"): "pass",
         ("unmapped", "torch"): "translate",
+        ("fixed", "torch"): "capture",
     }
     good = found["good", "opbridge"]
     assert good.cases >= 2
@@ -281,3 +283,24 @@ def test_the_operators_are_a_collection(tmp_path: Path) -> None:
     found = run_sweep(["operators"], tmp_path, patterns=["hypot", "jiterator_unary"], jobs=1)
     assert {one.model: one.status for one in found.rows} == {"hypot": "pass", "jiterator_unary": "not applicable"}
     assert found.passed
+
+
+class _Config:
+    """A configuration as transformers has them."""
+
+    def __init__(self, **own: Any) -> None:
+        vars(self).update({"backbone": None, "num_hidden_layers": 12, "hidden_size": 768, "layer_types": [], **own})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if not key.startswith("allow_")}
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        return {**self.to_dict(), "model_type": "own"}
+
+
+def test_a_small_configuration_keeps_what_its_parts_were_given_and_two_kinds_of_layers() -> None:
+    types = ["window"] * 5 + ["full"] + ["window"] * 6
+    part = _Config(backbone="resnet50", layer_types=types)
+    small = _small_config(_Config(vision_config=part, layer_types=["full"] * 12), _SMALL)
+    assert (small.hidden_size, small.num_hidden_layers, small.layer_types) == (32, 2, ["full", "full"])
+    assert (small.vision_config.backbone, small.vision_config.layer_types) == ("resnet50", ["window", "full"])

@@ -68,6 +68,30 @@ def test_a_constant_that_a_decomposition_creates_is_kept():
     assert list(program.constants) == list(before)
 
 
+def test_a_view_of_a_result_that_decomposes_to_another_layout():
+    """Attention's result has the layout of its inputs, so that it can be viewed; what it decomposes to can't."""
+
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            heads = x.transpose(1, 2)
+            result = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+            return result.transpose(1, 2).contiguous().view(*x.shape[:2], -1)
+
+    x = torch.randn(2, 4, 3, 8)
+    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    with torch_internals.capturing(sizes):
+        program = torch.export.export(Own(), (x,), dynamic_shapes=(sizes,))
+    assert not program.graph.find_nodes(op="call_function", target=torch.ops.aten.contiguous.default)
+
+    def attention(query, key, value):
+        return (query @ key.mT / 8**0.5).softmax(-1) @ value
+
+    with torch_internals.decomposing(program):
+        found = decomposed(program, {torch.ops.aten.scaled_dot_product_attention.default: attention})
+    other = torch.randn(3, 5, 3, 8)
+    torch.testing.assert_close(found.module()(other), Own()(other))
+
+
 def test_the_line_that_fixes_or_restricts_a_size_is_noted():
     class Loop(torch.nn.Module):
         def forward(self, x):

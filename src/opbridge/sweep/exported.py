@@ -22,11 +22,12 @@ from opbridge.engines.feeds import checked_feeds
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import OpbridgeError
 from opbridge.proof.conformance.check import Positional
-from opbridge.proof.conformance.exporters import export_with_torch
+from opbridge.proof.conformance.exporters import Failure, export_with_torch
 from opbridge.proof.verify.inputs import to_numpy
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verify import verify
+from opbridge.torch_graph.dimensions import arguments_by_name, declared_sizes
 from opbridge.torch_graph.silence import silenced
 from opbridge.verbs.export import export
 
@@ -87,6 +88,7 @@ def by_torch(model: Entry | Path, engine: str, folder: Path, report: Report) -> 
     started = time.perf_counter()
     program = export_with_torch(model.model, model.args, model.kwargs, model.dynamic_shapes, file)
     exported = time.perf_counter()
+    _refuse_fixed_sizes(model, program)
     report("verifying")
     captured = _reference(model, program)
     with IsolatedSession(engine, file) as session, without_kernels(), silenced():
@@ -94,6 +96,15 @@ def by_torch(model: Entry | Path, engine: str, folder: Path, report: Report) -> 
         found = verify(CapturedReference(captured), Positional(session, captured), engine=engine, options=options)
     seconds = {"export": exported - started, "verify": time.perf_counter() - exported}
     return Exported(found.to_dict(), seconds, file)
+
+
+def _refuse_fixed_sizes(model: Entry, program: torch.onnx.ONNXProgram) -> None:
+    """Raise Failure if a size with a named ``Dim`` is a number in the model, which torch.onnx accepts silently."""
+    assert program.exported_program is not None
+    arguments = arguments_by_name(model.model, model.args, model.kwargs)
+    declared = declared_sizes(program.exported_program, model.dynamic_shapes, arguments)
+    if any(isinstance(size, int) and isinstance(dimension, torch.export.Dim) for _, size, dimension in declared):
+        raise Failure("capture", "torch.onnx fixes a size that is declared dynamic")
 
 
 def _reference(model: Entry, program: torch.onnx.ONNXProgram) -> Captured:

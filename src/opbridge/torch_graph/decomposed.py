@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -19,7 +20,35 @@ def decomposed(
 
     torch 2.13 lists a constant that a decomposition creates among the inputs of the new program, but gives the program
     only the constants of the old one: "Constant tensor lifted_tensor_0 is not in the constants dictionary".
+
+    A view may be of a result whose layout differs after the decomposition: attention's result has the layout of its
+    inputs, and what it decomposes to has its own.
     """
+    with _views_in_any_layout(program):
+        return _decomposed(program, table)
+
+
+@contextlib.contextmanager
+def _views_in_any_layout(program: torch.export.ExportedProgram) -> Iterator[None]:
+    """Inside the block, ``view`` is ``reshape`` in the graph, which is the same where a view is possible."""
+    views = [
+        node
+        for module in program.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default)
+    ]
+    try:
+        for node in views:
+            node.target = torch.ops.aten.reshape.default
+        yield
+    finally:
+        for node in views:
+            node.target = torch.ops.aten.view.default
+
+
+def _decomposed(
+    program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
+) -> torch.export.ExportedProgram:
     if torch.__version__ >= "2.14":
         return program.run_decompositions(dict(table))
     from torch._export.passes import lift_constants_pass

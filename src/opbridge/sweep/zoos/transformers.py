@@ -34,6 +34,7 @@ _WIDTHS = (
     "d_model",
     "n_embd",
     "dim",
+    "emb_dim",
     "encoder_hidden_size",
     "decoder_hidden_size",
     "attention_hidden_size",
@@ -52,8 +53,14 @@ _SMALL: Mapping[str, int] = {
     **dict.fromkeys(_EXPERTS, 4),
     **dict.fromkeys(_LENGTHS, 64),
     "num_experts_per_tok": 2,
+    "moe_k": 2,
+    "n_group": 2,
+    "topk_group": 1,
     "d_kv": 8,
     "head_dim": 8,
+    "rotary_dim": 8,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
     "embedding_size": 32,
     "vocab_size": 128,
     "projection_dim": 32,
@@ -61,8 +68,16 @@ _SMALL: Mapping[str, int] = {
     "num_key_value_heads": 2,
     "pooler_hidden_size": 32,
 }
-_KEPT_WIDTHS = {**dict.fromkeys((*_LAYERS, "vocab_size"), 0), **dict.fromkeys(_EXPERTS, 0)}
-"""What the second try makes small: sizes that no other size depends on."""
+_SMALLER: tuple[Mapping[str, int], ...] = (
+    _SMALL,
+    {**_SMALL, "embed_dim": 32},
+    {key: size for key, size in _SMALL.items() if key != "head_dim"} | {"num_key_value_heads": 4},
+    {key: _SMALL[key] for key in (*_LAYERS, *_EXPERTS, "vocab_size")},
+    {},
+)
+"""What each try makes small; the last ones only sizes that no other size depends on, and nothing."""
+_NO_ARGUMENTS = ("model_type", "transformers_version", "architectures", "allow_global_per_layer_attribute_access")
+_BY_LAYER = ("stage_names", "out_features", "out_indices", "per_layer_config")
 _IMAGES = ("image_size", "img_size", "input_size")
 _MOST_PARAMETERS = 60_000_000
 _BATCH = torch.export.Dim("batch")
@@ -87,7 +102,7 @@ def _candidates(name: str) -> Iterator[Callable[[], Mapping[str, Any]]]:
     from transformers import CONFIG_MAPPING
 
     kind = CONFIG_MAPPING[name]
-    for small in (_SMALL, {key: _SMALL[key] for key in _KEPT_WIDTHS}, {}):
+    for small in _SMALLER:
         made = functools.cache(functools.partial(_model, kind, small))
         try:
             inputs = list(_inputs(made()))
@@ -133,6 +148,7 @@ def _model(kind: Any, small: Mapping[str, int]) -> torch.nn.Module:
 
 def _small_config(config: Any, small: Mapping[str, int]) -> Any:
     """A configuration of the same class with small sizes, in the configurations of its parts too."""
+    config.allow_global_per_layer_attribute_access = True
     own = config.to_dict()
     changes: dict[str, Any] = {}
     for key in own:
@@ -148,14 +164,23 @@ def _small_config(config: Any, small: Mapping[str, int]) -> Any:
         elif key.endswith("_token_id") and isinstance(value, int) and "vocab_size" in small:
             changes[key] = value % small["vocab_size"]
     layers = next((getattr(config, key) for key in _LAYERS if isinstance(getattr(config, key, None), int)), 0)
-    for key, value in own.items():
-        if small and key not in changes and isinstance(value, list) and layers > 2 and len(value) == layers:
-            changes[key] = value[:2]
-    if "head_dim" in changes:
-        changes |= _rotary(config, changes["head_dim"])
+    if small and layers > 2 and "depths" not in own:
+        lists = {key: value for key, value in own.items() if isinstance(value, list) and len(value) == layers}
+        changes |= {key: _two_kinds(value) for key, value in lists.items() if key not in changes}
+    if own.get("num_key_value_heads") == own.get("num_attention_heads") and "num_attention_heads" in changes:
+        changes["num_key_value_heads"] = changes["num_attention_heads"]
+    if "num_attention_heads" in changes:
+        changes |= _rotary(config, changes.get("head_dim", 8))
     if hasattr(config, "use_cache"):
         changes["use_cache"] = False
-    return type(config)(**changes)
+    dropped = (*_NO_ARGUMENTS, *(_BY_LAYER if any(key in changes for key in _LAYERS) else ()))
+    kept = {key: value for key, value in config.to_diff_dict().items() if key not in dropped}
+    return type(config)(**{**kept, **changes})
+
+
+def _two_kinds(values: list[Any]) -> list[Any]:
+    """What two layers have of a list with a value for each layer: two different values, if there are."""
+    return [values[0], next((value for value in values if value != values[0]), values[0])]
 
 
 def _small_image(config: Any, size: Any) -> Any:
@@ -175,7 +200,7 @@ def _rotary(config: Any, head: int) -> dict[str, Any]:
         value = getattr(config, key, None)
         if isinstance(value, dict) and isinstance(value.get("mrope_section"), list):
             sections = [1, *itertools.repeat(0, len(value["mrope_section"]) - 1)]
-            for place in range(head // 2 - 1):
+            for place in range(int(head * value.get("partial_rotary_factor", 1)) // 2 - 1):
                 sections[(place + 1) % len(sections)] += 1
             changes[key] = {**value, "mrope_section": sections}
     return changes
@@ -219,8 +244,10 @@ def _text(config: Any) -> Any:
 def _tokens(config: Any, length: int) -> torch.Tensor:
     most = getattr(_text(config), "vocab_size", None) or 100
     generator = torch.Generator().manual_seed(1)
-    special = {value for key, value in vars(_text(config)).items() if key.endswith("_token_id")}
-    special |= {value for key, value in vars(config).items() if key.endswith("_token_id")}
+    values = [
+        value for part in (config, _text(config)) for key, value in vars(part).items() if key.endswith("_token_id")
+    ]
+    special = {number for value in values for number in (value if isinstance(value, list) else [value])}
     plain = [number for number in range(1, min(most, 100)) if number not in special]
     return torch.tensor(plain)[torch.randint(0, len(plain), (2, length), generator=generator)]
 
