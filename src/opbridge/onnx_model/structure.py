@@ -142,7 +142,7 @@ def _check_nodes(nodes: Any, given: Set[str], name: str, outer: tuple[Set[str], 
     for output in sorted(outputs):
         _check_known(output, visible, f"{name}: nothing produces the output {output!r}.")
     _check_acyclic(nodes, reads, producers, name)
-    return outputs.union(*reads) - visible[0]
+    return set(outputs).union(*reads) - visible[0]
 
 
 def _origin(value: str, producers: Mapping[str, onnx.NodeProto]) -> str:
