@@ -305,7 +305,6 @@ def operator_for(
     assert symbolic is not None
     contents = _known_contents(inputs)
     key = (function, id(getattr(symbolic, "__func__", symbolic)), *arguments.key)
-    contents.items()
     if key in _calls and _calls[key].reads:
         key = (
             *key,
