@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -318,6 +319,56 @@ def test_a_registration_that_nothing_can_call_is_found() -> None:
     assert "prim::ConstantChunk, which is not an operator of torch, so no captured graph has it" in found.message
     assert "test_legacy_registrations.py:" in found.message
     assert found.severity == "warning"
+
+
+def test_an_export_names_the_registrations_that_it_can_not_use() -> None:
+    warned = pytest.warns(UserWarning, match=r"for aten::__ior__, which modifies its input, so no captured graph")
+    with registering(("aten::__ior__", named("Or"), 14)), legacy.enable(), warned:
+        torch.onnx.export(Model(torch.cos), (X,))
+
+
+def test_a_function_assigned_to_a_module_of_symbolic_functions_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.onnx.symbolic_opset11 as opset11
+
+    def upsample_nearest2d(g: Any, x: Any, *args: Any) -> Any:
+        return g.op("assigned::Upsample", x)
+
+    monkeypatch.setattr(opset11, "upsample_nearest2d", upsample_nearest2d, raising=False)
+    with legacy.enable():
+        program = torch.onnx.export(Model(lambda x: F.interpolate(x, scale_factor=2.0)), (IMAGE,), opset_version=11)
+        assert [item.name for item in legacy.bridged()] == ["aten::upsample_nearest2d"]
+    assert [node.op_type for node in program.model.graph] == ["Upsample"]
+
+
+def test_a_module_of_symbolic_functions_can_be_added() -> None:
+    own = types.ModuleType("own_opset11")
+    own.cos = named("OwnCos")  # type: ignore[attr-defined]
+    with legacy.enable():
+        from torch.onnx.symbolic_registry import _symbolic_versions, unregister_op
+
+        earlier = _symbolic_versions[11]
+        _symbolic_versions[11] = own
+        try:
+            program = torch.onnx.export(Model(torch.cos), (X,), opset_version=11)
+        finally:
+            _symbolic_versions[11] = earlier
+            unregister_op("cos", "", 11)
+    assert [node.op_type for node in program.model.graph] == ["OwnCos"]
+
+
+def test_a_node_on_which_torchs_inference_fails_is_kept_or_named() -> None:
+    def zeros(g: Any, x: Any) -> Any:
+        return g.op("Reshape", x, g.op("Constant", value_t=torch.tensor([0, 3, 1])))
+
+    def without_shape(g: Any, x: Any) -> Any:
+        return g.op("Reshape", x, shape_i=[6])
+
+    with registering(("aten::cos", zeros, 9)), legacy.enable():
+        program = torch.onnx.export(Model(torch.cos), (X,))
+    assert [node.op_type for node in program.model.graph] == ["Constant", "Reshape"]
+    invalid = pytest.raises(TranslationError, match=r"not valid at opset \d+: Reshape has no attribute 'shape'")
+    with registering(("aten::cos", without_shape, 9)), legacy.enable(), invalid:
+        torch.onnx.export(Model(torch.cos), (X,))
 
 
 def test_a_node_that_no_engine_has_is_not_replaced_by_torchs_mapping(tmp_path: Path) -> None:

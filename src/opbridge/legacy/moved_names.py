@@ -99,6 +99,7 @@ def _gone(name: str, fix: str) -> Callable[[], Any]:
     return lambda: _Gone(name, fix)
 
 
+_CAFFE2 = "remove it: Caffe2 and its symbolic functions were removed from PyTorch."
 _HELPER = "torch.onnx.symbolic_helper"
 _NAMES: dict[str, Callable[[], Any]] = {
     "torch.onnx.CheckerError": lambda: importlib.import_module("onnx").checker.ValidationError,
@@ -155,7 +156,9 @@ def restored() -> Iterator[None]:
                 stack.enter_context(_answering(module, f"torch.onnx.{name}".rstrip("."), name))
         stack.enter_context(_importable("torch.onnx.symbolic_registry", symbolic_registry))
         stack.enter_context(_importable("torch.onnx._internal._beartype", _beartype()))
-        stack.enter_context(_importable("torch.onnx.symbolic_caffe2", _removed("torch.onnx.symbolic_caffe2")))
+        stack.enter_context(
+            _importable("torch.onnx.symbolic_caffe2", _GoneModule("torch.onnx.symbolic_caffe2", _CAFFE2))
+        )
         for name, inner in _MOVED.items():
             if (module := torch_internals.old_exporter(inner)) is not None:
                 stack.enter_context(_importable(name, module))
@@ -165,18 +168,20 @@ def restored() -> Iterator[None]:
             vars(settings).update(before)
 
 
-def _removed(name: str) -> types.ModuleType:
-    """A removed module: it can be imported, and the use of any of its names is an error."""
-    module = types.ModuleType(name)
-    fix = "remove it: Caffe2 and its symbolic functions were removed from PyTorch."
+class _GoneModule(types.ModuleType):
+    """A removed module: it can be imported, and the use of any of its names is an error that names the successor."""
 
-    def find(attribute: str) -> Any:
-        if attribute.startswith("__"):
-            raise AttributeError(attribute)
-        return _Gone(f"{name}.{attribute}", fix)
+    def __init__(self, name: str, fix: str) -> None:
+        super().__init__(name)
+        self._gone = _Gone(name, fix)
 
-    module.__getattr__ = find  # type: ignore[method-assign]
-    return module
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._gone
+
+    def __repr__(self) -> str:
+        return repr(self._gone)
 
 
 def _beartype() -> types.ModuleType:

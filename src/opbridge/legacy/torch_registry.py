@@ -65,7 +65,7 @@ def _assigned() -> Iterator[tuple[str, int, Callable[..., Any]]]:
         for package in ("torch.onnx._internal.torchscript_exporter", "torch.onnx"):
             module = sys.modules.get(f"{package}.symbolic_opset{opset}")
             for name, function in vars(module).items() if module is not None else ():
-                if inspect.isfunction(function) and not str(function.__module__).startswith("torch."):
+                if inspect.isfunction(function) and not str(function.__module__).startswith(("torch.", "opbridge.")):
                     yield f"aten::{name}", opset, function
 
 

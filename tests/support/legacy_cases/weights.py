@@ -1,4 +1,4 @@
-"""Buffers of the exported module that a symbolic function reads, converts or repeats, and a ``forward`` that reads."""
+"""Buffers of the exported module that a symbolic function reads or converts, and what a ``forward`` may ask."""
 
 import torch
 from torch.autograd import Function

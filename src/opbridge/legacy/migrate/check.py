@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -74,11 +75,19 @@ def _run(folder: Path, migration: Migration, source: str | None, arguments: Sequ
     except subprocess.TimeoutExpired:
         return _Run((), frozenset(), f"it runs longer than {_SECONDS} seconds")
     if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        return _Run((), frozenset(), lines[-1] if lines else f"it ends with exit code {done.returncode}")
+        return _Run((), frozenset(), _last_error(done.stderr) or f"it ends with exit code {done.returncode}")
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     models = tuple(ir.load(folder / f"{number}.onnx") for number in range(result["models"]))
     return _Run(models, frozenset(item["name"] for item in result["used"]), "")
+
+
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failure): \S")
+
+
+def _last_error(text: str) -> str:
+    """Return the last line that names an exception: torch's messages go on after it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next(filter(_ERROR.match, reversed(lines)), lines[-1] if lines else "")
 
 
 def _difference(old: _Run, new: _Run) -> str:
