@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import random
 from pathlib import Path
 from typing import Any
 
 from bad_content import ANYTHING, BINARY, FILE, Change, content, gone, inside
+from bad_models import MODELS
 
 from opbridge.bundle.checks import manifest_hash
 
@@ -93,6 +95,21 @@ def _side(name: str) -> Change:
     return change
 
 
+def _hashed(change: Change) -> Change:
+    """Another model, with the hashes that a stranger would write."""
+
+    def changed(path: Path, chance: random.Random) -> None:
+        change(path / "model.onnx", chance)
+        file = path / "bundle.json"
+        data = json.loads(file.read_text())
+        content = (path / "model.onnx").read_bytes()
+        data["files"]["model.onnx"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        data["sha256"] = manifest_hash(data)
+        file.write_text(json.dumps(data))
+
+    return changed
+
+
 BUNDLES: dict[str, Change] = {
     **ANYTHING,
     "a file": content(b"bundle"),
@@ -110,5 +127,6 @@ BUNDLES: dict[str, Change] = {
     **{f"sources: {name}": inside("sources.json", change) for name, change in FILE.items()},
     **{f"marks: {name}": inside("marks.json", change) for name, change in FILE.items()},
     **{f"model: {name}": inside("model.onnx", change) for name, change in BINARY.items()},
+    **{f"hashed model: {name}": _hashed(change) for name, change in MODELS.items() if name not in BINARY},
     **{f"reference: {name}": inside("reference.onnx", change) for name, change in BINARY.items()},
 }

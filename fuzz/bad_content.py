@@ -52,6 +52,7 @@ ANYTHING: dict[str, Change] = {
     "a pipe": lambda path, chance: os.mkfifo(gone(path)),
     "a socket": lambda path, chance: make_socket(gone(path)),
     "a device": lambda path, chance: gone(path).symlink_to("/dev/zero"),
+    "unreadable": lambda path, chance: path.chmod(0),
     "a link to itself": lambda path, chance: gone(path).symlink_to(path.name),
     "a link to nothing": lambda path, chance: gone(path).symlink_to("nowhere"),
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from bad_content import Change
 from bad_files import BAD, names_the_file
-from forked import Case
+from forked import Case, make_socket
 from surroundings import FRESH, SURROUNDINGS
 from valid_files import VALID
 
@@ -22,9 +22,12 @@ __all__ = ["every_case", "more_cases"]
 COMMANDS = [
     "attach {onnx} -o {file} --ops {ops}",
     "bench {bundle} --input {npz} --engine {engine} --seconds {number} --threads {number}",
+    "bench b --input x.npz --seconds 0.1 --reference {entry}:model --ops {ops} --signed-by {public}",
     "build-kernels {ops} -o {folder} --engine {engine}",
     "compare {onnx} m.onnx --inputs {npz} --engine {engine} --seed {number}",
     "compare {bundle} {entry}:model --engine {engine} --rtol {number} --atol {number}",
+    "compare m.onnx {onnx} --ops {ops}",
+    "compare m.onnx {bundle} --signed-by {public}",
     "completion {name}",
     "conformance --op {name} --dtype {name} --samples {number} --jobs {number} --limit {number} -o {file}",
     "conformance report {results} -o {folder}",
@@ -36,37 +39,50 @@ COMMANDS = [
     "diagnose {entry}:model --engine {engine} --ops {ops}",
     "diagnose {pt2}",
     "diff {onnx} m.onnx",
+    "diff m.onnx {onnx}",
     "doctor",
     "engines",
     "export {onnx} -o {folder} --engine {engine} --no-verify --opset {number} --ir-version {number}",
     "export {onnx} -o {folder} --engine {engine} --inputs {npz} --time-limit {number} --memory-limit {number}",
+    "export {onnx} -o {folder} --seed {number} --shrink {number} --nan {name} --assume {name}",
     "export {entry}:model -o {folder} --engine {engine} --no-verify --ops {ops} --with-reference",
     "export {pt2} -o {folder} --engine {engine} --no-verify",
     "extract {onnx} --inputs {name} --outputs {name} -o {file}",
     "fuse {onnx} fuzz::twice --ops {ops} -o {file} --at {name}",
     "inline {onnx} -o {file} --functions {name}",
+    "inline {onnx} -o {file} --log-file {log}",
+    "engines --log-file {log}",
     "insert {onnx} {name} --on {name} -o {file} --attribute alpha={number}",
+    "insert m.onnx LeakyRelu --on a -o out --inputs {name} --only {name} --name {name}",
     "join {onnx} m.onnx -o {file} --map {name}=x",
+    "join m.onnx {onnx} -o {file}",
     "migrate {script}",
     "new-app {bundle} -o {folder} --engine {engine}",
+    "new-app b -o {folder} --signed-by {public}",
     "new-op {name} -o {folder} --kernel",
     "ops {name} --ops {ops}",
     "reduce {bundle} -o {folder} --inputs {npz} --time-limit {number}",
     "reduce {onnx} -o {folder} --engine {engine} --seed {number}",
+    "reduce b -o {folder} --reference {entry}:model --ops {ops} --signed-by {public}",
     "rename {onnx} --value a={name} -o {file}",
+    "rename m.onnx --node leaky={name} --dimension n={name} --operator fuzz::Twice={name} -o out",
     "report {bundle} --format {name} -o {file}",
     "run {bundle} --input {npz} -o {file} --engine {engine} --time-limit {number} --memory-limit {number}",
     "run {bundle} --input x={npy} -o {file} --engine {engine} --trust",
     "run {bundle} --input {npz} -o {file} --signed-by {public}",
     "run-script --report {file} {script} script.onnx",
     "set-attribute {onnx} {name} alpha={number} -o {file}",
+    "set-attribute m.onnx leaky --drop {name} -o out",
     "set-dimension {onnx} x:0={number} -o {file} --engine {engine}",
     "sign {bundle} --key {key}",
     "sweep diff {swept} swept --junit {file}",
+    "sweep diff swept {swept}",
     "sweep report {swept} -o {file}",
     "sweep {entry} --engine {engine} --jobs {number} --timeout {number} --memory {number} -o {folder}",
     "test-op {ops} --engine {engine}",
     "verify {bundle} --inputs {npz} --engine {engine} --seed {number} --rtol {number}",
+    "verify b --signed-by {public} --shrink {number} --atol {number} --special-values {name}",
+    "verify b --reference {entry}:model --ops {ops}",
     "verify {bundle} --reference {onnx} --ops {ops} --edge-sizes --time-limit {number} --memory-limit {number}",
     "view {bundle} --no-browser --port {number}",
     "view {onnx} --no-browser",
@@ -111,15 +127,15 @@ _ENGINES = [
 ]
 _OUTPUTS = [
     *("", "x.npz", "b", "b/model.onnx", "m.onnx", "nowhere/out", "m.onnx/out", "/dev/full", "/proc/x", "/dev/null"),
-    *("o" * 300, ".", "/", "pipe", "loop"),
+    *("o" * 300, ".", "/", "pipe", "loop", "swept", "read-only/out", "read-only", "socket", "zero", "entry.py/x"),
 ]
-_WRITTEN = ("out", "out.npz", "new", "nowhere", "b", "script.onnx", "my_op.h", "my_op.py")
+_WRITTEN = ("out", "log", "out.npz", "new", "nowhere", "b", "script.onnx", "my_op.h", "my_op.py")
 _REPLACING = ("report", "run", "conformance", "sweep report", "sweep diff")
-_PLAIN = {"number": "7", "name": "a", "engine": "reference", "file": "out", "folder": "new"}
+_PLAIN = {"number": "7", "name": "a", "engine": "reference", "file": "out", "folder": "new", "log": "log"}
 _VALUES = {"number": _NUMBERS, "name": _NAMES, "engine": _ENGINES}
 _SAMPLES = {"--opset": "18", "--ir-version": "10", "--seed": "7", "--memory-limit": "4GiB", "--samples": "1",
             "--jobs": "1", "--limit": "30", "--time-limit": "30", "--rtol": "0.1", "--port": "0",
-            "--seconds": "0.1", "--threads": "1", "--timeout": "30", "--memory": "4GiB"}  # fmt: skip
+            "--seconds": "0.1", "--threads": "1", "--timeout": "30", "--memory": "4GiB", "--shrink": "1"}  # fmt: skip
 _NAMED = {
     "completion": "bash",
     "conformance --op": "hypot",
@@ -130,15 +146,24 @@ _NAMED = {
     "delete --outputs": "y",
     "extract --inputs": "x",
     "extract --outputs": "y",
+    "export --assume": "check",
+    "export --nan": "absent",
     "fuse --at": "y",
     "inline --functions": "fuzz::Twice",
     "insert": "LeakyRelu",
+    "insert --name": "new",
+    "insert --only": "b",
     "join --map": "y",
     "new-op": "mylib::my_op",
     "ops": "aten::cummax",
     "rename --value": "c",
+    "rename --dimension": "m",
+    "rename --node": "c",
+    "rename --operator": "fuzz::Other",
     "report --format": "html",
     "set-attribute": "leaky",
+    "set-attribute --drop": "alpha",
+    "verify --special-values": "report",
 }
 """The valid name of an option, or of the first argument, of a command."""
 
@@ -188,18 +213,22 @@ def _with_bad_files(command: str, chance: random.Random) -> Iterator[Case]:
             argv = _valid(command)
             argv[at] = word.replace(f"{{{kind}}}", value)
             yield _case(command, argv, area="values")
-        if kind in ("file", "folder"):
+        if kind in ("file", "folder", "log"):
             for output in _OUTPUTS:
                 argv = _valid(command)
                 argv[at] = output
-                # These commands have no --overwrite: they replace the file that the user names.
-                written = (*_WRITTEN, output.split("/")[0]) if command.startswith(_REPLACING) else _WRITTEN
+                # These commands have no --overwrite: they replace the file that the user names. A log is appended.
+                is_replaced = kind == "log" or command.startswith(_REPLACING)
+                written = (*_WRITTEN, output.split("/")[0]) if is_replaced else _WRITTEN
                 yield _case(command, argv, area="outputs", prepare=_odd_outputs, outputs=written)
 
 
 def _odd_outputs(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "loop").symlink_to("loop")
+    (folder / "zero").symlink_to("/dev/zero")
+    make_socket(folder / "socket")
+    (folder / "read-only").mkdir(0o500)
 
 
 def every_case(chance: random.Random) -> list[Case]:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from surroundings import FRESH, SURROUNDINGS
+from surroundings import FRESH, SURROUNDINGS, become_ordinary
 
 __all__ = ["FRESH", "SURROUNDINGS", "Case", "Ended", "command_line", "enter", "make_socket", "run_all", "run_forked"]
 
@@ -150,6 +150,7 @@ class _Running:
             os.dup2(self.pipes[1][1], 2)
             os.closerange(3, 256)
             os.environ.update(TMPDIR=str(self.place / "temporary"), XDG_CACHE_HOME=str(self.place / "cache"))
+            become_ordinary()
             SURROUNDINGS[self.case.surroundings](self.folder)
             if self.case.surroundings.startswith(FRESH):
                 os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *self.case.argv])
@@ -183,7 +184,7 @@ class _Running:
         faults = [*self._faults_of(code, out, err, seconds), *self._left()]
         for reader, _ in self.pipes:
             os.close(reader)
-        shutil.rmtree(self.place, ignore_errors=True)
+        _delete(self.place)
         return Ended(self.case, code, out, err, seconds, tuple(faults))
 
     def _read(self) -> None:
@@ -354,6 +355,16 @@ def _listing(folder: Path) -> Mapping[str, object]:
             content = (status.st_size, status.st_mtime_ns, status.st_ino) if stat.S_ISREG(kind) else ()
             found[path.relative_to(folder).as_posix()] = (kind, *content)
     return found
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder, and what is in it without a permission to change it."""
+    for root, folders, _ in os.walk(folder):
+        for name in folders:
+            path = Path(root, name)
+            if not path.is_symlink():
+                path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_socket(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
@@ -10,7 +11,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["FRESH", "SURROUNDINGS"]
+__all__ = ["FRESH", "SURROUNDINGS", "become_ordinary"]
+
+
+_CAPABILITIES_3 = 0x20080522  # The version of the call's data, in linux/capability.h.
+
+
+def become_ordinary() -> None:
+    """Give up what root may do beyond other users on Linux, such as reading files without the permission."""
+    if sys.platform == "linux" and os.geteuid() == 0:
+        header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
+        if ctypes.CDLL(None, use_errno=True).capset(header, (ctypes.c_uint32 * 6)()) != 0:
+            raise OSError(ctypes.get_errno(), "capset")
 
 
 def _limit(name: str, value: int) -> Callable[[Path], None]:
@@ -60,6 +72,14 @@ def _full_temporary(folder: Path) -> None:
     sys.addaudithook(refuse)
 
 
+def _unwritable_home(folder: Path) -> None:
+    _set(HOME="{folder}/swept", XDG_DATA_HOME=None, XDG_CACHE_HOME=None)(folder)
+    os.chmod(folder / "swept", 0o500)
+
+
+_STRANGE = "{folder}/../\x1b[31m é %s\n'\"$(touch ran)`touch ran`;|"
+
+
 FRESH = "in a new process: "
 """Surroundings that begin with this start Python anew, because they concern how it starts."""
 
@@ -68,6 +88,9 @@ SURROUNDINGS: dict[str, Callable[[Path], None]] = {
     "TMPDIR is full": _full_temporary,
     "TMPDIR does not exist": _set(TMPDIR="{folder}/nowhere"),
     "TMPDIR is a file": _set(TMPDIR="{folder}/m.onnx"),
+    "TMPDIR is read-only": lambda folder: os.chmod(os.environ["TMPDIR"], 0o500),
+    "the folder is read-only": lambda folder: os.chmod(folder, 0o500),
+    "the home is read-only": _unwritable_home,
     "no file may be written": _limit("RLIMIT_FSIZE", 0),
     "files up to 4 kB": _limit("RLIMIT_FSIZE", 4096),
     "16 open files": _limit("RLIMIT_NOFILE", 16),
@@ -85,8 +108,24 @@ SURROUNDINGS: dict[str, Callable[[Path], None]] = {
     "CXX writes nothing": _set(CXX="true"),
     "CXX prints junk": _set(CXX="cat /dev/urandom --"),
     "COLUMNS is junk": _set(COLUMNS="-7"),
+    "LINES and COLUMNS are huge": _set(COLUMNS="9" * 30, LINES="9" * 30),
+    "a dumb terminal": _set(TERM="dumb", COLUMNS="1"),
+    "a strange terminal": _set(TERM="\x1b[31m", COLORTERM="%s", NO_COLOR="\x1b"),
+    "no environment": lambda folder: [os.environ.pop(name) for name in list(os.environ) if name != "XDG_DATA_HOME"],
+    "no PATH": _set(PATH=None),
+    "strange folders": _set(HOME=_STRANGE, XDG_CACHE_HOME=_STRANGE, OPBRIDGE_CACHE=_STRANGE),
+    "strange TMPDIR": _set(TMPDIR=_STRANGE),
+    "strange CXX": _set(CXX=_STRANGE, CXXFLAGS=_STRANGE),
+    "relative folders": _set(XDG_CACHE_HOME=".", XDG_DATA_HOME=".", OPBRIDGE_CACHE="../cache", TMPDIR="../temporary"),
+    "devices as folders": _set(XDG_CACHE_HOME="/dev/null", OPBRIDGE_CACHE="/dev/full", HOME="/dev/zero"),
+    "strange threads": _set(OMP_NUM_THREADS="-3", MKL_NUM_THREADS="x", OPENBLAS_NUM_THREADS="99999999999"),
     "the folder was deleted": lambda folder: shutil.rmtree(folder),
     f"{FRESH}10 open files": _limit("RLIMIT_NOFILE", 10),
+    f"{FRESH}800 MB of memory": _limit("RLIMIT_AS", 800 << 20),
+    f"{FRESH}2 GB of memory": _limit("RLIMIT_AS", 2 << 30),
+    f"{FRESH}no more processes": _limit("RLIMIT_NPROC", 0),
+    f"{FRESH}strange language": _set(LC_ALL="xx_YY.KOI8-R", LANG="\x1b", LANGUAGE="é", TZ="/dev/zero"),
+    f"{FRESH}strange threads": _set(OMP_NUM_THREADS="-3", MKL_NUM_THREADS="x", OMP_PLACES="{folder}"),
     f"{FRESH}no stdin, stdout and stderr": _closed(0, 1, 2),
     f"{FRESH}no stdout": _closed(1),
     f"{FRESH}no stderr": _closed(2),

@@ -44,20 +44,30 @@ CrashCause = Literal["crashed", "killed", "ended", "out of time", "out of memory
 """How an engine's process ended; "ended" if it exited, "not started" if it had crashed too often."""
 
 
+_LONG_WORD = re.compile(r"(\S{200})\S{201,}(\S{100})")
+_MOST_CHARACTERS = 8000
+
+
+def _shown(text: str) -> str:
+    """A message in which words, such as names in a stranger's file, and the whole are short enough for a screen."""
+    return _cut(_LONG_WORD.sub(r"\1…\2", text), _MOST_CHARACTERS)
+
+
 class OpbridgeError(Exception):
     """A problem in the user's model, input or machine.
 
     Args:
-        message: One or a few lines that name the cause and, if known, its line in the user's source.
+        message: One or a few lines that name the cause and, if known, its line in the user's source. Words of more
+            than 500 characters are abbreviated.
         fix: What the user can do, as an instruction.
         details: Long output, such as that of a compiler or torch. It is written to a log file, not to the screen.
     """
 
     def __init__(self, message: str, *, fix: str, details: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.fix = fix
+        self.message = _shown(message)
+        self.fix = _shown(fix)
         self.details = details
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\nFix: {self.fix}"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from opbridge.errors import InputError
 
-__all__ = ["key_file", "open_regular", "read_regular", "user_key"]
+__all__ = ["key_file", "open_regular", "read_regular", "user_key", "xdg_folder"]
 
 _KEY_BYTES = 32
 _LARGEST = 1 << 30
@@ -31,8 +31,22 @@ def key_file() -> Path:
     elif sys.platform == "darwin":
         folder = Path.home() / "Library" / "Application Support"
     else:
-        folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+        folder = xdg_folder("XDG_DATA_HOME", ".local/share")
     return folder.absolute() / "opbridge" / "key"
+
+
+def xdg_folder(variable: str, default: str) -> Path:
+    """The user's folder that an environment variable names, by the XDG specification, which ignores relative paths.
+
+    Args:
+        variable: The name of the variable, such as ``"XDG_CACHE_HOME"``.
+        default: The folder below the user's home folder, if the variable names none.
+
+    Raises:
+        RuntimeError: This user has no home folder.
+    """
+    given = os.environ.get(variable, "")
+    return Path(given) if os.path.isabs(given) else Path.home() / default
 
 
 def user_key() -> bytes:

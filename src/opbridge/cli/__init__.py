@@ -88,7 +88,7 @@ class _Listed:
 def _group(item: tuple[str, list[tuple[str, str]]]) -> str:
     """One group in the help."""
     title, commands = item
-    width = shutil.get_terminal_size().columns - 2
+    width = max(40, shutil.get_terminal_size().columns - 2)
     lines = (
         textwrap.wrap(help, width, initial_indent=f"  {name:<15} ", subsequent_indent=18 * " ")
         for name, help in commands

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from opbridge.user_key import xdg_folder
+
 __all__ = ["Collector", "log_folder"]
 
 _KEPT_LOGS = 20
@@ -25,16 +27,12 @@ _OWN_LOG = re.compile(r"[a-z-]+-\d{8}-\d{6}-\d+_[0-9a-f]{4}\.log")
 
 def log_folder() -> Path:
     """The folder for log files: in the user's cache, or in the temporary directory if that can't be written."""
-    if os.name == "nt":
-        cache = os.environ.get("LOCALAPPDATA")
-    else:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if cache:
-        folder = Path(cache) / "opbridge" / "logs"
-        with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
-                return folder
+    with contextlib.suppress(OSError, KeyError, RuntimeError):  # Without a home folder there is no cache.
+        cache = Path(os.environ["LOCALAPPDATA"]) if os.name == "nt" else xdg_folder("XDG_CACHE_HOME", ".cache")
+        folder = cache / "opbridge" / "logs"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
     return _private_folder()
 
 

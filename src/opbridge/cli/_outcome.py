@@ -29,6 +29,8 @@ __all__ = ["Outcome", "print_now", "run_command"]
 _EXPORT_MODULES = {"torch", "onnx", "onnx_ir", "onnxscript"}
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _EXHAUSTED = {*_TOO_MANY_FILES, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_UNLOADED = re.compile("failed to map segment|cannot allocate memory|cannot create shared object|Too many open files")
+"""What the loader of libraries says if the system refused what it needs."""
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 _FLUSH = re.compile(r"\n(?=\S)")
 """The beginning of a line that is not indented."""
@@ -136,7 +138,7 @@ def _interrupted(collector: Collector) -> int:
 
 
 def _exhausted(error: BaseException) -> OpbridgeError:
-    reason = f"{error}" if isinstance(error, OSError) else "there is not enough memory"
+    reason = f"{error}" if isinstance(error, OSError | ImportError) else "there is not enough memory"
     return OpbridgeError(
         f"The system refused what the command needs: {reason}.",
         fix="free some memory or disk space (TMPDIR names the folder of temporary files), or raise the limits of the "
@@ -156,6 +158,8 @@ def _explained(error: Exception) -> OpbridgeError:
             f"This command needs the Python package {missing}, which is not installed here.",
             fix="pip install torch onnx onnx-ir onnxscript onnxruntime",
         )
+    if isinstance(error, ImportError) and _UNLOADED.search(str(error)):
+        return _exhausted(error)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _EXHAUSTED):
         return _exhausted(error)
     if isinstance(error, FileNotFoundError) and error.filename is None:

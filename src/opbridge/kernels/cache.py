@@ -16,9 +16,12 @@ from pathlib import Path
 
 from opbridge.atomic import locked_folder
 from opbridge.errors import BuildError
-from opbridge.user_key import open_regular, read_regular, user_key
+from opbridge.user_key import open_regular, read_regular, user_key, xdg_folder
 
 __all__ = ["cache_folder", "is_made", "made_once"]
+
+_LARGEST = 1 << 30
+"""The bytes of the largest file that is checked: a sparse file of a terabyte takes no room, but minutes to read."""
 
 
 def cache_folder() -> Path:
@@ -30,7 +33,7 @@ def cache_folder() -> Path:
         return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "opbridge" / "Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "opbridge"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opbridge"
+    return xdg_folder("XDG_CACHE_HOME", ".cache") / "opbridge"
 
 
 def made_once(path: Path, make: Callable[[Path], None]) -> Path:
@@ -41,10 +44,16 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
         make: A function that writes the file to the path it gets, in the same folder. If it raises, no file is left.
 
     Raises:
-        BuildError: The folder can't be written.
+        BuildError: The folder can't be written, or a folder or a pipe is where a file is to be.
     """
     if is_made(path):
         return path
+    for file in (path, _code_file(path)):
+        if file.exists() and not file.is_file():
+            raise BuildError(
+                f"{file} in the cache of compiled kernels is not a file.",
+                fix="delete it, or set the environment variable OPBRIDGE_CACHE to another folder.",
+            )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _lock(path.with_name(f"{path.name}.lock")):
@@ -72,6 +81,8 @@ def _code_file(path: Path) -> Path:
 
 def _code(name: str, file: Path) -> bytes:
     with open_regular(file) as stream:
+        if os.fstat(stream.fileno()).st_size > _LARGEST:
+            raise OSError(f"{file} is too large for a compiled kernel")
         content = hashlib.file_digest(stream, "sha256").digest()
     return hmac.new(user_key(), b"cache\0" + content + os.fsencode(name), hashlib.sha256).hexdigest().encode()
 

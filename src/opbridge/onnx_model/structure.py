@@ -17,6 +17,8 @@ __all__ = ["check_structure", "did_you_mean"]
 
 _MOST_NODES = 1_000_000
 """The most nodes that a model with functions may expand to: 40 functions that call each other twice make 10**12."""
+_DEEPEST_CALLS = 101
+"""The most functions that call one another in a chain: the limit of ``onnx.inliner``."""
 _LONGEST_COMPARED, _MOST_COMPARED = 200, 3000
 """The characters of a name, and the number of names, that a name with a typing error is compared with."""
 _SHOWN_NODES = 8
@@ -183,7 +185,15 @@ def _check_functions(proto: onnx.ModelProto, name: str) -> None:
         cycle = " → ".join(describe_operator(*item) for item in error.args[1])
         raise InputError(f"{name} has recursive functions: {cycle}.", fix="use a Loop instead.") from error
     sizes: dict[tuple[str, str], int] = {}
+    depths: dict[tuple[str, str], int] = {}
     for key in ordered:
+        depths[key] = 1 + max((depths.get(called, 0) for called in calls[key]), default=0)
+        if depths[key] > _DEEPEST_CALLS:
+            raise InputError(
+                f"{name} has a chain of more than {_DEEPEST_CALLS} functions that call one another, up to "
+                f"{describe_operator(*key)}: the installed onnx inlines no longer one.",
+                fix="inline some of them in the program that writes the model.",
+            )
         sizes[key] = sum(count * sizes.get(called, 1) for called, count in calls[key].items())
     size = sum(sizes.get((node.domain, node.op_type), 1) for node in _all_nodes(proto.graph.node))
     if size > _MOST_NODES:
