@@ -136,6 +136,16 @@ def test_sizes_that_are_valid(case: str) -> None:
     capture(model, args, dynamic_shapes=shapes)
 
 
+def of_sixteens(x: torch.Tensor) -> torch.Tensor:
+    return (x.sum(0), x.sum(0) + 1)[bool(x.shape[0] % 16)]
+
+
+@pytest.mark.parametrize("rows", ["rows", Dim.DYNAMIC])
+def test_a_remainder_is_zero_at_sizes_far_from_the_example(rows: Any) -> None:
+    with pytest.raises(CaptureError, match=r"PyTorch accepts the size 16; .* requires \(.* % 16\) != 0"):
+        capture(of_sixteens, (X[:7],), dynamic_shapes={"x": {0: rows}})
+
+
 def test_a_condition_on_two_sizes_that_no_single_size_shows() -> None:
     found = capture(of_two_sizes, (X,), dynamic_shapes={"x": {0: "n", 1: "m"}})
     for shape in ((10, 4), (10, 3), (8, 4)):

@@ -111,8 +111,9 @@ def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Ite
     base = dimension.size
     limits = [limit for guard in guards for place, _ in dimension.places for limit in guard.limits(place.source)]
     beyond = sorted({limit + step for limit in limits if limit is not None for step in (-1, 1)})
+    whole = sorted({times * divisor for guard in guards for divisor in guard.divisors() for times in (1, 2)})
     near = [base + step for step in _STEPS] + [2 * base, 3 * base] + [base - step for step in _STEPS] + [base // 2]
-    for size in dict.fromkeys([*near, *beyond]):
+    for size in dict.fromkeys([*near, *beyond, *whole]):
         if _may_have(dimension, size):
             yield size
 

@@ -78,6 +78,11 @@ class SizeGuard:
             return None, number - strict
         return (number + strict, None) if relation in (">", ">=") else (None, None)
 
+    def divisors(self) -> set[int]:
+        """The numbers by which the condition divides, as the 64 in ``n % 64 != 0``."""
+        calls = (call.args for call in self.condition.atoms(sympy.Function) if len(call.args) == 2)
+        return {int(divisor) for _, divisor in calls if divisor.is_Integer}
+
     def is_inequality(self) -> bool:
         """Whether the condition excludes single sizes, as in ``n // 160 != 1`` and ``n // 160 > 1``."""
         relation = self.condition

@@ -93,7 +93,7 @@ def names() -> list[str]:
 def build(name: str) -> Mapping[str, Any]:
     """The model in the smallest configuration in which it runs, with inputs for its modalities.
 
-    The batch is dynamic, and so are the numbers of tokens.
+    The batch is dynamic, and so are the numbers of tokens, of which there is at least one.
     """
     return first_that_runs(_candidates(name))
 
@@ -120,7 +120,7 @@ def _raise(error: Exception) -> Mapping[str, Any]:
 def _with_inputs(made: Callable[[], torch.nn.Module], kwargs: Mapping[str, torch.Tensor]) -> Mapping[str, Any]:
     model: Any = made()
     most = _most_tokens(model.config)
-    tokens, decoded = (torch.export.Dim(name, max=most) for name in ("tokens", "decoder_tokens"))
+    tokens, decoded = (torch.export.Dim(name, min=1, max=most) for name in ("tokens", "decoder_tokens"))
     lengths = {"input_ids": tokens, "attention_mask": tokens, "decoder_input_ids": decoded}
     shapes = {name: {0: _BATCH} | ({1: lengths[name]} if name in lengths else {}) for name in kwargs}
     return {"model": model, "args": (), "kwargs": dict(kwargs), "dynamic_shapes": shapes}
