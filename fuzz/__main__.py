@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from commands import every_case, more_cases
+from commands import all_cases
 from forked import run_all
 from readers import AREAS, fuzz
 from replacing import replace_all
@@ -34,7 +34,7 @@ import opbridge.verbs.references
 import opbridge.verbs.sources
 
 COMMANDS = ("files", "values", "outputs", "surroundings", "signals", "two faults")
-REPLACING = ("kills", "disk")
+REPLACING = ("kills", "disk", "disk, then kills")
 GROUPS = {"readers": tuple(AREAS), "commands": COMMANDS, "replacing a bundle": REPLACING}
 SHARES = {"commands": 0.55, "replacing a bundle": 0.3, "readers": 0.15}
 
@@ -95,7 +95,7 @@ def _run(
             yield from ((area, []) for _ in range(tally.tried - len(tally.failures)))
             yield from ((area, [failure]) for failure in tally.failures)
     elif group == "commands":
-        cases = (case for case in chain(every_case(chance), more_cases(chance)) if case.area in wanted)
+        cases = (case for case in all_cases(chance) if case.area in wanted)
         for ended in run_all(cases, valid, place, jobs=jobs, ends=ends):
             what = f"{ended.case}: {'; '.join(ended.faults)}\n{ended.err}"
             yield ended.case.area, [what] if ended.faults else []

@@ -127,6 +127,7 @@ BUNDLES: dict[str, Change] = {
     **{f"sources: {name}": inside("sources.json", change) for name, change in FILE.items()},
     **{f"marks: {name}": inside("marks.json", change) for name, change in FILE.items()},
     **{f"model: {name}": inside("model.onnx", change) for name, change in BINARY.items()},
-    **{f"hashed model: {name}": _hashed(change) for name, change in MODELS.items() if name not in BINARY},
+    # An engine may take all time for a model that is as large as calls of calls.
+    **{f"hashed model: {name}": _hashed(MODELS[name]) for name in sorted({*MODELS} - {*BINARY, "calls of calls"})},
     **{f"reference: {name}": inside("reference.onnx", change) for name, change in BINARY.items()},
 }

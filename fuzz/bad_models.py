@@ -206,7 +206,7 @@ MODELS: dict[str, Change] = {
     "weights in the model": _external(location="m.onnx", length="16"),
     "weights behind a link": _external(lambda folder: (folder / "etc").symlink_to("/etc"), location="etc/hosts"),
     "weights behind a link to itself": _external(lambda folder: (folder / "l").symlink_to("l"), location="l/w"),
-    "weights unreadable": _external(lambda folder: (folder / "x.npy").chmod(0), location="x.npy", length="16"),
+    "weights unreadable": _external(lambda folder: (folder / "w").touch(0), location="w", length="16"),
     "weights missing": _external(location="gone"),
     "weights with a NUL": _external(location="x.npy\0"),
     "weights of a long name": _external(location="w" * 100_000),

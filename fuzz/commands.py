@@ -17,7 +17,7 @@ from forked import Case, make_socket
 from surroundings import FRESH, SURROUNDINGS
 from valid_files import VALID
 
-__all__ = ["every_case", "more_cases"]
+__all__ = ["all_cases", "every_case"]
 
 COMMANDS = [
     "attach {onnx} -o {file} --ops {ops}",
@@ -251,7 +251,24 @@ def every_case(chance: random.Random) -> list[Case]:
     return cases
 
 
-def more_cases(chance: random.Random) -> Iterator[Case]:
+def all_cases(chance: random.Random) -> Iterator[Case]:
+    """Cases of all areas, without end: with one fault until every one was made, and every fifth one with two.
+
+    They begin with a quick one of each area, so that a short run has tried all areas.
+    """
+    more = _with_two_faults(chance)
+    cases = every_case(chance)
+    first = {case.area: case for case in cases if case.argv[0] == "delete"}
+    yield from first.values()
+    for number, case in enumerate(cases):
+        if number % 4 == 0:
+            yield next(more)
+        if case not in first.values():
+            yield case
+    yield from more
+
+
+def _with_two_faults(chance: random.Random) -> Iterator[Case]:
     """Command lines with two things wrong, without end."""
     while True:
         command = chance.choice(COMMANDS)

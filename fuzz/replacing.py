@@ -1,4 +1,4 @@
-"""A bundle is replaced, and at one step the process is killed or the disk fails: the old bundle stays, or a new one.
+"""A bundle is replaced, and at a step the process is killed or the disk fails: the old bundle stays, or a new one.
 
 A step is one event of Python that touches the output's folder or the temporary files: opening, renaming or deleting a
 file, making a folder, listing one. The audit hook that sees them is the injected layer.
@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,12 @@ class Replaced:
     faults: tuple[str, ...]
 
 
-def _at_step(folders: tuple[str, ...], number: int, act: Callable[[str], None]) -> list[int]:
-    """Call ``act`` at the step of this number. Returns a list whose only item counts the steps."""
+Acts = Mapping[int, Callable[[str], None]]
+"""What happens, by the number of the step."""
+
+
+def _at_steps(folders: tuple[str, ...], acts: Acts) -> list[int]:
+    """Let something happen at steps. Returns a list whose only item counts the steps."""
     count = [0]
 
     def see(event: str, arguments: tuple[Any, ...]) -> None:
@@ -57,8 +61,8 @@ def _at_step(folders: tuple[str, ...], number: int, act: Callable[[str], None]) 
             path = os.path.abspath(os.fsdecode(arguments[0]))
             if path.startswith(folders):
                 count[0] += 1
-                if count[0] == number:
-                    act(f"{event} {path}")
+                if count[0] in acts:
+                    acts[count[0]](f"{event} {path}")
 
     sys.addaudithook(see)
     return count
@@ -96,25 +100,25 @@ class _Trials:
         file = place / "steps"
 
         def count() -> None:
-            counted = _at_step((str(place / "work"), str(place / "temporary")), -1, _kill)
+            counted = _at_steps((str(place / "work"), str(place / "temporary")), {})
             _run(place, _COMMANDS[command])
             file.write_text(str(counted[0]))
 
         run_forked(count)
         return int(file.read_text())
 
-    def trial(self, command: str, number: int, act: Callable[[str], None], what: str, after: float = LIMIT) -> Replaced:
-        """Run the command, and let something happen at one step, or kill it after a time."""
+    def trial(self, area: str, command: str, acts: Acts, what: str, after: float = LIMIT) -> Replaced:
+        """Run the command, and let something happen at steps, or kill it after a time."""
         place = self._place()
 
         def run() -> int:
-            _at_step((str(place / "work"), str(place / "temporary")), number, act)
+            _at_steps((str(place / "work"), str(place / "temporary")), acts)
             return _run(place, _COMMANDS[command])
 
         code = run_forked(run, limit=after)
-        faults = [*self._faults(place, code, is_killed=act is _kill or after < LIMIT)]
+        faults = [*self._faults(place, code, is_killed="kills" in area and code == -signal.SIGKILL)]
         shutil.rmtree(place, ignore_errors=True)
-        return Replaced("kills" if act is _kill else "disk", f"{command}: {what}", tuple(faults))
+        return Replaced(area, f"{command}: {what}", tuple(faults))
 
     def _faults(self, place: Path, code: int, *, is_killed: bool) -> Iterator[str]:
         err = (place / "err").read_text(errors="replace")
@@ -162,18 +166,23 @@ def replace_all(
         scratch: An empty folder.
         chance: Chooses the order of the steps, the moments and the errors.
         ends: When no more is tried.
-        wanted: "kills", "disk" or both.
+        wanted: The areas: "kills", "disk", "disk, then kills".
     """
     trials = _Trials(valid, scratch)
     steps = [(command, number) for command in _COMMANDS for number in range(1, trials.steps(command) + 1)]
     while True:
         for command, number in chance.sample(steps, len(steps)):
+            code = chance.choice(_ERRORS)
+            fails = f"{errno.errorcode[code]} at step {number}"
             if "kills" in wanted:
-                yield trials.trial(command, number, _kill, f"killed at step {number}")
+                yield trials.trial("kills", command, {number: _kill}, f"killed at step {number}")
                 seconds = chance.uniform(0, 1.5)
-                yield trials.trial(command, -1, _kill, f"killed after {seconds:.3f} s", after=seconds)
+                yield trials.trial("kills", command, {}, f"killed after {seconds:.3f} s", after=seconds)
             if "disk" in wanted:
-                code = chance.choice(_ERRORS)
-                yield trials.trial(command, number, _fail(code), f"{errno.errorcode[code]} at step {number}")
+                yield trials.trial("disk", command, {number: _fail(code)}, fails)
+            if "disk, then kills" in wanted:
+                later = number + chance.randint(1, 8)
+                acts = {number: _fail(code), later: _kill}
+                yield trials.trial("disk, then kills", command, acts, f"{fails}, killed at step {later}")
             if time.monotonic() >= ends:
                 return
