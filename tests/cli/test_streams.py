@@ -140,3 +140,10 @@ def test_too_few_open_files(files: Path) -> None:
     assert done.returncode == 1
     assert "The system refused what the command needs: [Errno 24] Too many open files" in done.stderr
     assert "ulimit" in done.stderr
+
+
+def test_a_terminal_of_one_column() -> None:
+    command = [sys.executable, "-m", "opbridge", "--help"]
+    done = subprocess.run(command, env={**os.environ, "COLUMNS": "1"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Exit codes: 0 success" in done.stdout

@@ -243,6 +243,9 @@ def test_where_the_cache_is(monkeypatch):
     monkeypatch.delenv("OPBRIDGE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache_folder() == Path("/somewhere/opbridge")
+    # The specification ignores relative paths.
+    monkeypatch.setenv("XDG_CACHE_HOME", "somewhere")
+    assert cache_folder() == Path.home() / ".cache" / "opbridge"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path.home() / ".cache" / "opbridge"
     monkeypatch.setattr(sys, "platform", "darwin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -14,9 +15,12 @@ import onnx_ir as ir
 import pytest
 from one_node import make_model
 from onnx import helper, numpy_helper
+from onnx.checker import ValidationError
+from onnx.inliner import inline_local_functions
 
 from opbridge.errors import InputError
 from opbridge.onnx_model.read import model_of_proto, read_model
+from opbridge.onnx_model.structure import _DEEPEST_CALLS
 from opbridge.onnx_model.write import save_model
 
 pytestmark = pytest.mark.newest
@@ -257,6 +261,22 @@ def test_a_cycle_through_a_branch() -> None:
         model_of_proto(make_model(nodes, {"yes": ("BOOL", [])}, {"y": VECTOR}))
 
 
+def test_a_long_cycle_of_long_names_gives_a_short_error() -> None:
+    names = [f"{'v' * 2000}{number}" for number in range(200)]
+    nodes = [relu(one, other) for one, other in zip(names, [*names[1:], names[0]], strict=True)]
+    with pytest.raises(InputError, match="has a cycle: ") as caught:
+        model_of_proto(make_model([*nodes, relu("x", "y")], {"x": VECTOR}, {"y": VECTOR}))
+    assert len(caught.value.message) < 4000
+
+
+def test_a_name_is_not_compared_with_all_names_of_a_large_model() -> None:
+    nodes = [relu("x", f"{'v' * 500}{number}") for number in range(2000)]
+    started = time.monotonic()
+    with pytest.raises(InputError, match="which nothing produces"):
+        model_of_proto(make_model([*nodes, relu("w" * 500, "y")], {"x": VECTOR}, {"y": VECTOR}))
+    assert time.monotonic() - started < 5  # It took 30 seconds.
+
+
 def test_an_order_in_which_nodes_can_not_run_is_mended(tmp_path: Path) -> None:
     onnx.save(
         make_model([relu("a", "y"), node("Abs", ["x"], ["a"])], {"x": VECTOR}, {"y": VECTOR}), tmp_path / "m.onnx"
@@ -295,6 +315,26 @@ def test_functions_that_call_themselves() -> None:
     )
     with pytest.raises(InputError, match=r"recursive functions: f::[AB] → f::[AB]"):
         model_of_proto(proto)
+
+
+def test_a_chain_of_functions_that_onnx_does_not_inline() -> None:
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("f", 1)]
+    names = ["Relu", *(f"F{number}" for number in range(_DEEPEST_CALLS + 1))]
+    functions = [
+        helper.make_function("f", name, ["x"], ["y"], [node(called, ["x"], ["y"], domain=domain)], opsets)
+        for name, called, domain in zip(names[1:], names[:-1], ["", *["f"] * _DEEPEST_CALLS], strict=True)
+    ]
+
+    def model(length: int) -> onnx.ModelProto:
+        nodes = [node(f"F{length - 1}", ["x"], ["y"], domain="f")]
+        return make_model(nodes, {"x": VECTOR}, {"y": VECTOR}, functions=functions[:length], domains=["f"])
+
+    model_of_proto(model(_DEEPEST_CALLS))
+    assert len(inline_local_functions(model(_DEEPEST_CALLS)).graph.node) == 1
+    with pytest.raises(InputError, match=f"a chain of more than {_DEEPEST_CALLS} functions"):
+        model_of_proto(model(_DEEPEST_CALLS + 1))
+    with pytest.raises(ValidationError, match="call chain depth exceeds"):
+        inline_local_functions(model(_DEEPEST_CALLS + 1))
 
 
 def test_functions_that_expand_to_a_model_without_end() -> None:

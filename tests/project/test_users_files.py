@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,24 @@ def test_a_file_of_the_cache_that_was_changed_is_made_again(tmp_path: Path, dama
     file.write_bytes(damage)
     assert made_once(file, written(b"good")).read_bytes() == b"good"
     assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes there")
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "pipe"])
+@pytest.mark.parametrize("name", ["a.so", "a.so.code"])
+def test_what_is_no_file_in_the_cache_is_named(name: str, make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / name)
+    with pytest.raises(BuildError, match=rf"/{name} in the cache of compiled kernels is not a file") as caught:
+        made_once(tmp_path / "a.so", written(b"good"))
+    assert "OPBRIDGE_CACHE" in caught.value.fix
+
+
+def test_a_huge_file_in_the_cache_is_not_read(tmp_path: Path) -> None:
+    file = made_once(tmp_path / "a.so", written(b"good"))
+    os.truncate(file, 1 << 42)
+    started = time.monotonic()
+    assert not is_made(file)
+    assert time.monotonic() - started < 5
 
 
 def test_a_file_that_somebody_put_into_the_cache_is_not_used(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ __all__ = ["check_structure", "did_you_mean"]
 
 _MOST_NODES = 1_000_000
 """The most nodes that a model with functions may expand to: 40 functions that call each other twice make 10**12."""
-_DEEPEST_CALLS = 101
+_DEEPEST_CALLS = 100
 """The most functions that call one another in a chain: the limit of ``onnx.inliner``."""
 _LONGEST_COMPARED, _MOST_COMPARED = 200, 3000
 """The characters of a name, and the number of names, that a name with a typing error is compared with."""
