@@ -232,7 +232,7 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
     assert data["counts"]["opbridge on onnxruntime"]["pass"] == 1
     assert main(["sweep", "report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert {cause["status"] for cause in report["causes"]} == {"translate", "out of memory", "crashed"}
+    assert {cause["status"] for cause in report["causes"]} == {"translate", "out of memory", "crashed", "capture"}
     assert "opbridge_tests::lost" in Path(report["page"]).read_text()
 
 
