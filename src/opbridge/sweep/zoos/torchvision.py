@@ -26,6 +26,7 @@ _SPREAD = {"ssd300_vgg16": 0.2, "ssdlite320_mobilenet_v3_large": 1e5}
 
 Random weights give all classes one score. A larger factor than 0.2 would give ssd300 the score 1 everywhere.
 """
+_MOST_SPREADS = 10
 _SLOW_WEIGHTS = ("googlenet", "inception_v3")
 
 
@@ -81,11 +82,22 @@ def _detector(name: str) -> Mapping[str, Any]:
     model = models.get_model(name, weights=None, weights_backbone=None, **options)
     if "rcnn" in name:
         _spread(model.rpn.head.cls_logits, 20)
-        _spread(model.roi_heads.box_predictor.cls_score, 50)
+        _spread_until_found(model, model.roi_heads.box_predictor.cls_score)
     else:
         head = model.head.classification_head
         _spread(getattr(head, "cls_logits", head), _SPREAD.get(name, 10))
     return {"model": model, "args": ([torch.rand(3, 80, 100)],), "dynamic_shapes": ([_IMAGE],)}
+
+
+def _spread_until_found(model: nn.Module, layer: nn.Module) -> None:
+    """Spread the scores until several boxes survive the threshold: without any, a comparison would compare nothing."""
+    for _ in range(_MOST_SPREADS):
+        _spread(layer, 4)
+        with torch.no_grad():
+            found = model.eval()([torch.rand(3, 80, 100)])[0]
+        if len(found["boxes"]) > 1:
+            return
+    raise ValueError(f"no box survives the threshold after {_MOST_SPREADS} spreads of the scores")
 
 
 def _spread(layer: nn.Module, factor: float) -> None:
