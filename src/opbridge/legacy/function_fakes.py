@@ -17,6 +17,7 @@ from opbridge.errors import described_error
 from opbridge.legacy.capture_state import shaping
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.example_values import fake_with_contents
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.sources import source_of_function
 
 if TYPE_CHECKING:
@@ -169,6 +170,6 @@ def _made_up(inputs: Sequence[Any], contents: Mapping[int, torch.Tensor]) -> Ite
         return torch.zeros(shape, dtype=value.dtype) if kind == "zeros" else torch.ones(shape, dtype=value.dtype)
 
     for kind in ("ones", "random", "zeros"):
-        with torch_internals.outside_fake_tensors(), torch.random.fork_rng(devices=[]):
+        with torch_internals.outside_fake_tensors(), own_random_numbers():
             made = [contents[i].clone() if i in contents else real(value, kind) for i, value in enumerate(inputs)]
         yield made

@@ -24,8 +24,6 @@ __all__ = [
     "unregister_op",
 ]
 
-_OPSETS = range(7, 21)
-
 
 def _name(opname: str, domain: str) -> str:
     return f"{domain or 'aten'}::{opname}"
@@ -65,7 +63,7 @@ def is_registered_op(opname: str, domain: str, version: int) -> bool:
 
 def get_op_supported_version(opname: str, domain: str, version: int) -> int | None:
     """Return the lowest opset up to ``version`` at which an operator has a symbolic function; None if it has none."""
-    return next((n for n in _OPSETS if n <= version and is_registered_op(opname, domain, n)), None)
+    return next((n for n in torch_registry.OPSETS if n <= version and is_registered_op(opname, domain, n)), None)
 
 
 def unregister_op(opname: str, domain: str, version: int) -> None:
@@ -114,10 +112,10 @@ class _Registry(Mapping[tuple[str, int], _Operators]):
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """Iterate over the opsets of aten: old code replaces a function in each of them."""
-        return (("", version) for version in _OPSETS)
+        return (("", version) for version in torch_registry.OPSETS)
 
     def __len__(self) -> int:
-        return len(_OPSETS)
+        return len(torch_registry.OPSETS)
 
 
 _registry = _Registry()
@@ -127,7 +125,7 @@ class _Versions(MutableMapping[int, ModuleType]):
     """The former table of the modules with symbolic functions, by opset; a new one registers its functions for aten."""
 
     def __init__(self) -> None:
-        found = {version: torch_internals.old_exporter(f"symbolic_opset{version}") for version in _OPSETS}
+        found = {version: torch_internals.old_exporter(f"symbolic_opset{version}") for version in torch_registry.OPSETS}
         self._modules = {version: module for version, module in found.items() if module is not None}
 
     def __setitem__(self, version: int, module: ModuleType) -> None:
@@ -169,7 +167,7 @@ def get_ops_in_version(version: int) -> list[tuple[str, Callable[..., Any]]]:
 def is_registered_version(domain: str, version: int) -> bool:
     """Return whether a namespace has symbolic functions at an opset."""
     return (
-        version in _OPSETS
+        version in torch_registry.OPSETS
         if not domain
         else any(
             name.startswith(f"{domain}::") and version >= min(functions)

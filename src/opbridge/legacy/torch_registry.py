@@ -15,7 +15,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["names", "register", "registered", "symbolic_function", "unregister"]
+__all__ = ["OPSETS", "names", "register", "registered", "symbolic_function", "unregister"]
+
+OPSETS = range(7, 21)
+"""The opsets for which torch has a module ``symbolic_opset<n>``."""
 
 
 def register(name: str, function: Callable[..., Any], opset: int) -> None:
@@ -61,7 +64,7 @@ def registered() -> dict[str, dict[int, Callable[..., Any]]]:
 
 def _assigned() -> Iterator[tuple[str, int, Callable[..., Any]]]:
     """Yield the functions that the user has assigned to ``torch.onnx.symbolic_opset<n>``, by operator and opset."""
-    for opset in range(7, 21):
+    for opset in OPSETS:
         for package in ("torch.onnx._internal.torchscript_exporter", "torch.onnx"):
             module = sys.modules.get(f"{package}.symbolic_opset{opset}")
             for name, function in vars(module).items() if module is not None else ():

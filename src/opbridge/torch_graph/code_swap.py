@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import gc
 import linecache
 import types
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+
+from opbridge.torch_graph.sources import full_path
 
 __all__ = ["functions_of", "parsed_file", "renamed", "swapped"]
 
@@ -63,7 +63,7 @@ def _swap(
 ) -> Iterator[tuple[types.FunctionType, types.CodeType]]:
     for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
         own = function.__code__
-        new = replaced.get((_absolute(own.co_filename), own.co_qualname, own.co_firstlineno))
+        new = replaced.get((full_path(own.co_filename), own.co_qualname, own.co_firstlineno))
         if new is not None and new.co_freevars == own.co_freevars:
             # A function that is the model has the name "forward".
             function.__code__ = renamed(new, new.co_name, own.co_name)
@@ -74,8 +74,3 @@ def renamed(code: types.CodeType, prefix: str, name: str) -> types.CodeType:
     """Code in which functions whose names begin with ``prefix`` have another name, also inside them."""
     constants = tuple(renamed(one, prefix, name) if isinstance(one, types.CodeType) else one for one in code.co_consts)
     return code.replace(co_consts=constants, co_name=name if code.co_name.startswith(prefix) else code.co_name)
-
-
-@functools.cache
-def _absolute(file: str) -> str:
-    return file if file.startswith("<") else str(Path(file).resolve())

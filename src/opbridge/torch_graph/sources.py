@@ -12,7 +12,6 @@ import ast
 import dataclasses
 import functools
 import linecache
-import os
 import re
 import sys
 import sysconfig
@@ -31,6 +30,7 @@ __all__ = [
     "frames_of_error",
     "frames_of_stack",
     "frames_outside_torch",
+    "full_path",
     "innermost",
     "module_path",
     "numbers_of_condition",
@@ -206,13 +206,10 @@ def innermost(frames: Iterable[SourceLine], *, libraries: bool = False) -> Sourc
     return candidates[-1] if candidates else None
 
 
-def _absolute(file: str) -> str:
-    return file if file.startswith("<") else _resolved(os.path.abspath(file))
-
-
 @functools.cache
-def _resolved(file: str) -> str:
-    return str(Path(file).resolve())
+def full_path(file: str) -> str:
+    """The absolute path of a source file, without links; names such as ``<stdin>`` as they are."""
+    return file if file.startswith("<") else str(Path(file).resolve())
 
 
 def _frames_of_traceback(traceback: TracebackType | None) -> Iterator[SourceLine]:
@@ -224,7 +221,7 @@ def _frames_of_traceback(traceback: TracebackType | None) -> Iterator[SourceLine
 def _line_of(frame: FrameType, line: int) -> SourceLine:
     code = frame.f_code
     text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    return SourceLine(_absolute(code.co_filename), line, code.co_qualname, text)
+    return SourceLine(full_path(code.co_filename), line, code.co_qualname, text)
 
 
 def _below_the_export(frames: list[SourceLine]) -> list[SourceLine]:
@@ -244,7 +241,7 @@ def frames_of_error(error: BaseException) -> tuple[SourceLine, ...]:
     frames = _below_the_export(list(_frames_of_traceback(error.__traceback__)))
     noted = getattr(error, "innermost_user_frame_summary", None)
     if noted is not None and noted.filename:
-        frames.append(SourceLine(_absolute(noted.filename), noted.lineno or 0, noted.name, (noted.line or "").strip()))
+        frames.append(SourceLine(full_path(noted.filename), noted.lineno or 0, noted.name, (noted.line or "").strip()))
     return tuple(frames)
 
 
@@ -287,7 +284,7 @@ def source_of_stack_trace(text: str | None) -> SourceLine | None:
     for line in (text or "").splitlines():
         match = _STACK_FRAME.match(line)
         if match:
-            frames.append(SourceLine(_absolute(match["file"]), int(match["line"]), match["function"] or ""))
+            frames.append(SourceLine(full_path(match["file"]), int(match["line"]), match["function"] or ""))
         elif frames and line.strip() and not frames[-1].text:
             frames[-1] = dataclasses.replace(frames[-1], text=line.strip())
     return innermost(frames)
@@ -304,7 +301,7 @@ def source_of_function(function: Any) -> SourceLine | None:
     if code is None:
         return None
     text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
-    return SourceLine(_absolute(code.co_filename), code.co_firstlineno, code.co_qualname, text)
+    return SourceLine(full_path(code.co_filename), code.co_firstlineno, code.co_qualname, text)
 
 
 def module_path(source: SourceLine) -> str | None:
@@ -313,7 +310,7 @@ def module_path(source: SourceLine) -> str | None:
         return None
     for name, module in list(sys.modules.items()):
         file = _file_of_module(module)
-        if file is not None and name != "__main__" and _absolute(file) == source.file:
+        if file is not None and name != "__main__" and full_path(file) == source.file:
             return f"{name}.{source.function}"
     return None
 

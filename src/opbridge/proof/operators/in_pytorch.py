@@ -19,6 +19,7 @@ from opbridge.proof.verify.inputs import to_numpy
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verify import verify
+from opbridge.torch_graph.random_numbers import own_random_numbers
 
 __all__ = ["check_gradients", "check_kernel", "check_opcheck", "check_shapes"]
 
@@ -153,8 +154,7 @@ def check_gradients(case: Case, operator: Operator) -> Outcome:
     if torch.autograd.gradcheck(call, inputs, raise_exception=False):
         return passed("float64")
     # At a kink, finite differences mix both slopes, so the check is repeated at a nearby point.
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
+    with own_random_numbers(seed=0), torch.no_grad():
         perturbed = tuple(t + 0.01 * torch.rand_like(t) if t.is_floating_point() else t for t in inputs)
     nearby = tuple(t.requires_grad_(t.is_floating_point()) for t in perturbed)
     try:

@@ -27,6 +27,7 @@ from opbridge.proof.verify.float64_call import (
     widen,
     widen_call,
 )
+from opbridge.torch_graph.random_numbers import own_random_numbers
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
 
@@ -152,8 +153,7 @@ class CapturedGraph:
             Exception: Any exception that the graph raises for inputs that it does not accept.
         """
         start = time.perf_counter()
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(seed)
+        with own_random_numbers(seed), torch.no_grad():
             walk = _Walk(self._mutates, observer, float64, watch, perturb, perturb_integers)
             copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
             results = walk.graph(self.module, [Pair(value, walk.widened(value)) for value in copied], "")

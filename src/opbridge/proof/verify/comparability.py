@@ -32,6 +32,7 @@ from opbridge.proof.verify.verification import NOT_VERIFIED, Verification
 from opbridge.proof.verify.verify import verify
 from opbridge.proof.verify.widened_model import random_values
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.signature import user_outputs
 from opbridge.torch_graph.sources import source_of_node
 from opbridge.torch_graph.targets import calls_in
@@ -169,7 +170,7 @@ def _forward_alone_draws(call: FunctionCall, inputs: Sequence[Any], model: ir.Mo
     """Whether forward draws random numbers, and the nodes of symbolic are standard ones that draw none."""
     if any(node.domain for node in model.graph.all_nodes()) or random_values(model):
         return False
-    with kept_generators(), torch.random.fork_rng(devices=[]):
+    with kept_generators(), own_random_numbers():
         before = generator_states(), torch.get_rng_state()
         call.run_forward(inputs)
         return before[0] != generator_states() or not torch.equal(before[1], torch.get_rng_state())

@@ -31,6 +31,7 @@ from opbridge.proof.verify.verification import (
 from opbridge.proof.verify.verify import RunsFeeds
 from opbridge.torch_graph.freeze import frozen
 from opbridge.torch_graph.outputs import opened
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["STEPS", "with_steps"]
@@ -143,10 +144,9 @@ class _Runs:
         specs = self._reference.specs
         fed, _ = specs.given({**specs.feeds(flat), **state})
         args, kwargs = specs.arguments(fed)
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with own_random_numbers(self._options.seed), torch.no_grad():
             for item in self._state:
                 operator.attrgetter(item.buffer)(module).copy_(kwargs.pop(item.input))
-            torch.manual_seed(self._options.seed)
             outputs = opened(module(*args, **kwargs))
             after = tuple(operator.attrgetter(item.buffer)(module) for item in self._state)
             leaves = [

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.proof.verify.timing import CapturedCall
+from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.targets import display_name, target_key
 
 __all__ = ["timed_calls"]
@@ -27,7 +28,7 @@ def timed_calls(program: torch.export.ExportedProgram, flat: Sequence[Any], runs
     """
     module = program.module()
     seconds: dict[str, list[float]] = collections.defaultdict(list)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), own_random_numbers():
         for number in range(1 + runs):
             timed = _Timed(module)
             copied = [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]
