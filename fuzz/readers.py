@@ -38,7 +38,7 @@ from opbridge.report.written import FORMATS, render
 
 __all__ = ["AREAS", "Tally", "fuzz"]
 
-_EXAMPLES = 200
+_EXAMPLES = 25
 _SLOW = 10.0
 """The seconds that a reader may take for one of these small files."""
 

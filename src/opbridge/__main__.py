@@ -8,11 +8,16 @@ from collections.abc import Callable
 
 __all__ = ["main"]
 
+_SENDS_NOTHING = {"ORT_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+"""What keeps ONNX Runtime and Ray from sending facts about the model and the machine to their makers."""
+
 
 def main() -> int:
     """Run the command line, and return the exit code."""
     try:
         _open_standard_files()
+        for name, value in _SENDS_NOTHING.items():
+            os.environ.setdefault(name, value)
         run = _imported()
         return run()
     except KeyboardInterrupt:

@@ -130,7 +130,7 @@ class _Systems(torch.nn.Module):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_systems_through_an_export(tmp_path: Path) -> None:
     batch = torch.export.Dim("batch")
     example = (SQUARE.to(torch.complex64), TALL.to(torch.complex64))

@@ -60,7 +60,7 @@ class BlockConvolution(nn.Module):
         return found[..., : x.shape[-1] - taps + 1]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_convolution_by_transforms_of_blocks() -> None:
     model = BlockConvolution()
     trip = travel(model, (torch.randn(2, 3, 100),), dynamic_shapes=({0: DYNAMIC, 2: DYNAMIC},))

@@ -53,7 +53,7 @@ def tensors(length: int, batch: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(batch, HEADS, length, 8), *torch.randn(2, batch, HEADS // 2, length, 8)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_functions_of_scores_and_positions_at_other_lengths() -> None:
     shapes = {name: {0: "batch", 2: "length"} for name in "qkv"}
     trip = travel(Attention(), tensors(12), dynamic_shapes=shapes)

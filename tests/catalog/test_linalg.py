@@ -289,7 +289,7 @@ class Whitening(torch.nn.Module):
         return torch.linalg.solve_triangular(lower, x.mT, upper=False), small, torch.linalg.inv(covariance)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_model_at_other_sizes_is_verified_with_kernels_and_with_bodies(tmp_path: Path) -> None:
     wide = torch.export.Dim("features", min=2)
     bundle = opbridge.export(

@@ -157,7 +157,7 @@ def test_symmetric_padding() -> None:
     assert torch.equal(mirrored, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_keypoints_of_heatmaps(tmp_path: Path) -> None:
     corners = 30 * torch.rand(6, 2)
     found = torch.cat([corners, corners + torch.tensor([0.5, 3.0]) + 40 * torch.rand(6, 2)], 1)

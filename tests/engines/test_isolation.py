@@ -89,6 +89,17 @@ def test_it_computes_what_the_engine_computes(engine, relu):
             assert session.run({"x0": X[:0]})["y0"].shape == (0,)
 
 
+def test_the_engine_collects_no_telemetry(relu, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("ORT_DISABLE_TELEMETRY", "CI", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    with IsolatedSession("onnxruntime", relu) as session:
+        session.run({"x0": X})
+    assert not (home / ".cache").exists()
+
+
 @pytest.mark.parametrize(
     ("dtype", "onnx_type"), [(ml_dtypes.bfloat16, "BFLOAT16"), (np.float16, "FLOAT16"), (np.bool_, "BOOL")]
 )

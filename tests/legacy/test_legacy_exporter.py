@@ -187,6 +187,33 @@ def test_an_older_opset_runs() -> None:
     np.testing.assert_allclose(run(model, x=X)[0], net(X).detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
+class ScatterMax(Function):
+    @staticmethod
+    def forward(ctx, x, index):
+        return x.new_zeros(x.shape).scatter_reduce(0, index, x, "amax")
+
+    @staticmethod
+    def symbolic(g, x, index):
+        zeros = g.op("Mul", x, g.op("Constant", value_t=torch.tensor(0.0)))
+        return g.op("ScatterElements", zeros, index, x, axis_i=0, reduction_s="max")
+
+
+def test_a_node_written_for_the_requested_opset_stays_though_only_a_newer_one_has_it() -> None:
+    class Scattered(Net):
+        def forward(self, x, index):
+            return torch.nn.functional.softplus(ScatterMax.apply(x, index))
+
+    model = export(Scattered(), (X, torch.tensor([[0, 1, 1], [1, 0, 2]])), opset_version=16)
+    assert model.opset_import[0].version == 16
+    (node,) = (node for node in model.graph.node if node.op_type == "ScatterElements")
+    assert {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute} == {
+        "axis": 0,
+        "reduction": b"max",
+    }
+    assert not {"Loop", "opbridge.symbolic"} & {node.op_type for node in model.graph.node}
+    assert not any(node.metadata_props for node in model.graph.node)
+
+
 def test_labels_of_dynamic_axes() -> None:
     model = export(
         lambda a, b: (a + b, a.sum(1)),
@@ -334,7 +361,7 @@ def test_a_node_that_the_opset_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -
     from opbridge.onnx_model import opsets
 
     lost = opsets.Unexpressed("node_1", "ai.onnx::Gemm", "it is the test's")
-    monkeypatch.setattr(opsets, "convert_opset", lambda model, n: opsets.ConvertedOpset(model, 18, n, (), (lost,)))
+    monkeypatch.setattr(opsets, "convert_opset", lambda model, n, **_: opsets.ConvertedOpset(model, 18, n, (), (lost,)))
     with pytest.raises(TranslationError, match=r"ai.onnx::Gemm can't be expressed at opset 11: it is") as raised:
         export(Net(), opset_version=11)
     assert "newer opset_version" in raised.value.fix

@@ -19,6 +19,7 @@ from opbridge.torch_graph.decomposed import decomposed
 from opbridge.torch_graph.example_values import assuming_values, example_fakes
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
 from opbridge.torch_graph.reuse import (
+    mappings_of_onnxscript,
     quantized_operators,
     registering_kernels,
     reusing_operator_list,
@@ -258,6 +259,16 @@ def test_the_list_of_operators_is_asked_for_once_and_is_complete(monkeypatch):
         raise ValueError("inside")
     torch.export.default_decompositions().items()
     assert len(asked) > 2, "torch has its own back"
+
+
+def test_the_mappings_of_onnxscript_are_those_that_it_lists():
+    from onnxscript import values
+    from torch.onnx._internal._lazy_import import onnxscript_apis
+
+    listed = mappings_of_onnxscript.__wrapped__()
+    assert list(listed) == onnxscript_apis.get_torchlib_ops()
+    assert isinstance(values.TracedOnnxFunction.function_ir, property)
+    assert any(isinstance(item.function, values.TracedOnnxFunction) for item in listed)
 
 
 @pytest.mark.parametrize(

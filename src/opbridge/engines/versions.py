@@ -225,7 +225,10 @@ def _name_origins(model: ir.Model) -> None:
 
 
 SYMBOLIC = "opbridge.symbolic"
-"""The metadata key of a node that a symbolic function of the user added: it stays as it was written, if it can run."""
+"""The metadata key of a node that a symbolic function of the user added: it stays as it was written, if it can run.
+
+The value is the opset for which it was written if the node has the same form in the opset of the translation.
+"""
 
 
 def forget_origins(model: ir.Model) -> None:

@@ -280,7 +280,7 @@ def _provenance(model: ir.Model, aliases: Mapping[str, str]) -> tuple[dict[str, 
 
 def _strip(model: ir.Model) -> None:
     """Remove torch's metadata, which contains paths and therefore differs between machines."""
-    by_symbolic = [node for node in all_nodes(model) if SYMBOLIC in node.metadata_props]
+    by_symbolic = {node: node.metadata_props[SYMBOLIC] for node in all_nodes(model) if SYMBOLIC in node.metadata_props}
     common_passes.ClearMetadataAndDocStringPass()(model)
     for scope in scopes(model):
         scope.metadata_props.clear()
@@ -288,8 +288,8 @@ def _strip(model: ir.Model) -> None:
         value.metadata_props.clear()
     for node in all_nodes(model):
         node.version = None  # The model's version of the domain applies to every node.
-    for node in by_symbolic:
-        node.metadata_props[SYMBOLIC] = ""
+    for node, opset in by_symbolic.items():
+        node.metadata_props[SYMBOLIC] = opset
     model.metadata_props.clear()
     model.producer_version = None
     model.producer_name = "opbridge"

@@ -146,7 +146,7 @@ def _replace(placeholder: ir.Node, fragment: Fragment) -> None:
         node.name = f"{prefix}/{node.op_type}_{position}"
     for node in [*constants, *graph.all_nodes()]:
         node.metadata_props.update(placeholder.metadata_props)
-        node.metadata_props[SYMBOLIC] = ""
+        node.metadata_props.setdefault(SYMBOLIC, "")
         for value in node.outputs:
             if value.name is None or value.name.isdigit():
                 value.name = f"{placeholder.outputs[0].name}/{node.op_type}_{value.name or 0}"

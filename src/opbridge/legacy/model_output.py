@@ -9,6 +9,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from opbridge.engines.versions import SYMBOLIC
 from opbridge.errors import InputError, TranslationError
 from opbridge.legacy import switch
 from opbridge.legacy.old_arguments import Request
@@ -24,12 +25,16 @@ _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 def finish(model: ir.Model, request: Request) -> ir.Model:
     """Convert the model to the requested opset, and set the versions of custom domains.
 
+    Nodes that a symbolic function wrote for this opset stay as they are.
+
     Raises:
         TranslationError: A node can't be expressed at this opset.
     """
     opset = max(request.opset_version or torch_internals.default_opset(), opsets.OLDEST_OPSET)
     if model.opset_imports.get("") != opset:
-        converted = opsets.convert_opset(model, opset)
+        converted = opsets.convert_opset(
+            model, opset, kept=lambda node: node.metadata_props.get(SYMBOLIC) == str(opset)
+        )
         if converted.unexpressed:
             item = converted.unexpressed[0]
             raise TranslationError(

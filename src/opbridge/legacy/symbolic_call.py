@@ -16,6 +16,7 @@ import onnx_ir as ir
 import torch
 
 from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.engines.versions import SYMBOLIC
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.legacy import switch, torchscript
 from opbridge.legacy.folding import contents_of, fold_results, fold_state, state_constants
@@ -239,6 +240,9 @@ def _raised(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: 
     standard = any(node.domain == "" for node in model.graph.all_nodes())
     if opset == wanted or not (standard or model.functions):
         return model
+    as_written = dict(enumerate(map(_signature, model.graph.all_nodes())))
+    for number, node in enumerate(model.graph.all_nodes()):
+        node.metadata_props[SYMBOLIC] = str(number)
     converted = convert_opset(model, wanted)
     if converted.unexpressed:
         node = converted.unexpressed[0]
@@ -247,7 +251,18 @@ def _raised(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: 
             f"can't be expressed at opset {wanted}: {node.reason}",
             fix=f"register a symbolic function for opset {wanted}.",
         )
+    for node in converted.model.graph.all_nodes():
+        number = node.metadata_props.get(SYMBOLIC)
+        unchanged = number is not None and _signature(node) == as_written[int(number)]
+        node.metadata_props[SYMBOLIC] = str(opset) if unchanged else ""
     return converted.model
+
+
+def _signature(node: ir.Node) -> tuple[Any, ...]:
+    """What is compared to find out whether the conversion has changed a node; values keep their names in it."""
+    inputs = tuple(None if value is None else value.name for value in node.inputs)
+    attributes = tuple((name, repr(item.value)) for name, item in sorted(node.attributes.items()))
+    return node.op_identifier(), inputs, len(node.outputs), attributes
 
 
 def _with_slots(item: Any, values: list[Any]) -> Any:

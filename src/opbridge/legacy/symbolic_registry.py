@@ -131,7 +131,7 @@ class _Versions(MutableMapping[int, ModuleType]):
     def __setitem__(self, version: int, module: ModuleType) -> None:
         self._modules[version] = module
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if not str(function.__module__).startswith("torch."):
+            if not str(function.__module__).startswith(("torch.", "opbridge.")):
                 register_op(name, function, "", version)
 
     def __getitem__(self, version: int) -> ModuleType:

@@ -219,7 +219,7 @@ def _context_class() -> type:
                         kwargs = {"value_t": torch.tensor(kwargs[key], dtype=dtype)}
             try:
                 return super().op(opname, *raw_args, outputs=outputs, **kwargs)
-            except RuntimeError:
+            except (RuntimeError, IndexError):
                 # torch's inference of shapes fails on some nodes. An invalid one is named when all are checked.
                 with _without_inference():
                     return super().op(opname, *raw_args, outputs=outputs, **kwargs)
@@ -329,7 +329,7 @@ def _run_passes(graph: Any, opset: int, target: Target) -> dict[str, Any]:
         initializers = _C._jit_pass_onnx_constant_fold(graph, initializers, opset)
         _C._jit_pass_dce_allow_deleting_nodes_with_side_effects(graph)
     # The old exporter also exports a graph whose shapes can't be inferred.
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(RuntimeError, IndexError):
         _C._jit_pass_onnx_graph_shape_type_inference(graph, initializers, opset)
     return initializers
 

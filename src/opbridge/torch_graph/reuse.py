@@ -18,6 +18,7 @@ import copy
 import functools
 import importlib
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -45,10 +46,19 @@ def _from_torchlib() -> Any:
 
 @functools.cache
 def mappings_of_onnxscript() -> tuple[Any, ...]:
-    """``onnxscript._framework_apis.torch_2_5.get_torchlib_ops()``: translates 540 functions each time it is called."""
+    """``onnxscript._framework_apis.torch_2_5.get_torchlib_ops()``: translates 540 functions each time it is called.
+
+    Of a function that it traces it needs the domain alone, for which it would read and parse its source.
+    """
+    from onnxscript import values
     from torch.onnx._internal._lazy_import import onnxscript_apis
 
-    return tuple(onnxscript_apis.get_torchlib_ops())
+    traced = getattr(values, "TracedOnnxFunction", None)
+    if traced is None:
+        return tuple(onnxscript_apis.get_torchlib_ops())
+    unread = property(lambda self: types.SimpleNamespace(domain=self.opset.domain))
+    with mock.patch.object(traced, "function_ir", unread, create=True):
+        return tuple(onnxscript_apis.get_torchlib_ops())
 
 
 @functools.cache

@@ -267,6 +267,8 @@ def child_environment(scratch: Path | None = None) -> dict[str, str]:
         given = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{folder}{os.pathsep}{given}" if given else folder
     environment["PYTHONUNBUFFERED"] = "1"
+    # By default, ONNX Runtime sends facts about the model to its makers, and leaves a database in the user's cache.
+    environment.setdefault("ORT_DISABLE_TELEMETRY", "1")
     return environment
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import onnx
 import onnx_ir as ir
@@ -33,7 +33,9 @@ NEWEST_OPSET = onnx.defs.onnx_opset_version()
 _FUNCTIONS_IR_VERSION, _OVERLOADS_IR_VERSION = 8, 10
 
 
-def convert_opset(model: ir.Model, opset: int, *, ir_version: int | None = None) -> ConvertedOpset:
+def convert_opset(
+    model: ir.Model, opset: int, *, ir_version: int | None = None, kept: Callable[[ir.Node], bool] = lambda _: False
+) -> ConvertedOpset:
     """Convert a model to another opset of the standard domain.
 
     Subgraphs and model-local functions are converted too. Functions are inlined if the IR version has no functions, or
@@ -43,6 +45,7 @@ def convert_opset(model: ir.Model, opset: int, *, ir_version: int | None = None)
         model: The model, which is not changed; its tensors are shared with the result.
         opset: The new opset, from :data:`OLDEST_OPSET` to :data:`NEWEST_OPSET`.
         ir_version: The IR version of the result; by default the model's, limited by the opset.
+        kept: Whether a node stays as it is, even if it is not valid in the new opset.
 
     Returns:
         The converted model, and the nodes that cannot be expressed.
@@ -51,11 +54,11 @@ def convert_opset(model: ir.Model, opset: int, *, ir_version: int | None = None)
     version = _ir_version(model, source, opset) if ir_version is None else ir_version
     overloaded = any(overload for _, _, overload in model.functions)
     inlined = bool(model.functions) and version < (_OVERLOADS_IR_VERSION if overloaded else _FUNCTIONS_IR_VERSION)
-    walk = _Walk(_prepared(model, inlined), opset)
+    walk = _Walk(_prepared(model, inlined), opset, kept)
     walk.run()
     if walk.unexpressed_in_functions and not inlined:
         inlined = True
-        walk = _Walk(_prepared(model, inlined), opset)
+        walk = _Walk(_prepared(model, inlined), opset, kept)
         walk.run()
     walk.model.ir_version = version
     changes = walk.changes()
@@ -89,7 +92,7 @@ def _with_one_opset(model: ir.Model) -> ir.Model:
     others = {function.opset_imports.get("", own) for function in model.functions.values()}
     if own is None or others == {own}:
         return model
-    walk = _Walk(_prepared(model, inlined=False), own)
+    walk = _Walk(_prepared(model, inlined=False), own, lambda _: False)
     walk.run()
     return walk.model
 
@@ -97,11 +100,12 @@ def _with_one_opset(model: ir.Model) -> ir.Model:
 class _Walk:
     """The conversion of one model, and its result."""
 
-    def __init__(self, model: ir.Model, opset: int) -> None:
+    def __init__(self, model: ir.Model, opset: int, kept: Callable[[ir.Node], bool]) -> None:
         self.model = model
         self.unexpressed: dict[tuple[str, str], Unexpressed] = {}
         self.unexpressed_in_functions = False
         self._opset = opset
+        self._kept = kept
         self._names = Names(model)
         self._done: dict[tuple[str, str], dict[str, None]] = {}
         self._origins: dict[ir.Node, tuple[str, str]] = {}
@@ -141,9 +145,12 @@ class _Walk:
         while waiting:
             later: list[ir.Node] = []
             for node in waiting:
-                if is_standard(node) and node.graph is not None and node not in self._stuck:
+                if self._converts(node) and node.graph is not None:
                     self._step(node, direction, changed, opset, target, later)
             waiting = later
+
+    def _converts(self, node: ir.Node) -> bool:
+        return is_standard(node) and node not in self._stuck and not self._kept(node)
 
     def _step(
         self, node: ir.Node, direction: Direction, changed: int, opset: int, target: int, later: list[ir.Node]
@@ -186,7 +193,7 @@ class _Walk:
     def _check(self, scope: ir.Graph | ir.Function) -> None:
         """Refuse nodes that are not valid in the new opset."""
         for node in scope.all_nodes():
-            if is_standard(node) and node not in self._stuck:
+            if self._converts(node):
                 schema = find_schema(node.op_type, self._opset)
                 reason = f"opset {self._opset} has no such operator" if schema is None else breaches(node, schema)
                 if reason is None and (wrong := mistyped(node, schema)):
