@@ -68,6 +68,15 @@ def of_two_sizes(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if tuple(x.shape) == (10, 4) else x + 1
 
 
+def with_positions(x: torch.Tensor) -> torch.Tensor:
+    return x + POSITIONS[: x.shape[0]]
+
+
+def with_positions_of_two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cat([with_positions(x), y])
+
+
+POSITIONS = torch.arange(48.0).reshape(16, 3)
 N = {"x": {0: "n"}}
 
 RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
@@ -75,6 +84,7 @@ RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
     "divisible": (padded_if_odd, (X,), N, "(n % 2) == 0", "declare 2 * torch.export.Dim('_n')"),
     "limit": (branch, (X,), N, "n < 10", "declare torch.export.Dim('n', max=9)"),
     "marker": (branch, (X,), {"x": {0: Dim.DYNAMIC}}, "x.shape[0] < 10", "declare torch.export.Dim('n', max=9)"),
+    "a named dimension": (branch, (X,), {"x": {0: Dim("n")}}, "n < 10", "declare torch.export.Dim('n', max=9)"),
     "one quotient": (three_threes, (X,), N, "(n//3) != 3", "declare torch.export.Dim('n', max=8)"),
     "equal": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "m"}}, "n == m", "give both one name"),
     "nested": (
@@ -89,6 +99,7 @@ RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
 ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "arithmetic": (padded, (X,), N),
     "conversion": (as_int, (X,), N),
+    "a table of positions": (with_positions, (X,), {"x": {0: Dim("n")}}),
     "declared limit": (branch, (X,), {"x": {0: Dim("n", max=9)}}),
     "declared multiple": (padded_if_odd, (X,), {"x": {0: 2 * Dim("_n")}}),
     "PyTorch refuses the others too": (in_pairs, (X,), N),
@@ -134,6 +145,13 @@ def test_the_fix_works_as_it_is_printed(case: str) -> None:
 def test_sizes_that_are_valid(case: str) -> None:
     model, args, shapes = ACCEPTED[case]
     capture(model, args, dynamic_shapes=shapes)
+
+
+def test_a_named_dimension_that_the_model_limits_keeps_its_name_and_the_others_their_ranges() -> None:
+    shapes = {"x": {0: Dim("n")}, "y": {0: Dim("k", max=30)}}
+    captured = capture(with_positions_of_two, (X[:5], X[5:]), dynamic_shapes=shapes)
+    limits = {captured.dimension_names[str(size)]: one for size, one in captured.program.range_constraints.items()}
+    assert (set(limits), int(limits["k"].upper)) == ({"n", "k"}, 30)
 
 
 def of_sixteens(x: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimensions
-from opbridge.torch_graph.dimensions import arguments_by_name, from_two, without_names
+from opbridge.torch_graph.dimensions import arguments_by_name, from_two, without_limits, without_names
 from opbridge.torch_graph.outputs import opening_outputs
 from opbridge.torch_graph.python_sizes import dynamic_builtins, einsum_from_left_to_right
 from opbridge.torch_graph.silence import silenced
@@ -73,15 +73,22 @@ def declared_by(module: torch.nn.Module, example: Example, dynamic_shapes: Any) 
 def _export(
     module: torch.nn.Module, example: Example, dynamic_shapes: Any, guards: list[SizeGuard]
 ) -> torch.export.ExportedProgram:
-    """Export the module; if it distinguishes the size 1 and no minimum is declared, for sizes from 2 up."""
+    """Export the module; if it restricts a size, for a smaller range, as far as none is declared.
+
+    A size from 2 up is tried first, because the model may distinguish the size 1. Then torch.export chooses the range.
+    Its conditions are in ``guards``, so that eager PyTorch judges whether other sizes are legal.
+    """
     shapes = without_names(dynamic_shapes)
     try:
         return _export_as_declared(module, example, shapes, guards)
     except CaptureFailure as failure:
         if failure.finding.code == dynamic_dimension.CODE:
-            guards.clear()
-            with contextlib.suppress(CaptureError):
-                return _export_as_declared(module, example, from_two(shapes), guards)
+            declared = declared_by(module, example, dynamic_shapes).dimensions
+            restricted = {one.name for one in declared if any(place.source in failure.axes for place, _ in one.places)}
+            for smaller in (from_two(shapes), without_limits(from_two(shapes), restricted)):
+                guards.clear()
+                with contextlib.suppress(CaptureError):
+                    return _export_as_declared(module, example, smaller, guards)
         raise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -19,6 +19,7 @@ __all__ = [
     "dynamic_axes",
     "from_two",
     "size_at",
+    "without_limits",
     "without_names",
 ]
 
@@ -55,6 +56,18 @@ def from_two(dynamic_shapes: Any) -> Any:
     factor = int(dynamic_shapes.fn(1)) - offset
     derived = raised * factor if factor > 1 else raised
     return derived + offset if offset > 0 else derived - -offset if offset < 0 else derived
+
+
+def without_limits(dynamic_shapes: Any, names: Collection[str]) -> Any:
+    """``dynamic_shapes`` in which torch.export chooses the range of these dimensions, from 2, if none was declared."""
+    if isinstance(dynamic_shapes, Mapping):
+        return {key: without_limits(value, names) for key, value in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, (tuple, list)):
+        return type(dynamic_shapes)(without_limits(value, names) for value in dynamic_shapes)
+    if not isinstance(dynamic_shapes, torch.export.Dim) or dynamic_shapes.__name__ not in names:
+        return dynamic_shapes
+    limited = isinstance(dynamic_shapes.max, int) or int(dynamic_shapes.min) not in (0, 2)
+    return dynamic_shapes if limited or hasattr(dynamic_shapes, "root") else torch.export.Dim.DYNAMIC
 
 
 def size_at(size: Any, number: int) -> int:
