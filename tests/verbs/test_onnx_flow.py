@@ -233,6 +233,9 @@ def test_verify_finds_the_original_again_or_says_that_it_is_gone(mended: Path, t
     other = written(MENDED.replace("Gelu", "Relu"), tmp_path / "other.onnx")
     with pytest.raises(InputError, match=r"other.onnx is not the model that .* was made from"):
         opbridge.verify(tmp_path / "b", reference=other)
+    for no_model in ("entry.py:model", torch.nn.ReLU()):
+        with pytest.raises(InputError, match=r"b was exported from an ONNX model, which .* is not\."):
+            opbridge.verify(tmp_path / "b", reference=no_model)
 
 
 def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:

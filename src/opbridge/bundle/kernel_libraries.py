@@ -62,7 +62,7 @@ def build_libraries(
             raise EngineError(
                 f"{engine.name} loads no kernels of opbridge's.", fix="name other engines; opbridge engines lists them."
             )
-    files = [Path(source).resolve() for source in sources if source != VISION]
+    files = [Path(os.path.realpath(source)) for source in sources if source != VISION]
     Catalog.load(files)
     kernels = {kernel.target: kernel for source in sources for kernel in _kernels_of(source)}
     libraries = [build(list(kernels.values()), engine) for engine in chosen]
@@ -85,7 +85,7 @@ def _kernels_of(source: str | os.PathLike[str]) -> list[KernelSpec]:
         return [
             kernel for kernel in declared_kernels() if kernel.target.startswith(("opbridge_vision::", "torchvision::"))
         ]
-    place = Path(source).resolve()
+    place = Path(os.path.realpath(source))
     found = [k for k in declared_kernels() if Path(k.source.rpartition(":")[0]).resolve().is_relative_to(place)]
     if not found:
         raise InputError(

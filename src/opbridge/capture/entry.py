@@ -13,6 +13,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 import types
@@ -76,7 +77,7 @@ def load_entry(text: str) -> Entry:
         return _load_program(text)
     place, function_name = _split(text)
     is_file = is_file_entry(place)
-    folder = Path(place).resolve().parent if is_file else Path.cwd()
+    folder = _absolute(place).parent if is_file else Path.cwd()
     with _importable(folder):
         module = _import_file(f"Entry {text}", place) if is_file else _import_module(text, place)
         function = _function(text, module, function_name)
@@ -91,7 +92,7 @@ def load_file(place: str) -> types.ModuleType:
     Raises:
         InputError: The file does not exist, or it raises an error.
     """
-    with _importable(Path(place).resolve().parent):
+    with _importable(_absolute(place).parent):
         return _import_file(place, place)
 
 
@@ -116,7 +117,12 @@ def portable_entry(text: str) -> str:
 def entry_file(text: str) -> Path | None:
     """The absolute path of an entry's file; None for an entry in a module."""
     place = split_entry(text)[0]
-    return Path(place).resolve() if is_file_entry(place) else None
+    return _absolute(place) if is_file_entry(place) else None
+
+
+def _absolute(file: str | Path) -> Path:
+    """The absolute path of a file without links, or of a link to itself, for which ``Path.resolve`` fails."""
+    return Path(os.path.realpath(file))
 
 
 def is_file_entry(place: str) -> bool:
@@ -146,7 +152,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _import_file(what: str, place: str) -> types.ModuleType:
-    file = Path(place).resolve()
+    file = _absolute(place)
     if file in _loaded_files:
         return _loaded_files[file]
     if not file.is_file():
@@ -339,4 +345,4 @@ def _load_program(text: str) -> Entry:
             fix="save it with torch.export.save as torch.export.export returned it.",
         )
     args, kwargs = program.example_inputs
-    return Entry(text, program, tuple(args), dict(kwargs), file=file.resolve())
+    return Entry(text, program, tuple(args), dict(kwargs), file=_absolute(file))

@@ -65,6 +65,7 @@ def opened(
     from opbridge.verbs.onnx_entry import load_onnx
 
     _refuse_torch_options(
+        text or (str(model) if isinstance(model, str | Path) else "the model"),
         dynamic_shapes=dynamic_shapes,
         input_names=input_names,
         output_names=output_names,
@@ -101,12 +102,12 @@ def is_onnx(model: Any) -> bool:
     return not kinds.isdisjoint(("onnx.ModelProto", "onnx_ir.Model"))
 
 
-def _refuse_torch_options(**options: Any) -> None:
+def _refuse_torch_options(model: str, **options: Any) -> None:
     """Raise InputError for options, given by name, that do not apply to an ONNX model."""
     for name, value in options.items():
         if value is not None:
             raise InputError(
-                f"{name} is for PyTorch models: an ONNX model has its names and dimensions already.",
+                f"{name} is for PyTorch models, and {model} is an ONNX model, with names and dimensions of its own.",
                 fix=f"leave {name} out, or change the model first.",
             )
 

@@ -19,6 +19,7 @@ from opbridge.catalog.declare.operator import without_kernels
 from opbridge.engines.base import Engine, Session
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError, OpbridgeError
+from opbridge.findings.base import shortened
 from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.onnx_model.model_hash import model_hash
 from opbridge.onnx_model.read import read_model
@@ -39,7 +40,7 @@ from opbridge.proof.verify.verification import Verification
 from opbridge.proof.verify.verify import not_loaded, verify
 from opbridge.torch_graph.origins import Origin
 from opbridge.torch_graph.weights import has_other_weights
-from opbridge.verbs.arguments import declared_catalog
+from opbridge.verbs.arguments import declared_catalog, is_onnx
 from opbridge.verbs.onnx_entry import load_onnx
 from opbridge.vision.old_nodes import convert_old_nodes
 
@@ -208,6 +209,11 @@ def verify_run(reference: BundleReference, run: BundleRun, options: VerifyOption
 def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:
     if reference is None and ONNX_REFERENCE in bundle.manifest["files"]:
         return read_model(bundle.path / ONNX_REFERENCE)
+    if reference is not None and not is_onnx(reference) and not _is_file(reference):
+        raise InputError(
+            f"{bundle.path} was exported from an ONNX model, which {shortened(repr(reference))} is not.",
+            fix="name the original with --reference model.onnx.",
+        )
     entry = load_onnx(_find(bundle) if reference is None else reference)
     recorded = bundle.manifest["original"]["sha256"]
     if model_hash(entry.model) != recorded:
@@ -219,6 +225,10 @@ def _original(bundle: Bundle, reference: Any, ops: Ops) -> ir.Model:
     model, _ = convert_old_nodes(entry.model.clone(), catalog)
     attach_bodies(model, catalog)
     return model
+
+
+def _is_file(reference: Any) -> bool:
+    return isinstance(reference, str | Path) and Path(reference).is_file()
 
 
 def _find(bundle: Bundle) -> Path:
