@@ -22,6 +22,8 @@ __all__ = ["CapturedNearTies"]
 
 _SURVEYS = 4
 _INTEGER_SURVEYS = 2
+_MOST_SELECTIONS = 8
+"""Rows of outputs come from one of the last selections of a model. A detector may select for each of 91 classes before."""
 
 
 class Replay(Protocol):
@@ -91,7 +93,8 @@ class CapturedNearTies:
         if searched is None:
             return
         search, shown = searched[0], list(self._shown.values())
-        for key in reversed([key for key in search.rows if key in self._upstream]):
+        selections = [key for key in search.rows if key in self._upstream]
+        for key in reversed(selections[-_MOST_SELECTIONS:]):
             natural, count = search.rows[key]
 
             def probe(chosen: torch.Tensor, natural: Choice = natural) -> Mapping[str, np.ndarray] | None:
