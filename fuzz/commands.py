@@ -268,13 +268,18 @@ def all_cases(chance: random.Random) -> Iterator[Case]:
     yield from more
 
 
+def _kind(case: Case) -> str:
+    """The kind of the file that is wrong; "" if none is."""
+    return case.name.partition(":")[0]
+
+
 def _with_two_faults(chance: random.Random) -> Iterator[Case]:
     """Command lines with two things wrong, without end."""
     while True:
         command = chance.choice(COMMANDS)
         one, two = (chance.choice(list(_with_bad_files(command, chance)) or [None]) for _ in range(2))
-        if one is None or two is None:
-            continue
+        if one is None or two is None or _kind(one) == _kind(two) != "":
+            continue  # Two changes of one file: the second would undo the first, or wait for the reader of a pipe.
 
         def prepare(folder: Path, first: Case = one, second: Case = two) -> None:
             first.prepare(folder)
