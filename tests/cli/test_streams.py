@@ -30,6 +30,7 @@ STREAMS = {
     "view m.onnx --no-browser 1< /dev/null": (1, f"{FAILS}Bad file descriptor.\nfix: redirect stdout"),
     "diagnose nope.py:x >&- 2>/dev/full": (1, ""),
     "diagnose nope.py:x --json >&- 2>&-": (1, ""),
+    "diagnose nope.py:x --no-such-option 2> /dev/full": (2, ""),
 }
 
 
@@ -102,6 +103,16 @@ def test_a_name_does_not_control_the_terminal(files: Path, capfd: pytest.Capture
     error = Ran(capfd, "run", "m.onnx", "--input", "x=x.npy", "-o", "y.npz").err
     assert not set("\x1b\u202e\u200b") & set(error)
     assert r"\x1b" in error
+
+
+def test_a_folder_of_logs_does_not_control_the_terminal(
+    files: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(files / "\x1b[31m"))
+    (files / "fails.py").write_text("raise ValueError")
+    error = Ran(capfd, "diagnose", "fails.py:model").err
+    assert r"\x1b[31m" in error.rpartition("log: ")[2]
+    assert "\x1b" not in error
 
 
 def test_a_name_of_several_lines_gives_no_other_fix(files: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ arguments and a progress callback to an :class:`~opbridge.cli._outcome.Outcome`;
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import itertools
@@ -105,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = build_parser().parse_args(argv)
     except _UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # The exit code says it too.
+            print(f"error: {error}", file=sys.stderr)
         if "--json" in argv:
             print(json.dumps({"error": "UsageError", "message": str(error), "fix": "see --help."}))
         return 2

@@ -110,7 +110,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         elif outcome is not None:
             _show(outcome, as_json=arguments.json)
             if failed and log:
-                print(f"log: {log}", file=sys.stderr)
+                print(f"log: {printable(str(log))}", file=sys.stderr)
         if sys.stdout is not None:
             sys.stdout.flush()
     if printing.failed is not None:
@@ -188,7 +188,7 @@ def _show_error(error: OpbridgeError, log: str | None, *, as_json: bool) -> None
     message, fix = (_FLUSH.sub("\n  ", printable(text)) for text in (error.message, error.fix))
     print(f"error: {message}\nfix: {fix}", file=sys.stderr)
     if log:
-        print(f"log: {log}", file=sys.stderr)
+        print(f"log: {printable(str(log))}", file=sys.stderr)
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:

@@ -23,7 +23,7 @@ __all__ = ["CapturedNearTies"]
 _SURVEYS = 4
 _INTEGER_SURVEYS = 2
 _MOST_SELECTIONS = 8
-"""Rows of outputs come from one of the last selections of a model. A detector may select for each of 91 classes before."""
+"""The rows of outputs come from one of the last selections of a model; a detector may select for 91 classes before."""
 
 
 class Replay(Protocol):
