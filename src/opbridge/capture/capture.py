@@ -17,7 +17,7 @@ from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
 from opbridge.capture.constants import Constants, UnknownContentsError
-from opbridge.capture.control_flow.conversion import Conversions, converting
+from opbridge.capture.control_flow.conversion import OF_DATA, Conversions, converting
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
 from opbridge.capture.failures import CaptureFailure
@@ -233,7 +233,7 @@ def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumpti
                 changes.numpy = True
             elif checks:
                 changes.checks |= checks
-            elif changes.known is False and not failure.lines and not changes.conversions.on_sizes:
+            elif changes.known is False and _may_be_known(failure) and not changes.conversions.on_sizes:
                 changes.known = True
             elif not changes.gradients and needs_gradients(failure.__cause__):
                 changes.gradients = True
@@ -245,6 +245,11 @@ def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumpti
         statements = {str(line): statement_that_only_raises(line) for line in changes.checks}
         unchecked = {(line, statement) for line, statement in statements.items() if statement}
         return dataclasses.replace(captured, unchecked=tuple(sorted({*captured.unchecked, *unchecked})))
+
+
+def _may_be_known(failure: CaptureFailure) -> bool:
+    """Whether Python may know what stopped a capture from weights and numbers alone."""
+    return not failure.lines or failure.finding.code in OF_DATA
 
 
 def _captured(

@@ -26,6 +26,9 @@ from opbridge.torch_graph.sources import innermost
 
 CODE = "restricted-dimension"
 
+_SMALLEST = 2
+"""The smallest size for which torch.export takes a range."""
+
 
 def finding(
     dimension: DynamicDimension, size: int, guard: SizeGuard, condition: str, others: Sequence[DynamicDimension] = ()
@@ -69,7 +72,7 @@ def _fix(dimension: DynamicDimension, guard: SizeGuard, others: Sequence[Dynamic
             f"otherwise {change}."
         )
     low, high = range_around(dimension.size, holds)
-    if low == high or not holds(dimension.size):
+    if low == high or not holds(dimension.size) or high == dimension.size < _SMALLEST:
         return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
     text = ", ".join([*([f"min={low}"] if low is not None else []), *([f"max={high}"] if high is not None else [])])
     return f"declare torch.export.Dim({name!r}, {text}) if your sizes are within this range; otherwise {change}."
