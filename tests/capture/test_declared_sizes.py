@@ -81,7 +81,13 @@ N = {"x": {0: "n"}}
 RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
     "as_tensor": (as_tensor, (X,), N, "(3*n / 2) == 12.0", "if its size is always 8"),
     "divisible": (padded_if_odd, (X,), N, "(n % 2) == 0", "declare 2 * torch.export.Dim('_n')"),
-    "two remainders": (two_remainders, (X.reshape(-1, 1)[:16],), N, "(n % 4) == 0", "declare 16 * torch.export.Dim('_n')"),
+    "two remainders": (
+        two_remainders,
+        (X.reshape(-1, 1)[:16],),
+        N,
+        "(n % 4) == 0",
+        "declare 16 * torch.export.Dim('_n')",
+    ),
     "a remainder that is not 0": (neither_remainder, (X[:4],), N, "(n % 4) == 0", "if its size is always 4"),
     "limit": (branch, (X,), N, "n < 10", "declare torch.export.Dim('n', max=9)"),
     "marker": (branch, (X,), {"x": {0: Dim.DYNAMIC}}, "x.shape[0] < 10", "declare torch.export.Dim('n', max=9)"),

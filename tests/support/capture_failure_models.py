@@ -235,6 +235,11 @@ class BranchOnSize(nn.Module):
         return (x, x + 1)[bool(x.shape[0] > 5)]
 
 
+class LooksUpSize(nn.Module):
+    def forward(self, x):
+        return x * {3: 2.0}.get(x.shape[0], 1.0)  # size as a key
+
+
 class AddsOne(nn.Module):
     def forward(self, x):
         return x + 1
@@ -581,5 +586,13 @@ CASES = (
         Reduces(),
         "torch.export can't capture Reduces: NotImplementedError: only for plain tensors at `raise",
         "write that line with torch operators, or move it into a function decorated with @opbridge.operator",
+    ),
+    Case(
+        "size as a key",
+        "hashed-size",
+        LooksUpSize(),
+        "uses the size of dimension 0 of x as a key of a dict, a set or a cache",
+        "leave dimension 0 of x out of dynamic_shapes if its size is always 3",
+        dynamic_shapes={"x": {0: N}},
     ),
 )
