@@ -40,7 +40,8 @@ def hashed_sources(error: BaseException | None) -> tuple[str, ...]:
     size = hashed_size(error)
     if size is None:
         return ()
-    sources = size.node.shape_env.var_to_sources
+    env: Any = size.node.shape_env
+    sources = env.var_to_sources
     return tuple(source.name for symbol in size.node.expr.free_symbols for source in sources.get(symbol, ()))
 
 
@@ -62,7 +63,7 @@ def calling_without_caches(active: bool) -> Iterator[None]:
 
 def _replace(undone: list[Callable[[], None]]) -> None:
     for module in list(sys.modules.values()):
-        namespace = getattr(module, "__dict__", None)
+        namespace: Any = getattr(module, "__dict__", None)
         for name, value in list(namespace.items()) if isinstance(namespace, dict) else ():
             if _is_cached(value):
                 namespace[name] = _WithoutCache(value)
