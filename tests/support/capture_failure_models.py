@@ -235,6 +235,20 @@ class BranchOnSize(nn.Module):
         return (x, x + 1)[bool(x.shape[0] > 5)]
 
 
+class Compares(nn.Module):
+    def forward(self, x):
+        return x if torch.equal(x, -x) else x + 1
+
+
+class ScriptedComparison(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scripted = torch.jit.script(Compares())
+
+    def forward(self, x):
+        return self.scripted(x)
+
+
 class LooksUpSize(nn.Module):
     def forward(self, x):
         return x * {3: 2.0}.get(x.shape[0], 1.0)  # size as a key
@@ -430,6 +444,14 @@ CASES = (
         torch.jit.trace(AddsOne(), (X,)),
         "The model is a TorchScript module (AddsOne), which has no Python code to capture.",
         "use the nn.Module from which",
+        has_source=False,
+    ),
+    Case(
+        "comparison in TorchScript",
+        "torchscript-module",
+        ScriptedComparison(),
+        "The submodule 'scripted' of the model is a TorchScript module (Compares), which has no Python code to capture.",
+        "write an .onnx file of the submodule alone with torch.onnx.export under opbridge.legacy.enable()",
         has_source=False,
     ),
     Case(
