@@ -450,7 +450,7 @@ CASES = (
         "comparison in TorchScript",
         "torchscript-module",
         ScriptedComparison(),
-        "The submodule 'scripted' of the model is a TorchScript module (Compares), which has no Python code to capture.",
+        "The submodule 'scripted' of the model is a TorchScript module (Compares), which has no Python code",
         "write an .onnx file of the submodule alone with torch.onnx.export under opbridge.legacy.enable()",
         has_source=False,
     ),
