@@ -60,6 +60,14 @@ def three_threes(x: torch.Tensor) -> torch.Tensor:
     return (x, x + 1)[bool(x.shape[0] // 3 == 3)]
 
 
+def two_remainders(x: torch.Tensor) -> torch.Tensor:
+    return x + (0, 1)[bool(x.shape[0] % 4)] + (0, 1)[bool(x.shape[0] // 4 % 4)]
+
+
+def neither_remainder(x: torch.Tensor) -> torch.Tensor:
+    return x + (0, 1)[bool(x.shape[0] % 4)] + (0, 1)[bool(x.shape[0] // 4 % 2)]
+
+
 def one_row(x: torch.Tensor) -> torch.Tensor:
     return x[0] if x.shape[0] == 1 else x.sum(0)
 
@@ -82,6 +90,14 @@ N = {"x": {0: "n"}}
 RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
     "as_tensor": (as_tensor, (X,), N, "(3*n / 2) == 12.0", "if its size is always 8"),
     "divisible": (padded_if_odd, (X,), N, "(n % 2) == 0", "declare 2 * torch.export.Dim('_n')"),
+    "two remainders": (
+        two_remainders,
+        (X.reshape(-1, 1)[:16],),
+        N,
+        "(n % 4) == 0",
+        "declare 16 * torch.export.Dim('_n')",
+    ),
+    "a remainder that is not 0": (neither_remainder, (X[:4],), N, "(n % 4) == 0", "if its size is always 4"),
     "limit": (branch, (X,), N, "n < 10", "declare torch.export.Dim('n', max=9)"),
     "marker": (branch, (X,), {"x": {0: Dim.DYNAMIC}}, "x.shape[0] < 10", "declare torch.export.Dim('n', max=9)"),
     "a named dimension": (branch, (X,), {"x": {0: Dim("n")}}, "n < 10", "declare torch.export.Dim('n', max=9)"),
@@ -129,7 +145,7 @@ def test_a_remainder_that_is_not_defined_at_every_size() -> None:
     assert [guard.fails({"L['x'].size()[0]": size}) for size in (8, 9, 4)] == [False, True, False]
 
 
-@pytest.mark.parametrize("case", ["divisible", "limit", "one quotient", "nested"])
+@pytest.mark.parametrize("case", ["divisible", "two remainders", "limit", "one quotient", "nested"])
 def test_the_fix_works_as_it_is_printed(case: str) -> None:
     model, args, shapes, _, _ = RESTRICTED[case]
     with pytest.raises(CaptureError) as caught:

@@ -9,6 +9,7 @@ from program import DOWN, UP, program
 from torch import nn
 
 SMALL = ([0.1, 0.2, 0.3],)
+FAST = False
 
 
 @program("If")
@@ -572,3 +573,13 @@ def chooses_a_function(x):
     if x.sum() > 0:
         act = torch.cos
     return act(x)
+
+
+@program()
+def decided_by_a_flag(x):
+    scale = None
+    if x.sum() > 0 and FAST and callable(x.sum):
+        scale = x.sum()
+    if x.sum() < 0 or not FAST or callable(x.sum):
+        scale = 2
+    return x if scale is None else x * scale

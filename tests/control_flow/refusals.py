@@ -77,3 +77,16 @@ def list_of_numbers(x, n):
     for i in range(n):
         rows.append(i * 2)
     return x + torch.tensor(rows).sum()
+
+
+@refused("'halves' is a generator")
+def error_that_is_raised_anew(x):
+    def halves(y):
+        while y.sum() > 1:
+            y = y / 2
+            yield y
+
+    try:
+        return sum(halves(x))
+    except Exception as error:
+        raise RuntimeError("out of memory") from error

@@ -235,6 +235,25 @@ class BranchOnSize(nn.Module):
         return (x, x + 1)[bool(x.shape[0] > 5)]
 
 
+class Compares(nn.Module):
+    def forward(self, x):
+        return x if torch.equal(x, -x) else x + 1
+
+
+class ScriptedComparison(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scripted = torch.jit.script(Compares())
+
+    def forward(self, x):
+        return self.scripted(x)
+
+
+class LooksUpSize(nn.Module):
+    def forward(self, x):
+        return x * {3: 2.0}.get(x.shape[0], 1.0)  # size as a key
+
+
 class AddsOne(nn.Module):
     def forward(self, x):
         return x + 1
@@ -428,6 +447,14 @@ CASES = (
         has_source=False,
     ),
     Case(
+        "comparison in TorchScript",
+        "torchscript-module",
+        ScriptedComparison(),
+        "The submodule 'scripted' of the model is a TorchScript module (Compares), which has no Python code",
+        "write an .onnx file of the submodule alone with torch.onnx.export under opbridge.legacy.enable()",
+        has_source=False,
+    ),
+    Case(
         "shapes mismatch",
         "model-fails",
         MatMul(),
@@ -581,5 +608,13 @@ CASES = (
         Reduces(),
         "torch.export can't capture Reduces: NotImplementedError: only for plain tensors at `raise",
         "write that line with torch operators, or move it into a function decorated with @opbridge.operator",
+    ),
+    Case(
+        "size as a key",
+        "hashed-size",
+        LooksUpSize(),
+        "uses the size of dimension 0 of x as a key of a dict, a set or a cache",
+        "leave dimension 0 of x out of dynamic_shapes if its size is always 3",
+        dynamic_shapes={"x": {0: N}},
     ),
 )

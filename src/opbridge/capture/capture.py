@@ -17,7 +17,7 @@ from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
 from opbridge.capture.constants import Constants, UnknownContentsError
-from opbridge.capture.control_flow.conversion import Conversions, converting
+from opbridge.capture.control_flow.conversion import OF_DATA, Conversions, converting
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
 from opbridge.capture.failures import CaptureFailure
@@ -29,10 +29,11 @@ from opbridge.capture.quantized import dequantized_modules
 from opbridge.capture.rewriting import Used, rewriting
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, first_line
-from opbridge.findings import Finding
+from opbridge.findings import Finding, capture_failed
 from opbridge.records import StoredRecord
 from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
 from opbridge.torch_graph.branch_results import copy_shared_results
+from opbridge.torch_graph.cached_functions import calling_without_caches, hashed_size
 from opbridge.torch_graph.dense import dense_weights
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
@@ -160,8 +161,8 @@ def capture(
         answering = constants.answering() if changes.known else nullcontext()
         swaps = dynamic_conversions(changes.files), without_checks(changes.checks), converting(changes.conversions)
         below = tracing_gradients(module) if changes.gradients else nullcontext()
-        arrays = dynamic_numpy(changes.numpy)
-        with swaps[0], swaps[1], swaps[2] as notes, answering, arrays, below, assumptions.made() as shapes:
+        arrays, uncached = dynamic_numpy(changes.numpy), calling_without_caches(changes.uncached is not None)
+        with swaps[0], swaps[1], swaps[2] as notes, answering, arrays, uncached, below, assumptions.made() as shapes:
             captured = _captured(module, example, shapes, input_names, output_names, rewrites, check_sizes)
         if changes.known and not constants.are_constant_in(captured.program):
             changes.known = None
@@ -194,6 +195,7 @@ class _Changes:
     Attributes:
         files: The files in which ``float()`` and ``int()`` keep sizes dynamic.
         numpy: Whether NumPy's functions keep sizes dynamic.
+        uncached: Why functions with a cache are called without it for dynamic sizes; None if they are not.
         checks: The lines of the checks that are left out.
         known: Whether Python may read what is computed from weights and numbers alone; None if it must not, because
             the model changes what it has read.
@@ -203,6 +205,7 @@ class _Changes:
 
     files: set[str] = dataclasses.field(default_factory=set)
     numpy: bool = False
+    uncached: CaptureFailure | None = None
     checks: set[SourceLine] = dataclasses.field(default_factory=set)
     known: bool | None = False
     gradients: bool = False
@@ -231,20 +234,29 @@ def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumpti
                 changes.files |= files
             elif not changes.numpy and any(map(computes_with_numpy, lines)):
                 changes.numpy = True
+            elif changes.uncached is None and hashed_size(failure.__cause__) is not None:
+                changes.uncached = failure
             elif checks:
                 changes.checks |= checks
-            elif changes.known is False and not failure.lines and not changes.conversions.on_sizes:
+            elif changes.known is False and _may_be_known(failure) and not changes.conversions.on_sizes:
                 changes.known = True
             elif not changes.gradients and needs_gradients(failure.__cause__):
                 changes.gradients = True
             elif not changes.conversions.extend(failure, can_go_on=assumptions is not None):
                 cause = changes.conversions.without_sizes(failure)
+                if changes.uncached is not None and cause.finding.code == capture_failed.CODE:
+                    cause = changes.uncached  # The function with the cache needs a number too.
                 if assumptions is None or not assumptions.extend(cause):
                     raise (changes.conversions.refusal or cause) from cause.__cause__
             continue
         statements = {str(line): statement_that_only_raises(line) for line in changes.checks}
         unchecked = {(line, statement) for line, statement in statements.items() if statement}
         return dataclasses.replace(captured, unchecked=tuple(sorted({*captured.unchecked, *unchecked})))
+
+
+def _may_be_known(failure: CaptureFailure) -> bool:
+    """Whether Python may know what stopped a capture from weights and numbers alone."""
+    return not failure.lines or failure.finding.code in OF_DATA
 
 
 def _captured(

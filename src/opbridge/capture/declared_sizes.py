@@ -83,7 +83,7 @@ def check_declared_sizes(
             continue
         harmless = all(guard.is_inequality() for guard in failing)
         if not (harmless and _computes(program, moved, expected)):
-            raise _failure(*chosen[0], failing, declared.dimensions)
+            raise _failure(*chosen[0], failing, declared.dimensions, guards)
 
 
 def _together(
@@ -148,18 +148,22 @@ def _agree(one: Any, other: Any) -> bool:
 
 
 def _failure(
-    dimension: DynamicDimension, size: int, guards: Sequence[SizeGuard], dimensions: Sequence[DynamicDimension]
+    dimension: DynamicDimension,
+    size: int,
+    failing: Sequence[SizeGuard],
+    dimensions: Sequence[DynamicDimension],
+    guards: Sequence[SizeGuard],
 ) -> CaptureError:
-    """The error for a size that these guards exclude; it explains the first of them."""
-    guard = guards[0]
+    """The error for a size that some guards exclude; it explains the first of them."""
+    guard = failing[0]
     names = {
         place.source: f"{place.path}.shape[{place.axis}]" if other.name == str(place) else other.name
         for other in dimensions
         for place, derived in other.places
         if derived(7) == 7
     }
-    finding = restricted_dimension.finding(dimension, size, guard, guard.text(names), dimensions)
-    lines = [line for one in reversed(guards) if (line := innermost(one.frames, libraries=True)) is not None]
+    finding = restricted_dimension.finding(dimension, size, guard, guard.text(names), dimensions, guards)
+    lines = [line for one in reversed(failing) if (line := innermost(one.frames, libraries=True)) is not None]
     details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
     axes = [place.source for place, _ in dimension.places]
     return CaptureFailure(finding, details=details, lines=lines, axes=axes)

@@ -134,7 +134,17 @@ def _guarded(failure: Failure) -> Finding | None:
         CODE,
         described,
         f"The model does not support every size declared for {described}: it needs {shortened(guard)}.",
-        f"declare this in dynamic_shapes: {code}." if code else "declare a range in which this always holds.",
+        f"declare this in dynamic_shapes: {code}." if code else _without_it(failure, name),
+    )
+
+
+def _without_it(failure: Failure, name: str) -> str:
+    """What to do if torch suggests no declaration: in the declared range it can't prove what it needs."""
+    sizes = {size for _, size, limits in _dimensions(failure) if limits[2] == name}
+    always = f" if its size is always {sizes.pop()}" if len(sizes) == 1 else " if its size is always the same"
+    return (
+        f"leave the dimension out of dynamic_shapes{always}; otherwise compute with the size in a way that shows that "
+        "the compared sizes are equal."
     )
 
 

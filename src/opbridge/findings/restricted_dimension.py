@@ -26,9 +26,17 @@ from opbridge.torch_graph.sources import innermost
 
 CODE = "restricted-dimension"
 
+_SMALLEST = 2
+"""The smallest size for which torch.export takes a range."""
+
 
 def finding(
-    dimension: DynamicDimension, size: int, guard: SizeGuard, condition: str, others: Sequence[DynamicDimension] = ()
+    dimension: DynamicDimension,
+    size: int,
+    guard: SizeGuard,
+    condition: str,
+    others: Sequence[DynamicDimension] = (),
+    guards: Sequence[SizeGuard] = (),
 ) -> Finding:
     """Make the finding from the dimension, a size of it that PyTorch accepts, and the condition that excludes it.
 
@@ -38,6 +46,7 @@ def finding(
         guard: The guard of the captured program.
         condition: Its condition, as Python source.
         others: All declared dimensions, which the condition may depend on too.
+        guards: All guards of the captured program, which the fix must satisfy too.
     """
     place, source = innermost(guard.frames, libraries=True), innermost(guard.frames)
     places = ", ".join(str(place) for place, _ in dimension.places)
@@ -48,19 +57,28 @@ def finding(
         places,
         f"Declared dynamic, but captured for some sizes only: {places}{name}. PyTorch accepts the size {size}; the "
         f"captured program requires {condition}{where}",
-        _fix(dimension, guard, others),
+        _fix(dimension, guard, others, list(filter(_is_of_the_model, guards))),
         sources=source_names(source),
     )
 
 
-def _fix(dimension: DynamicDimension, guard: SizeGuard, others: Sequence[DynamicDimension]) -> str:
+def _is_of_the_model(guard: SizeGuard) -> bool:
+    """Whether a guard restricts a size: not if an operator of torch asks whether a size is 1, and broadcasts."""
+    return guard.has_remainder() or not guard.is_inequality()
+
+
+def _fix(
+    dimension: DynamicDimension, guard: SizeGuard, others: Sequence[DynamicDimension], guards: Sequence[SizeGuard]
+) -> str:
     change = "replace the Python condition or conversion in this line by arithmetic on the size, or by torch.cond"
     if guard.is_equality_of_dimensions():
         return f"if the two sizes are always equal, give both one name in dynamic_shapes; otherwise {change}."
     name = dimension.name if dimension.name.isidentifier() else "n"
 
     def holds(size: int) -> bool:
-        return all(not guard.fails({**sizes, **dimension.sizes_at(size)}) for sizes in _at_other_sizes(others))
+        at_sizes = [{**sizes, **dimension.sizes_at(size)} for sizes in _at_other_sizes(others)]
+        alone = {**_of_the_example(others), **dimension.sizes_at(size)}
+        return not any(map(guard.fails, at_sizes)) and not any(one.fails(alone) for one in guards)
 
     step = step_around(dimension.size, holds)
     if step is not None:
@@ -69,10 +87,14 @@ def _fix(dimension: DynamicDimension, guard: SizeGuard, others: Sequence[Dynamic
             f"otherwise {change}."
         )
     low, high = range_around(dimension.size, holds)
-    if low == high or not holds(dimension.size):
+    if low == high or not holds(dimension.size) or high == dimension.size < _SMALLEST:
         return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
     text = ", ".join([*([f"min={low}"] if low is not None else []), *([f"max={high}"] if high is not None else [])])
     return f"declare torch.export.Dim({name!r}, {text}) if your sizes are within this range; otherwise {change}."
+
+
+def _of_the_example(dimensions: Sequence[DynamicDimension]) -> dict[str, int]:
+    return {source: size for one in dimensions for source, size in one.sizes_at(one.size).items()}
 
 
 def _at_other_sizes(dimensions: Sequence[DynamicDimension]) -> list[dict[str, int]]:

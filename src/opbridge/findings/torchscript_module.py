@@ -33,6 +33,7 @@ def explain(failure: Failure) -> Finding | None:
     if not scripted:
         return None
     name, part = scripted[0]
+    alone = " of the submodule alone" if name else ""
     what = f"The submodule {name!r} of the model" if name else "The model"
     return failure.finding(
         CODE,
@@ -40,7 +41,8 @@ def explain(failure: Failure) -> Finding | None:
         f"{what} is a TorchScript module ({_original_name(part)}), which has no Python code to capture.",
         f"use the nn.Module from which torch.jit.script or torch.jit.trace made it "
         f"({_original_name(part)}), and load the weights with load_state_dict(scripted.state_dict()). If it is not "
-        "available, write an .onnx file with torch.onnx.export under opbridge.legacy.enable(), and pass that file.",
+        f"available, write an .onnx file{alone} with torch.onnx.export under opbridge.legacy.enable(), and pass that "
+        "file.",
     )
 
 

@@ -83,6 +83,10 @@ class SizeGuard:
         calls = (call.args for call in self.condition.atoms(sympy.Function) if len(call.args) == 2)
         return {int(divisor) for _, divisor in calls if divisor.is_Integer}
 
+    def has_remainder(self) -> bool:
+        """Whether the condition contains a remainder, as in ``n % 64 != 0``."""
+        return any(type(call).__name__ in ("Mod", "PythonMod") for call in self.condition.atoms(sympy.Function))
+
     def is_inequality(self) -> bool:
         """Whether the condition excludes single sizes, as in ``n // 160 != 1`` and ``n // 160 > 1``."""
         relation = self.condition

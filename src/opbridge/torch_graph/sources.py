@@ -232,13 +232,26 @@ def _below_the_export(frames: list[SourceLine]) -> list[SourceLine]:
     return frames
 
 
+def _down_to_the_cause(error: BaseException, frames: list[SourceLine]) -> list[SourceLine]:
+    caught = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if caught is None or not frames or _is_internal(frames[-1].file):
+        return frames
+    inner = _down_to_the_cause(caught, list(_frames_of_traceback(caught.__traceback__)))
+    if not inner or not _is_torch(inner[-1].file):
+        return frames
+    handler = (inner[0].file, inner[0].function)
+    position = next((at for at, frame in enumerate(frames) if (frame.file, frame.function) == handler), None)
+    return frames if position is None else [*frames[:position], *inner]
+
+
 def frames_of_error(error: BaseException) -> tuple[SourceLine, ...]:
     """The lines of the exception's traceback, outermost first, from the call of torch.export on if there is one.
 
     If torch's tracer of branches and loops (``torch.cond``) ran the user's code without Python frames, the line that
-    the tracer recorded comes last.
+    the tracer recorded comes last. If code outside torch has caught an error of torch and raised this one instead, the
+    lines are those that led to torch's.
     """
-    frames = _below_the_export(list(_frames_of_traceback(error.__traceback__)))
+    frames = _down_to_the_cause(error, _below_the_export(list(_frames_of_traceback(error.__traceback__))))
     noted = getattr(error, "innermost_user_frame_summary", None)
     if noted is not None and noted.filename:
         frames.append(SourceLine(full_path(noted.filename), noted.lineno or 0, noted.name, (noted.line or "").strip()))

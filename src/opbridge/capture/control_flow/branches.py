@@ -240,6 +240,8 @@ def _chain(site: Site, operands: Sequence[tuple[bool, Action]], stops_at: bool) 
     truth = condition(value)
     if isinstance(truth, bool):
         return value if truth is stops_at else _chain(site, operands[1:], stops_at)
+    if _is_decided(operands[1:], stops_at):
+        return stops_at
     goes_on = opposite(truth) if stops_at else truth
     if all(simple for simple, _ in operands[1:]):
         rest = condition(_chain(site, operands[1:], stops_at))
@@ -247,6 +249,17 @@ def _chain(site: Site, operands: Sequence[tuple[bool, Action]], stops_at: bool) 
     return if_expression(
         goes_on, lambda: as_tensor(condition(_chain(site, operands[1:], stops_at))), lambda: stops_at, site
     )
+
+
+def _is_decided(operands: Sequence[tuple[bool, Action]], stops_at: bool) -> bool:
+    """Whether Python knows the result whatever the operands before these are: ``t and False``."""
+    for simple, operand in operands:
+        if not simple:  # It may need an operand before it, as in `x is not None and len(x)`.
+            return False
+        truth = condition(operand())
+        if truth is stops_at:
+            return True
+    return False
 
 
 def not_(value: Any) -> Any:

@@ -26,9 +26,11 @@ from opbridge.findings import (
 from opbridge.torch_graph.code_swap import functions_of, parsed_file, renamed, swapped
 from opbridge.torch_graph.sources import SourceLine, condition_at, frames_outside_torch
 
-__all__ = ["Conversions", "converting"]
+__all__ = ["OF_DATA", "Conversions", "converting"]
 
-_CODES = (data_dependent_guard.CODE, data_dependent_operator.CODE, data_dependent_value.CODE)
+OF_DATA = (data_dependent_guard.CODE, data_dependent_operator.CODE, data_dependent_value.CODE)
+"""The findings of a capture that needs the value of a tensor."""
+
 _OF_SIZES = (dynamic_dimension.CODE, restricted_dimension.CODE)
 
 
@@ -147,7 +149,7 @@ _FIX = "write it as a function that returns tensors."
 
 def _frames(failure: CaptureFailure) -> list[SourceLine]:
     """The lines whose functions may have stopped the capture, innermost first."""
-    if failure.finding.code in _CODES and failure.__cause__ is not None:
+    if failure.finding.code in OF_DATA and failure.__cause__ is not None:
         return list(reversed(frames_outside_torch(failure.__cause__)))
     if failure.finding.code not in _OF_SIZES:
         return []

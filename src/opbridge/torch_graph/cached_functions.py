@@ -1,0 +1,107 @@
+"""Functions with a cache that are called with dynamic sizes: ``@functools.lru_cache def mask(size)``.
+
+A dynamic size has no hash value, so that it can't be the key of a cache. During a capture, such a call runs the
+function itself: its result is a part of the program and must not be kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["calling_without_caches", "hashed_size", "hashed_sources"]
+
+_CACHED = type(functools.cache(lambda: None))
+_INTERNAL = ("torch", "sympy", "opbridge")
+"""Packages whose own caches are kept."""
+
+
+def hashed_size(error: BaseException | None) -> torch.SymInt | None:
+    """The dynamic size of which a hash value was asked for; None if that is not why the error was raised."""
+    traceback = error.__traceback__ if isinstance(error, TypeError) else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None or traceback.tb_frame.f_code is not torch.SymInt.__hash__.__code__:
+        return None
+    size = traceback.tb_frame.f_locals.get("self")
+    return size if isinstance(size, torch.SymInt) else None
+
+
+def hashed_sources(error: BaseException | None) -> tuple[str, ...]:
+    """The dimensions that such a size depends on, in torch's notation: ``L['x'].size()[0]``."""
+    size = hashed_size(error)
+    if size is None:
+        return ()
+    env: Any = size.node.shape_env
+    sources = env.var_to_sources
+    return tuple(source.name for symbol in size.node.expr.free_symbols for source in sources.get(symbol, ()))
+
+
+@contextlib.contextmanager
+def calling_without_caches(active: bool) -> Iterator[None]:
+    """Make calls with dynamic sizes pass the caches of ``functools`` by inside the block, if active.
+
+    Variables of modules, attributes of classes and variables of closures that have such a function are replaced.
+    """
+    undone: list[Callable[[], None]] = []
+    try:
+        if active:
+            _replace(undone)
+        yield
+    finally:
+        for undo in undone:
+            undo()
+
+
+def _replace(undone: list[Callable[[], None]]) -> None:
+    for module in list(sys.modules.values()):
+        namespace: Any = getattr(module, "__dict__", None)
+        for name, value in list(namespace.items()) if isinstance(namespace, dict) else ():
+            if _is_cached(value):
+                namespace[name] = _WithoutCache(value)
+                undone.append(functools.partial(namespace.__setitem__, name, value))
+    for one in gc.get_objects():
+        if issubclass(type(one), type):  # isinstance() asks some objects for their class.
+            for name, value in [entry for entry in vars(one).items() if _is_cached(entry[1])]:
+                setattr(one, name, _WithoutCache(value))
+                undone.append(functools.partial(setattr, one, name, value))
+        elif type(one) is types.CellType:
+            with contextlib.suppress(ValueError):  # A variable that has no value.
+                value = one.cell_contents
+                if _is_cached(value):
+                    one.cell_contents = _WithoutCache(value)
+                    undone.append(functools.partial(setattr, one, "cell_contents", value))
+
+
+def _is_cached(value: Any) -> bool:
+    return type(value) is _CACHED and (value.__module__ or "").partition(".")[0] not in _INTERNAL
+
+
+class _WithoutCache:
+    """A function with a cache that is called without it for dynamic sizes."""
+
+    def __init__(self, own: Any) -> None:
+        functools.update_wrapper(self, own)
+        self._own = own
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.tree_leaves((args, kwargs))
+        if any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in leaves):
+            return self._own.__wrapped__(*args, **kwargs)
+        try:
+            return self._own(*args, **kwargs)
+        except TypeError as error:
+            if hashed_size(error) is None:
+                raise
+        return self._own.__wrapped__(*args, **kwargs)

@@ -1,0 +1,50 @@
+"""Short forms of the quotients of dynamic sizes, without which sizes that are computed in several steps grow too long.
+
+A symmetric padding of ``(n + 3) // 2 * 2 - n`` elements, half of them on each side, has the length ``n + -n // 2 +
+(3 - n) // 2 + 2 * ((n + 3) // 2) + 1``. torch keeps all of these terms, in each further step inside each other, and
+compares such sizes for minutes. In terms of ``n // 2`` the length is ``2 * n - 2 * (n // 2) + 4``.
+
+The internal of torch that this needs: ``eval`` of ``FloorDiv`` in ``torch.utils._sympy.functions``.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+from sympy.core.cache import clear_cache  # type: ignore[import-untyped]
+from torch.utils._sympy.functions import FloorDiv
+
+__all__ = ["shorten_quotients"]
+
+
+@functools.cache
+def shorten_quotients() -> None:
+    """Make torch write a quotient of sizes in its short form from now on in this process."""
+    own = FloorDiv.eval
+
+    def evaluated(cls: Any, base: Any, divisor: Any) -> Any:
+        short = _short(base, divisor)
+        return own(base, divisor) if short is None else short
+
+    FloorDiv.eval = classmethod(evaluated)  # type: ignore[method-assign, assignment]
+    clear_cache()  # SymPy returns quotients that it has made before in their long form.
+
+
+def _short(base: Any, divisor: Any) -> Any:
+    """The quotient with all factors in the numerator from 0 to below the divisor; None if it has this form already.
+
+    ``(d * q + r) // d`` is ``q + r // d`` for integers, also for negative ones, and ``(y + 1) // 2`` is ``y - y // 2``.
+    """
+    if not isinstance(base, (sympy.Add, sympy.Mul)) or not isinstance(divisor, sympy.Integer) or divisor < 2:
+        return None
+    quotient = rest = sympy.S.Zero
+    for term in sympy.Add.make_args(base):
+        factor, size = term.as_coeff_Mul()
+        whole, left = divmod(factor, divisor) if factor.is_Integer and size.is_integer else (0, factor)
+        quotient, rest = quotient + whole * size, rest + left * size
+    constant, sizes = rest.as_coeff_Add()
+    if divisor == 2 and constant == 1 and sizes != 0 and sizes.is_integer:
+        return quotient + sizes - FloorDiv(sizes, divisor)
+    return None if quotient == 0 else quotient + FloorDiv(rest, divisor)

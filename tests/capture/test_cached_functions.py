@@ -1,0 +1,75 @@
+"""Functions with a cache are called without it for dynamic sizes, and keep it for everything else."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from opbridge.capture.capture import capture
+from opbridge.errors import CaptureError
+
+
+@functools.lru_cache(maxsize=4)
+def mask(size: int) -> torch.Tensor:
+    return torch.ones(size, size).tril()
+
+
+class Positions(nn.Module):
+    @functools.cache  # noqa: B019 - the construct under test
+    def positions(self, size: int) -> torch.Tensor:
+        return torch.arange(size)[:, None]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.positions(x.shape[0])
+
+
+def in_closure() -> Any:
+    @functools.cache
+    def scale(shape: tuple[int, ...]) -> float:
+        return shape[0] / shape[1]
+
+    return lambda x: x * scale(tuple(x.shape))
+
+
+class Remembers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.masks: dict[int, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] not in self.masks:
+            self.masks[x.shape[0]] = torch.ones(x.shape[0], x.shape[0]).tril()
+        return self.masks[x.shape[0]] @ x
+
+
+MODELS = {"function": lambda: lambda x: mask(x.shape[0]) @ x, "method": Positions, "closure": in_closure}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_size_stays_dynamic(name: str) -> None:
+    model = MODELS[name]()
+    captured = capture(model, (torch.randn(5, 3),), dynamic_shapes=({0: "n"},))
+    for rows in (5, 2, 9):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(captured.program.module()(x), model(x))
+
+
+def test_the_caches_are_put_back() -> None:
+    own, method = mask, vars(Positions)["positions"]
+    test_a_size_stays_dynamic("function")
+    assert mask is own
+    assert vars(Positions)["positions"] is method
+    assert mask(3) is mask(3)
+
+
+def test_the_fix_of_a_dict_of_sizes_works_as_it_is_printed() -> None:
+    x = torch.randn(5, 3)
+    with pytest.raises(CaptureError) as caught:
+        capture(Remembers(), (x,), dynamic_shapes=({0: "n", 1: "m"},))
+    assert "uses the size of dimension 0 of x as a key" in caught.value.message
+    assert "leave dimension 0 of x out of dynamic_shapes if its size is always 5" in caught.value.fix
+    assert capture(Remembers(), (x,), dynamic_shapes=({1: "m"},)).program.range_constraints
