@@ -75,6 +75,7 @@ DYNAMIC: dict[str, Sequence[tuple[str, ...]]] = {
     "box_iou_quadri": [("n",), ("m",)],
     "box_iou_rotated": [("n",), ("m",)],
     "boxes_iou3d": [("n",), ("m",)],
+    "carafe": [("n", "c"), ("n",)],
     "corner_pool": [("n", "c", "h", "w")],
     "dynamic_scatter": [("points", "c"), ("points",)],
     "dynamic_voxelize": [("points",)],
@@ -82,9 +83,13 @@ DYNAMIC: dict[str, Sequence[tuple[str, ...]]] = {
     "group_points": [("n", "c", "points"), ("n", "groups", "each")],
     "hard_voxelize": [("points",)],
     "knn": [("n", "queries"), ("n", "points")],
+    "ms_deform_attn": [("n",), (), (), ("n", "queries"), ("n", "queries")],
     "nms3d": [("boxes",), ("boxes",)],
+    "nms_match": [("n", "boxes"), ("n", "classes", "boxes")],
+    "nms_rotated": [("n", "boxes"), ("n", "classes", "boxes")],
     "points_in_boxes_all": [("n", "points"), ("n", "boxes")],
     "points_in_boxes_part": [("n", "points"), ("n", "boxes")],
+    "roi_align_rotated": [("", "c", "h", "w"), ("boxes",)],
     "running_extremes": [("n", "length", "c")],
     "soft_nms": [("boxes",), ("boxes",)],
     "three_interpolate": [("n", "c", "points"), ("n", "sums"), ("n", "sums")],
@@ -94,8 +99,9 @@ DYNAMIC: dict[str, Sequence[tuple[str, ...]]] = {
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("name", DYNAMIC)
-def test_dynamic_sizes(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_dynamic_sizes(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     operator = _operator(name)
     assert operator.samples is not None
     sample = operator.samples()[0]
@@ -105,7 +111,9 @@ def test_dynamic_sizes(name: str, tmp_path: Path) -> None:
             given = iter(tensors)
             return operator(*(next(given) if isinstance(item, torch.Tensor) else item for item in sample.args))
 
-    tensors = tuple(item for item in sample.args if isinstance(item, torch.Tensor))
+    tensors = tuple(
+        item.to(dtype) if item.is_floating_point() else item for item in sample.args if isinstance(item, torch.Tensor)
+    )
     sizes = tuple({axis: size for axis, size in enumerate(names) if size} for names in DYNAMIC[name])
     bundle = opbridge.export(
         Model(), tensors, path=tmp_path / "bundle", engines=["onnxruntime", "openvino"], dynamic_shapes=(sizes,)
