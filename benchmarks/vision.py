@@ -118,8 +118,8 @@ class Sides:
             try:
                 session = get(engine).load(path, threads=threads, libraries=libraries)
                 session.run(self._feeds)
-            except OpbridgeError as error:
-                self.reasons[column] = short(str(error))
+            except (OpbridgeError, MemoryError) as error:
+                self.reasons[column] = short(str(error) or "out of memory")
             else:
                 found[column] = session
         return found
@@ -202,10 +202,11 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, metavar="FILE", help="add the rows to this file, one JSON object per line")
     options = parser.parse_args()
     wanted = [text for text in options.op.split(",") if text]
+    known = {json.loads(line)["operator"] for line in options.rows.read_text().splitlines()} if options.rows and options.rows.exists() else set()
     engines = [name for name in options.engines.split(",") if get(name).is_installed()]
     catalog = Catalog.load()
     for case in CASES:
-        if wanted and not any(text in case.name for text in wanted):
+        if case.name in known or (wanted and not any(text in case.name for text in wanted)):
             continue
         start = time.perf_counter()
         rows = measure(case, catalog, engines, options.runs)
