@@ -123,6 +123,31 @@ def test_dynamic_sizes(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     assert set(opbridge.load(bundle.path).inputs[0].shape) & dimensions
 
 
+def _strided(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, as a part of others or as a transposed tensor has them."""
+    if tensor.dim() < 2:
+        return torch.stack([tensor, tensor], -1)[..., 0]
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+@pytest.mark.quick("nms_rotated")
+@pytest.mark.parametrize("name", NAMES)
+def test_strided_inputs_are_captured(name: str) -> None:
+    operator = _operator(name)
+    assert operator.samples is not None
+    for sample in operator.samples():
+
+        class Model(torch.nn.Module):
+            def forward(self, *tensors: torch.Tensor, args: Sequence[Any] = sample.args) -> Any:
+                given = map(_strided, tensors)
+                return operator(*(next(given) if isinstance(item, torch.Tensor) else item for item in args))
+
+        tensors = tuple(item for item in sample.args if isinstance(item, torch.Tensor))
+        with without_kernels():
+            program = torch.export.export(Model(), tensors)
+            torch.testing.assert_close(program.module()(*tensors), operator(*sample.args))
+
+
 def _zeros(*sizes: int) -> torch.Tensor:
     return torch.zeros(sizes)
 

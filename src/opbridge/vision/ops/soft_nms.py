@@ -64,7 +64,8 @@ def soft_nms(
     else:
         lowered = 1 - overlaps if method == "linear" else torch.zeros_like(overlaps)
         factors = torch.where(overlaps >= iou_threshold, lowered, 1)
-    picked = _picked(scores.detach(), factors.detach())
+    # A loop's tensors keep their strides while a model is captured.
+    picked = _picked(scores.detach().contiguous(), factors.detach())
     places = torch.arange(scores.shape[0])
     of_earlier = torch.where(places[:, None] < places, factors[picked][:, picked], 1)
     final = scores[picked] * of_earlier.prod(0)
