@@ -36,6 +36,7 @@ def _operator(name: str) -> Operator:
     return found
 
 
+@pytest.mark.filterwarnings("error:.*runs its Python function")
 @pytest.mark.quick("none of them", every=2)
 @pytest.mark.parametrize("has_kernel", [True, False], ids=["kernel", "function"])
 @pytest.mark.parametrize("name", NAMES)
