@@ -54,6 +54,29 @@ ENGINES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "ncnn": "ncnn"
 THREADS = (1, 2)
 PYTORCH = "PyTorch"
 NEAR_TIES = "near ties"
+COLUMNS = ("ONNX Runtime, body", "ONNX Runtime, kernel", "OpenVINO", "ncnn", "TVM")
+PACKAGES = ("torch", "torchvision", "onnxruntime", "openvino", "ncnn", "apache-tvm")
+REASONS = {
+    r"allocate memory|bad_alloc|out of memory": "out of memory",
+    r"the size '\w+' of a result": "no sizes that depend on the data",
+    r"has no layer (?:pnnx\.Expression|Tensor\.to)": "no layer for a part of it",
+    r"can't compile|has no converter|refuses": "does not compile",
+}
+"""What a refusal says, and the same in a few words."""
+
+HEAD = """# Operators of detection models: errors and times
+
+`python benchmarks/vision.py --rows FILE --markdown docs/vision-speed.md` exports each operator at the size that it has
+in a known model: proposals of COCO, boxes of DOTA, Deformable DETR with four levels and 300 queries, scans of nuScenes.
+
+A cell has the best run's time on one thread and on two, over PyTorch's in the same process, the sides in turns; below 1
+the engine is faster. In brackets is the share of the tolerance ([verification](verification.md)) that the largest error
+uses, measured against PyTorch in float64; "near ties": a value beyond it that the verifier accepts, because PyTorch's
+own result moves as far when its inputs are rounded. PyTorch is torchvision's operator for the CPU, or the definition of
+`opbridge.vision` in torch operators without its kernel. The machine did other work at the same time: only ratios count,
+and single ones are off by a factor of up to two. "Body" is what an engine without the kernel runs; OpenVINO, ncnn and
+TVM run the kernel, or an operator of their own.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +119,9 @@ class Sides:
         self._exported = dict(self._exports(engines))
         wide = [x.double() if x.is_floating_point() else x for x in self.call.tensors]
         with without_kernels():
-            self._own, self._reference = ([x.numpy() for x in call()] for call in (self.call, self.call.with_tensors(wide)))
+            self._own, self._reference = (
+                [x.numpy() for x in call()] for call in (self.call, self.call.with_tensors(wide))
+            )
 
     def _exports(self, engines: Sequence[str]) -> Iterator[tuple[str, tuple[str, Path, tuple[Path, ...]]]]:
         """For each column, the engine, the model, and the libraries."""
@@ -194,29 +219,74 @@ def measure(case: Case, catalog: Catalog, engines: Sequence[str], runs: int) -> 
     ]
 
 
+def line_of(case: Case, found: Mapping[str, Row]) -> tuple[str, ...]:
+    """The cells of one operator."""
+    milliseconds = next((row.milliseconds for row in found.values() if row.milliseconds), ())
+    times = " / ".join(f"{time:.1f}" for time in milliseconds)
+    return case.name, case.sizes, times, *(cell(found[column]) if column in found else "" for column in COLUMNS)
+
+
+def cell(row: Row) -> str:
+    """The times and the error, or the reason in a few words."""
+    if not row.ratios:
+        return next((words for pattern, words in REASONS.items() if re.search(pattern, row.reason)), row.reason)
+    times = " / ".join(f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}" for ratio in row.ratios)
+    if row.reason == NEAR_TIES:
+        return f"{times} (near ties)"
+    return f"{times} ({row.error:.0%})" if row.holds else f"{times} **wrong**"
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The page, from the last row of each operator and column."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault(row.operator, {})[row.column] = row
+    lines = [("operator", "sizes", "PyTorch, ms", *COLUMNS), ("---",) * (3 + len(COLUMNS))]
+    lines += [line_of(case, found[case.name]) for case in CASES if case.name in found]
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES if version(name))
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    table = "\n".join(f"| {' | '.join(texts)} |" for texts in lines)
+    return f"{HEAD}\nWith {versions}; {machine}.\n\n{table}\n"
+
+
+def version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def rows_in(file: Path | None) -> list[Row]:
+    if file is None or not file.exists():
+        return []
+    return [Row(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", default="", help="the operators whose names contain one of these, with commas between")
     parser.add_argument("--engines", default=",".join(ENGINES), help="these engines only, with commas between")
     parser.add_argument("--runs", type=int, default=5, help="least number of short runs of each side (default 5)")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="add the rows to this file, one JSON object per line")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page, from all rows of the file")
     options = parser.parse_args()
     wanted = [text for text in options.op.split(",") if text]
-    known = {json.loads(line)["operator"] for line in options.rows.read_text().splitlines()} if options.rows and options.rows.exists() else set()
-    engines = [name for name in options.engines.split(",") if get(name).is_installed()]
+    engines = [name for name in options.engines.split(",") if name and get(name).is_installed()]
     catalog = Catalog.load()
-    for case in CASES:
-        if case.name in known or (wanted and not any(text in case.name for text in wanted)):
+    rows = rows_in(options.rows)
+    for case in CASES if engines else ():
+        if wanted and not any(text in case.name for text in wanted):
             continue
-        start = time.perf_counter()
-        rows = measure(case, catalog, engines, options.runs)
-        print(f"{case.name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
-        for row in rows:
-            print(row.column, row.operator, [round(x, 2) for x in row.ratios], [round(x,1) for x in row.milliseconds], row.error, row.reason, flush=True)
+        made = measure(case, catalog, engines, options.runs)
+        rows += made
+        for row in made:
+            print(f"{row.operator}: {row.column}: {cell(row)}", row.reason, flush=True)
         if options.rows:
             with options.rows.open("a", encoding="utf-8") as stream:
-                stream.writelines(json.dumps(dataclasses.asdict(row)) + "\n" for row in rows)
-    return 0
+                stream.writelines(json.dumps(dataclasses.asdict(row)) + "\n" for row in made)
+    if options.markdown:
+        options.markdown.write_text(page(rows), encoding="utf-8")
+    return 0 if all(row.holds for row in rows) else 1
 
 
 if __name__ == "__main__":

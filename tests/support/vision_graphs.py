@@ -235,7 +235,9 @@ def _rotated_retinanet() -> Graph:
     dets = g("GatherND", boxes, g("Concat", image, box, axis=1))
     values = g("GatherND", scores, g("Concat", image, box, label, axis=1))
     rows = g("Concat", dets, g("Unsqueeze", values, axes=[1]), axis=1)
-    return g.finish((rows, _FLOAT, 2), (g("Squeeze", label, axes=[1]), _INT, 1), (g("Squeeze", image, axes=[1]), _INT, 1))
+    return g.finish(
+        (rows, _FLOAT, 2), (g("Squeeze", label, axes=[1]), _INT, 1), (g("Squeeze", image, axes=[1]), _INT, 1)
+    )
 
 
 def _rotated_fcos() -> Graph:
@@ -469,5 +471,3 @@ def _old_operators() -> list[type[OpRun]]:
         return type(name, (OpRun,), {"op_domain": domain, "_run": run})
 
     return [operator(target, loop) for target, loop in _LOOPS.items()]
-
-

@@ -1,4 +1,4 @@
-"""Detectors made of the operators of opbridge.vision, from PyTorch to the engines, at other sizes than the example's."""
+"""Detectors made of the operators of opbridge.vision: from PyTorch to the engines, at several sizes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class DeformableDecoder(nn.Module):
     def __init__(self, width: int = 16, heads: int = 4, points: int = 2, levels: int = 3) -> None:
         super().__init__()
         self.sizes = heads, levels, points
-        self.stages = nn.ModuleList(nn.Conv2d(width if k else 3, width, 3, stride=4 if k == 0 else 2, padding=1) for k in range(levels))
+        self.stages = nn.ModuleList(
+            nn.Conv2d(width if k else 3, width, 3, stride=4 if k == 0 else 2, padding=1) for k in range(levels)
+        )
         self.queries = nn.Parameter(torch.randn(10, width))
         self.places = nn.Linear(width, 2)
         self.layers = nn.ModuleList(self._layer(width, heads * levels * points) for _ in range(2))

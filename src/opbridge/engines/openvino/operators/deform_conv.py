@@ -21,7 +21,12 @@ def convert(node: Any) -> list[Any]:
     bias = optional[0] if optional and _is_given(optional[0]) else None
     mask = optional[1] if len(optional) > 1 and _is_given(optional[1]) else None
     pads = list(node.get_attribute("pads", [0, 0, 0, 0]))
-    numbers = list(node.get_attribute("strides", [1, 1])), pads[:2], pads[2:], list(node.get_attribute("dilations", [1, 1]))
+    numbers = (
+        list(node.get_attribute("strides", [1, 1])),
+        pads[:2],
+        pads[2:],
+        list(node.get_attribute("dilations", [1, 1])),
+    )
     groups, offset_groups = node.get_attribute("group", 1), node.get_attribute("offset_group", 1)
     parts = groups if offset_groups % groups == 0 or groups % offset_groups == 0 else 1
     shared = min(parts, offset_groups)
