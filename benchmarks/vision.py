@@ -28,14 +28,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from cases_of_vision import CASES, Case
 from catalog import timed
 
-import opbridge.vision
 from opbridge.capture.capture import Captured, capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.operator import without_kernels

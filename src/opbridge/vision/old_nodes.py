@@ -126,12 +126,13 @@ class OldSite(Site):
 
         A fixed size takes precedence over a name. Inputs of the model keep what they declare.
         """
-        known = [value.shape[axis] for value, axis in places if value.shape is not None and axis < len(value.shape)]
+        shaped = [(value, axis) for value, axis in places if value.shape is not None and axis < len(value.shape)]
+        known = [self.size(value, axis) for value, axis in shaped]
         sizes = [size for size in known if isinstance(size, int)] or [size for size in known if size.value]
-        for value, axis in places if sizes else ():
-            if value.shape is not None and axis < len(value.shape) and not value.is_graph_input():
-                if not isinstance(value.shape[axis], int):
-                    value.shape = ir.Shape([*value.shape[:axis], sizes[0], *value.shape[axis + 1 :]])
+        for (value, axis), size in zip(shaped, known, strict=True):
+            if sizes and not isinstance(size, int) and not value.is_graph_input():
+                assert value.shape is not None
+                value.shape = ir.Shape([*value.shape[:axis], sizes[0], *value.shape[axis + 1 :]])
 
     def finish(self, *values: ir.Value) -> None:
         """Replace the outputs of the node by these values, converted to the element types that the model declares."""
