@@ -58,6 +58,7 @@ REASONS = {
     r"allocate memory|bad_alloc|out of memory": "out of memory",
     r"the size '\w+' of a result": "no sizes that depend on the data",
     r"has no layer (?:pnnx\.Expression|Tensor\.to)": "no layer for a part of it",
+    r"pnnx can't convert": "pnnx does not convert it",
     r"can't compile|has no converter|refuses": "does not compile",
 }
 """What a refusal says, and the same in a few words."""
@@ -221,7 +222,7 @@ def line_of(case: Case, found: Mapping[str, Row]) -> tuple[str, ...]:
     """The cells of one operator."""
     milliseconds = next((row.milliseconds for row in found.values() if row.milliseconds), ())
     times = " / ".join(f"{time:.1f}" for time in milliseconds)
-    return case.name, case.sizes, times, *(cell(found[column]) if column in found else "" for column in COLUMNS)
+    return case.name, case.sizes, times, *(cell(found[column]) if column in found else "not measured" for column in COLUMNS)
 
 
 def cell(row: Row) -> str:

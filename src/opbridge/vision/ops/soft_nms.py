@@ -6,6 +6,7 @@ from torch import Tensor
 from opbridge.catalog.declare.operator import operator
 from opbridge.catalog.declare.spec import Sample
 from opbridge.vision.formulas.overlap import check_choice
+from opbridge.vision.formulas.precision import widened
 
 
 def _samples() -> list[Sample]:
@@ -54,6 +55,7 @@ def soft_nms(
         InputError: There is no such method.
     """
     check_choice("method", method, ("linear", "gaussian", "naive"))
+    dtype, boxes, scores = boxes.dtype, widened(boxes), widened(scores)
     low, high = torch.maximum(boxes[:, None, :2], boxes[:, :2]), torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
     shared = (high - low + offset).clamp(min=0).prod(2)
     areas = (boxes[:, 2:] - boxes[:, :2] + offset).prod(1)
@@ -71,7 +73,7 @@ def soft_nms(
     final = scores[picked] * of_earlier.prod(0)
     kept = (final >= min_score).nonzero().squeeze(1)
     positions = picked[kept]
-    return torch.cat([boxes[positions], final[kept][:, None]], 1), positions
+    return torch.cat([boxes[positions], final[kept][:, None]], 1).to(dtype), positions
 
 
 def _picked(scores: Tensor, factors: Tensor) -> Tensor:
