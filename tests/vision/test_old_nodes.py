@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import onnxruntime
 import pytest
 from places import ROOT
 from vision_cases import CASES, Case, detector
+from vision_graphs import GRAPHS, Graph
 from vision_references import flattened
 
 import opbridge
@@ -76,6 +78,33 @@ def test_bundles(case: Case, tmp_path: Path) -> None:
     assert bundle.verified, bundle.path
     for engine in ENGINES:
         check(list(opbridge.load(bundle.path, engine=engine)(*case.feeds().values())), case)
+
+
+def agree(results: Sequence[np.ndarray], graph: Graph) -> None:
+    expected = graph.expected()
+    assert len(results) == len(expected)
+    for result, right in zip(results, expected, strict=True):
+        assert result.dtype == right.dtype
+        np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.quick("retinanet", "deformable_detr")
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+def test_ends_of_detectors(graph: Graph, tmp_path: Path) -> None:
+    file = attach(graph.model).save(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    agree(session.run(None, dict(graph.feeds)), graph)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+def test_bundles_of_ends_of_detectors(graph: Graph, tmp_path: Path) -> None:
+    file = tmp_path / "old.onnx"
+    onnx.save(graph.model, file)
+    bundle = opbridge.export(str(file), path=tmp_path / "bundle", engines=ENGINES)
+    assert bundle.verified, bundle.path
+    for engine in ENGINES:
+        agree(opbridge.load(bundle.path, engine=engine)(*graph.feeds.values()), graph)
 
 
 def test_every_conversion_has_a_case_and_a_row_in_the_documentation() -> None:

@@ -36,6 +36,7 @@ def _operator(name: str) -> Operator:
     return found
 
 
+@pytest.mark.filterwarnings("error:.*runs its Python function")
 @pytest.mark.quick("none of them", every=2)
 @pytest.mark.parametrize("has_kernel", [True, False], ids=["kernel", "function"])
 @pytest.mark.parametrize("name", NAMES)
@@ -75,6 +76,7 @@ DYNAMIC: dict[str, Sequence[tuple[str, ...]]] = {
     "box_iou_quadri": [("n",), ("m",)],
     "box_iou_rotated": [("n",), ("m",)],
     "boxes_iou3d": [("n",), ("m",)],
+    "carafe": [("n", "c"), ("n",)],
     "corner_pool": [("n", "c", "h", "w")],
     "dynamic_scatter": [("points", "c"), ("points",)],
     "dynamic_voxelize": [("points",)],
@@ -94,8 +96,9 @@ DYNAMIC: dict[str, Sequence[tuple[str, ...]]] = {
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("name", DYNAMIC)
-def test_dynamic_sizes(name: str, tmp_path: Path) -> None:
+def test_dynamic_sizes(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     operator = _operator(name)
     assert operator.samples is not None
     sample = operator.samples()[0]
@@ -105,7 +108,9 @@ def test_dynamic_sizes(name: str, tmp_path: Path) -> None:
             given = iter(tensors)
             return operator(*(next(given) if isinstance(item, torch.Tensor) else item for item in sample.args))
 
-    tensors = tuple(item for item in sample.args if isinstance(item, torch.Tensor))
+    tensors = tuple(
+        item.to(dtype) if item.is_floating_point() else item for item in sample.args if isinstance(item, torch.Tensor)
+    )
     sizes = tuple({axis: size for axis, size in enumerate(names) if size} for names in DYNAMIC[name])
     bundle = opbridge.export(
         Model(), tensors, path=tmp_path / "bundle", engines=["onnxruntime", "openvino"], dynamic_shapes=(sizes,)
@@ -113,6 +118,31 @@ def test_dynamic_sizes(name: str, tmp_path: Path) -> None:
     assert bundle.verified
     dimensions = {name for names in DYNAMIC[name] for name in names if name}
     assert set(opbridge.load(bundle.path).inputs[0].shape) & dimensions
+
+
+def _strided(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, as a part of others or as a transposed tensor has them."""
+    if tensor.dim() < 2:
+        return torch.stack([tensor, tensor], -1)[..., 0]
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+@pytest.mark.quick("nms_rotated")
+@pytest.mark.parametrize("name", NAMES)
+def test_strided_inputs_are_captured(name: str) -> None:
+    operator = _operator(name)
+    assert operator.samples is not None
+    for sample in operator.samples():
+
+        class Model(torch.nn.Module):
+            def forward(self, *tensors: torch.Tensor, args: Sequence[Any] = sample.args) -> Any:
+                given = map(_strided, tensors)
+                return operator(*(next(given) if isinstance(item, torch.Tensor) else item for item in args))
+
+        tensors = tuple(item for item in sample.args if isinstance(item, torch.Tensor))
+        with without_kernels():
+            program = torch.export.export(Model(), tensors)
+            torch.testing.assert_close(program.module()(*tensors), operator(*sample.args))
 
 
 def _zeros(*sizes: int) -> torch.Tensor:

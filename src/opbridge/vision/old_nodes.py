@@ -121,6 +121,19 @@ class OldSite(Site):
         """A size of a value; None if it is not known."""
         return None if value.shape is None else value.shape[axis]
 
+    def equate(self, *places: tuple[ir.Value, int]) -> None:
+        """Write down that sizes, given as values and axes, are equal: a body can't be made for sizes that differ.
+
+        A fixed size takes precedence over a name. Inputs of the model keep what they declare.
+        """
+        shaped = [(value, axis) for value, axis in places if value.shape is not None and axis < len(value.shape)]
+        known = [self.size(value, axis) for value, axis in shaped]
+        sizes = [size for size in known if isinstance(size, int)] or [size for size in known if size.value]
+        for (value, axis), size in zip(shaped, known, strict=True):
+            if sizes and not isinstance(size, int) and not value.is_graph_input():
+                assert value.shape is not None
+                value.shape = ir.Shape([*value.shape[:axis], sizes[0], *value.shape[axis + 1 :]])
+
     def finish(self, *values: ir.Value) -> None:
         """Replace the outputs of the node by these values, converted to the element types that the model declares."""
         self.replace(
@@ -209,7 +222,7 @@ def _convert(model: ir.Model, node: ir.Node, row: OldNode, opset: int, names: Na
     if any(value is not None and (value.dtype is None or value.shape is None) for value in node.inputs):
         # Shape inference refuses a model that does not import the domain of a node.
         _import_domains(model)
-        fill_types(model)
+        fill_types(model, shapes=True)
     name, target = describe_node(node), _target(node)
     made: list[ir.Node] = []
     builder = Builder(node, opset, names, made.append)

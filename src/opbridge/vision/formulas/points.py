@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from opbridge.errors import InputError
+from opbridge.vision.formulas.precision import widened
 
 __all__ = ["cells", "squared_distances"]
 
@@ -27,6 +28,7 @@ def cells(points: Tensor, voxel_size: Sequence[float], point_range: Sequence[flo
             fix="pass three positive sizes, and six numbers: the lowest x, y and z, then the highest.",
         )
     counts = [round((point_range[3 + k] - point_range[k]) / voxel_size[k]) for k in range(3)]
+    points = widened(points)
     low, size = (torch.tensor(list(numbers), dtype=points.dtype) for numbers in (point_range[:3], voxel_size))
     cell = ((points[:, :3] - low) / size).floor()
     inside = ((cell >= 0) & (cell < torch.tensor(counts, dtype=points.dtype))).all(1, keepdim=True)

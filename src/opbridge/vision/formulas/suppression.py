@@ -28,6 +28,8 @@ def suppressors(overlapping: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
         The scores from the best to the worst, the boxes in this order, and for each of these the place of its
         suppressor in this order, int64, or -1 if it is kept: (images, classes, boxes) each.
     """
+    # A loop's tensors keep their strides while a model is captured.
+    scores = scores.contiguous()
     ordered, order = torch.sort(scores, dim=2, descending=True, stable=True)
     rank = torch.argsort(order, 2)
     count = scores.shape[2]

@@ -29,6 +29,7 @@ def carafe(site: OldSite) -> None:
 def border_align(site: OldSite) -> None:
     """Border align."""
     image, boxes = site.require(0, "input"), site.require(1, "boxes")
+    site.equate((image, 0), (boxes, 0))
     made = site.operator(
         "opbridge_vision::border_align",
         *(image, boxes),
@@ -77,9 +78,12 @@ def running_extremes(site: OldSite) -> None:
 )
 def nms_match(site: OldSite) -> None:
     """The thresholds are inputs, which the document describes as attributes."""
+    boxes, scores = site.require(0, "boxes"), site.require(1, "scores")
+    site.equate((boxes, 0), (scores, 0))
+    site.equate((boxes, 1), (scores, 2))
     made = site.operator(
         "opbridge_vision::nms_match",
-        *(site.require(0, "boxes"), site.require(1, "scores")),
+        *(boxes, scores),
         dtype=ir.DataType.INT64,
         sizes=[None, 4],
         iou_threshold=_threshold(site, 2, "iou_thr"),

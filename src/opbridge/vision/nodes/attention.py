@@ -22,6 +22,10 @@ def ms_deform_attn(site: OldSite) -> None:
             ("value", "spatial_shapes", "level_start_index", "sampling_locations", "attention_weights")
         )
     )
+    site.equate((value, 0), (locations, 0), (weights, 0))
+    site.equate((value, 2), (locations, 2), (weights, 2))
+    for axis in (1, 3, 4):
+        site.equate((locations, axis), (weights, axis))
     made = site.operator(
         "opbridge_vision::ms_deform_attn",
         *(value, site.op.cast(shapes, ir.DataType.INT64), site.op.cast(starts, ir.DataType.INT64), locations, weights),

@@ -185,4 +185,7 @@ def _by_level(
         chosen = op.Transpose(op.NonZero(op.Equal(level, op.like(number, level))), perm=[1, 0])
         feature = site.require(1 + number, f"feature map {number}")
         result = op.ScatterND(result, chosen, align(feature, op.GatherND(rois, chosen), 1 / stride))
+    # Shape inference does not know the rank of a constant of a computed shape.
+    bins = (site.get(name) for name in ("output_height", "output_width"))
+    result.shape = ir.Shape([site.size(rois, 0), site.size(first, 1), *bins])
     return result

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.onnx_model.opsets.inference import find_shape
 from opbridge.onnx_model.opsets.result import CannotExpress
 from opbridge.vision.old_nodes import OldSite, old_node
 
@@ -101,6 +102,7 @@ _METHODS = ("naive", "linear", "gaussian")
 def soft_nms(site: OldSite) -> None:
     """Outputs: boxes with their lowered scores, and indices; the method is a number."""
     boxes, scores = site.require(0, "boxes"), site.require(1, "scores")
+    site.equate((boxes, 0), (scores, 0))
     made = site.operators(
         "opbridge_vision::soft_nms",
         *(boxes, scores),
@@ -132,6 +134,8 @@ def _thresholds(site: OldSite) -> tuple[float, float]:
 
 
 def _rotated(site: OldSite, boxes: ir.Value, scores: ir.Value, overlap: float, least: float) -> ir.Value:
+    site.equate((boxes, 0), (scores, 0))
+    site.equate((boxes, 1), (scores, 2))
     made: ir.Value = site.operator(
         "opbridge_vision::nms_rotated",
         *(boxes, scores),
@@ -167,10 +171,9 @@ def _detect(
     size = 5 if rotated else 4
     if site.rank(boxes) == 3:
         boxes = op.Unsqueeze(boxes, [2])
-    site.rank(scores)
     assert boxes.shape is not None
-    assert scores.shape is not None
-    classes = scores.shape[2] if isinstance(scores.shape[2], int) else site.get("num_classes", "numClasses")
+    shape = find_shape(scores)
+    classes = shape[2] if shape is not None and isinstance(shape[2], int) else site.get("num_classes", "numClasses")
     is_shared = boxes.shape[2] == 1 or bool(site.get("shareLocation", default=0))
     lowest = op.like(float(np.finfo(site.dtype(scores).numpy()).min), scores)
 
@@ -201,7 +204,11 @@ def _detect(
         offsets = np.arange(classes).reshape(1, -1, 1)
         number = op.Slice(op.Shape(ranked), [2], [3])
         places = op.Add(places, op.Mul(op.constant(offsets.astype(np.int64)), number))
-    return _best(site, candidates, scored, op.Reshape(places, flat), tried, lowest)
+    found = _best(site, candidates, scored, op.Reshape(places, flat), tried, lowest)
+    # Shape inference does not know the rank of what is reshaped to sizes that are computed.
+    for name, value in vars(found).items():
+        value.shape = ir.Shape([None, None, size] if name == "boxes" else [None, None])
+    return found
 
 
 def _select(site: OldSite, candidates: ir.Value, values: ir.Value, tried: ir.Value, size: int) -> ir.Value:

@@ -11,6 +11,18 @@ template <class T>
 struct Quadrilateral {
   T x[4], y[4], left, right, bottom, top, area;
 
+  // Relative to a point, which is more precise near it.
+  Quadrilateral relative(T to_x, T to_y) const {
+    Quadrilateral moved = *this;
+    for (int i = 0; i < 4; ++i) {
+      moved.x[i] -= to_x;
+      moved.y[i] -= to_y;
+    }
+    moved.left -= to_x;
+    moved.right -= to_x;
+    return moved;
+  }
+
   // The lowest and the highest y at `at`; infinite, and the lowest above the highest, beside the quadrilateral.
   void extent(T at, T& lowest, T& highest) const {
     lowest = INFINITY;
@@ -44,9 +56,11 @@ Quadrilateral<T> quadrilateral(const T* numbers) {
 // The height of the intersection is piecewise linear along x, with bends only at corners and where two edges cross. Between
 // bends, the mean height is that in the middle. Coinciding edges are no special case.
 template <class T>
-T shared_area_of_quadrilaterals(const Quadrilateral<T>& a, const Quadrilateral<T>& b) {
+T shared_area_of_quadrilaterals(const Quadrilateral<T>& first, const Quadrilateral<T>& second) {
+  if (!(first.left < second.right && second.left < first.right) || first.bottom > second.top || second.bottom > first.top)
+    return 0;
+  const Quadrilateral<T> a = first.relative(first.x[0], first.y[0]), b = second.relative(first.x[0], first.y[0]);
   const T left = std::max(a.left, b.left), right = std::min(a.right, b.right);
-  if (!(left < right) || a.bottom > b.top || b.bottom > a.top) return 0;
   T bends[26] = {left, right};
   int count = 2;
   const auto add = [&](T x) {

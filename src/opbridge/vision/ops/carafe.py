@@ -40,3 +40,6 @@ def carafe(features: Tensor, masks: Tensor, kernel_size: int, group_size: int, s
         pixels = shifted.reshape(batch, group_size, channels // group_size, height, 1, width, 1)
         total = total + pixels * weights[:, :, :, tap]
     return total.reshape(batch, channels, height * scale_factor, width * scale_factor)
+
+
+carafe.kernel("carafe.h")

@@ -1,5 +1,7 @@
 // The features of each voxel, reduced from those of its points (MVF, arXiv:1910.06528).
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "opbridge.h"
 
@@ -15,6 +17,41 @@ inline void dynamic_scatter_shape(opbridge::ShapeCall& call) {
   call.set_output(1, {opbridge::data_dependent, call.size(1, 1)});
 }
 
+// Sorts the rows `order` by their voxels, digit by digit of the number of a voxel. False if the grid has too many voxels.
+template <class Place>
+bool sort_by_numbers(opbridge::Call& call, const Place& place, int64_t axes, int64_t* order, int64_t count) {
+  constexpr int digit = 11;
+  constexpr int64_t most = int64_t(1) << 44;
+  int64_t voxels = 1;
+  std::vector<int64_t> extents;
+  for (int64_t k = 0; k < axes; ++k) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < count; ++i) last = std::max(last, place(order[i])[k]);
+    if (last >= most / voxels) return false;
+    extents.push_back(last + 1);
+    voxels *= last + 1;
+  }
+  struct Row {
+    int64_t number, row;
+  };
+  Row *from = call.scratch<Row>(count), *to = call.scratch<Row>(count);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t number = 0;
+    for (int64_t k = 0; k < axes; ++k) number = number * extents[static_cast<size_t>(k)] + place(order[i])[k];
+    from[i] = {number, order[i]};
+  }
+  for (int shift = 0; voxels >> shift > 0; shift += digit) {
+    std::vector<int64_t> begins((size_t(1) << digit) + 1, 0);
+    const auto of = [=](const Row& row) { return static_cast<size_t>(row.number >> shift & ((1 << digit) - 1)); };
+    for (int64_t i = 0; i < count; ++i) ++begins[of(from[i]) + 1];
+    for (size_t k = 1; k < begins.size(); ++k) begins[k] += begins[k - 1];
+    for (int64_t i = 0; i < count; ++i) to[begins[of(from[i])]++] = from[i];
+    std::swap(from, to);
+  }
+  for (int64_t i = 0; i < count; ++i) order[i] = from[i].row;
+  return true;
+}
+
 template <class T>
 void dynamic_scatter(opbridge::Call& call) {
   const auto features = call.input<T>(0);
@@ -26,9 +63,10 @@ void dynamic_scatter(opbridge::Call& call) {
   const auto place = [&](int64_t row) { return &places[row * axes]; };
   for (int64_t i = 0; i < features.size(0); ++i)
     if (std::all_of(place(i), place(i) + axes, [](int64_t number) { return number >= 0; })) order[count++] = i;
-  std::stable_sort(order, order + count, [&](int64_t i, int64_t j) {
-    return std::lexicographical_compare(place(i), place(i) + axes, place(j), place(j) + axes);
-  });
+  if (!sort_by_numbers(call, place, axes, order, count))
+    std::stable_sort(order, order + count, [&](int64_t i, int64_t j) {
+      return std::lexicographical_compare(place(i), place(i) + axes, place(j), place(j) + axes);
+    });
   int64_t voxels = 0;
   for (int64_t k = 0; k < count; ++k)
     if (k == 0 || !std::equal(place(order[k]), place(order[k]) + axes, place(order[k - 1]))) begins[voxels++] = k;

@@ -26,6 +26,8 @@ def furthest_point_sample(points: Tensor, num_points: int) -> Tensor:
     Returns:
         Positions in ``points``, int64.
     """
+    # A loop's tensors keep their strides while a model is captured.
+    points = points.contiguous()
     batch, axes = points.shape[0], points.shape[2]
     places = torch.arange(num_points)
 

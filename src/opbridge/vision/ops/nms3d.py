@@ -5,6 +5,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.operator import operator
 from opbridge.catalog.declare.spec import Sample
+from opbridge.vision.formulas.precision import widened
 from opbridge.vision.formulas.rotated import overlaps
 from opbridge.vision.formulas.solids import seen_from_above
 from opbridge.vision.formulas.suppression import suppress
@@ -34,7 +35,7 @@ def nms3d(boxes: Tensor, scores: Tensor, iou_threshold: float, rotated: bool = T
         rotated: Whether the angles count; if not, it is mmcv's ``nms3d_normal``.
     """
     torch._check(scores.shape[0] == boxes.shape[0], lambda: f"{scores.shape[0]} scores of {boxes.shape[0]} boxes")
-    seen = seen_from_above(boxes)
+    seen = seen_from_above(widened(boxes))
     if not rotated:
         seen = torch.cat([seen[:, :4], torch.zeros_like(seen[:, :1])], 1)
     _, order, kept = suppress(overlaps(seen[None], iou_threshold), scores[None, None])

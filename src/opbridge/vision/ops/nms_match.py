@@ -5,6 +5,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.operator import operator
 from opbridge.catalog.declare.spec import Sample
+from opbridge.vision.formulas.precision import widened
 from opbridge.vision.formulas.suppression import suppressors
 
 
@@ -30,6 +31,7 @@ def nms_match(boxes: Tensor, scores: Tensor, iou_threshold: float, score_thresho
         iou_threshold: A box is suppressed if it shares at least this part of the covered area with a better kept box.
         score_threshold: Only kept boxes with a higher score are returned.
     """
+    boxes, scores = widened(boxes), widened(scores)
     low = torch.maximum(boxes[:, :, None, :2], boxes[:, None, :, :2])
     high = torch.minimum(boxes[:, :, None, 2:], boxes[:, None, :, 2:])
     shared = (high - low).clamp(min=0).prod(3)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.operator import operator
 from opbridge.catalog.declare.spec import Sample
+from opbridge.vision.formulas.precision import widened
 from opbridge.vision.formulas.rotated import overlaps
 from opbridge.vision.formulas.suppression import suppress
 
@@ -32,7 +33,7 @@ def nms_rotated(boxes: Tensor, scores: Tensor, iou_threshold: float, score_thres
         iou_threshold: A box is dropped if it shares more than this part of the covered area with a better kept box.
         score_threshold: Only boxes with a higher score are returned.
     """
-    ordered, order, kept = suppress(overlaps(boxes, iou_threshold), scores)
+    ordered, order, kept = suppress(overlaps(widened(boxes), iou_threshold), widened(scores))
     image, label, place = (kept & (ordered > score_threshold)).nonzero().unbind(1)
     return torch.stack([image, label, order[image, label, place]], 1)
 

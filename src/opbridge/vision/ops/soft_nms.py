@@ -6,6 +6,7 @@ from torch import Tensor
 from opbridge.catalog.declare.operator import operator
 from opbridge.catalog.declare.spec import Sample
 from opbridge.vision.formulas.overlap import check_choice
+from opbridge.vision.formulas.precision import widened
 
 
 def _samples() -> list[Sample]:
@@ -54,6 +55,7 @@ def soft_nms(
         InputError: There is no such method.
     """
     check_choice("method", method, ("linear", "gaussian", "naive"))
+    dtype, boxes, scores = boxes.dtype, widened(boxes), widened(scores)
     low, high = torch.maximum(boxes[:, None, :2], boxes[:, :2]), torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
     shared = (high - low + offset).clamp(min=0).prod(2)
     areas = (boxes[:, 2:] - boxes[:, :2] + offset).prod(1)
@@ -64,13 +66,14 @@ def soft_nms(
     else:
         lowered = 1 - overlaps if method == "linear" else torch.zeros_like(overlaps)
         factors = torch.where(overlaps >= iou_threshold, lowered, 1)
-    picked = _picked(scores.detach(), factors.detach())
+    # A loop's tensors keep their strides while a model is captured.
+    picked = _picked(scores.detach().contiguous(), factors.detach())
     places = torch.arange(scores.shape[0])
     of_earlier = torch.where(places[:, None] < places, factors[picked][:, picked], 1)
     final = scores[picked] * of_earlier.prod(0)
     kept = (final >= min_score).nonzero().squeeze(1)
     positions = picked[kept]
-    return torch.cat([boxes[positions], final[kept][:, None]], 1), positions
+    return torch.cat([boxes[positions], final[kept][:, None]], 1).to(dtype), positions
 
 
 def _picked(scores: Tensor, factors: Tensor) -> Tensor:

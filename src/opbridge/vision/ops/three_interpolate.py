@@ -30,3 +30,6 @@ def three_interpolate(features: Tensor, positions: Tensor, weights: Tensor) -> T
     places = positions.to(torch.int64).flatten(1)[:, None].expand(-1, channels, -1)
     grouped = features.gather(2, places).reshape(features.shape[0], channels, positions.shape[1], near)
     return (grouped * weights[:, None]).sum(3)
+
+
+three_interpolate.kernel("three_interpolate.h")

@@ -1,5 +1,6 @@
 """Softmax, LogSoftmax, Hardmax: up to opset 12 they operate on the input flattened to a matrix at the axis."""
 
+from opbridge.onnx_model.opsets.inference import find_shape
 from opbridge.onnx_model.opsets.site import Site, normalized
 from opbridge.onnx_model.opsets.steps import up
 
@@ -11,10 +12,11 @@ def one_axis(site: Site) -> None:
     if axis == -1:
         site.set(axis=-1)
         return
-    rank = site.rank(data, "neither is what its axis means")
-    (place,) = normalized([axis], rank)
-    if place == rank - 1:
-        site.set(axis=place)
-        return
-    result = op.make(site.node.op_type, op.Flatten(data, axis=place), axis=1)
+    shape = None if data is None else find_shape(data)
+    if shape is not None:
+        (axis,) = normalized([axis], len(shape))
+        if axis == len(shape) - 1:
+            site.set(axis=axis)
+            return
+    result = op.make(site.node.op_type, op.Flatten(data, axis=axis), axis=1)
     site.replace(op.Reshape(result, op.Shape(data)))
