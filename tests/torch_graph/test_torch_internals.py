@@ -284,6 +284,7 @@ def test_the_mappings_of_onnxscript_are_those_that_it_lists():
         ("torch.fx.experimental.symbolic_shapes", "ShapeEnv.ignore_fresh_unbacked_symbols"),
         ("torch.fx.experimental.proxy_tensor", "_build_proxy_for_sym_expr"),
         ("torch.fx.experimental.proxy_tensor", "_sym_register"),
+        ("torch.utils._sympy.functions", "FloorDiv.eval"),
         ("torch._numpy", "ndarray"),
         ("torch._numpy._dtypes", "dtype"),
         ("torch.onnx._internal.exporter._registration", "ONNXRegistry.from_torchlib"),

@@ -153,8 +153,6 @@ class Constants(TorchFunctionMode):
     def _note(self, tensor: Tensor, copy: Tensor, names: frozenset[str]) -> _Known | None:
         """Note what a tensor contains, unless a branch, which may not run, has written into it."""
         before, current = self._known.get(id(tensor)), tracer()
-        if before is not None and before.version == _version(tensor) != -1:
-            return before  # A function has returned it as it is.
         written_by_branch = before is not None and before.tracer is not current
         is_copy = not written_by_branch and tensor.shape == copy.shape and tensor.dtype == copy.dtype
         known = _Known(tensor, copy, names, _version(tensor), current) if is_copy else None

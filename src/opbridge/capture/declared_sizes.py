@@ -11,6 +11,7 @@ broadcasts. It is no restriction if the captured program computes at that size w
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import time
@@ -26,7 +27,7 @@ from opbridge.torch_graph.declared import DeclaredDimensions, DynamicDimension
 from opbridge.torch_graph.eager import run_eager
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
-from opbridge.torch_graph.sources import innermost, numbers_of_condition
+from opbridge.torch_graph.sources import SourceLine, condition_at, innermost
 
 __all__ = ["at_least_two", "check_declared_sizes"]
 
@@ -94,12 +95,19 @@ def _together(
     Python compares the second element only where the first is equal, so that no guard names it.
     """
     lines = {innermost(guard.frames, libraries=True) for guard in guards if guard.is_inequality()}
-    numbers = sorted({number for line in lines for number in numbers_of_condition(line)})
+    numbers = sorted({number for line in lines for number in _numbers_of_condition(line)})
     sizes = [[None, *(number for number in numbers if _may_have(one, number))] for one in dimensions]
     for combination in itertools.islice(itertools.product(*sizes), _MOST_COMBINATIONS):
         chosen = [(one, size) for one, size in zip(dimensions, combination, strict=True) if size is not None]
         if len(chosen) > 1:
             yield chosen
+
+
+def _numbers_of_condition(source: SourceLine | None) -> set[int]:
+    """The whole numbers that the condition on a line names."""
+    condition = condition_at(source)
+    tree = ast.parse(condition.text, mode="eval") if condition is not None else ast.Tuple([], ast.Load())
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int}
 
 
 def _may_have(dimension: DynamicDimension, size: int) -> bool:

@@ -29,7 +29,7 @@ def hashed_size(error: BaseException | None) -> torch.SymInt | None:
     traceback = error.__traceback__ if isinstance(error, TypeError) else None
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    if traceback is None or traceback.tb_frame.f_code is not torch.SymInt.__hash__.__code__:
+    if traceback is None or traceback.tb_frame.f_code.co_name != "__hash__":
         return None
     size = traceback.tb_frame.f_locals.get("self")
     return size if isinstance(size, torch.SymInt) else None

@@ -10,13 +10,15 @@ The internal of torch that this needs: ``eval`` of ``FloorDiv`` in ``torch.utils
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 from sympy.core.cache import clear_cache  # type: ignore[import-untyped]
-from torch.utils._sympy.functions import FloorDiv
 
 __all__ = ["shorten_quotients"]
+
+FloorDiv: Any = importlib.import_module("torch.utils._sympy.functions").FloorDiv
 
 
 @functools.cache
@@ -28,7 +30,7 @@ def shorten_quotients() -> None:
         short = _short(base, divisor)
         return own(base, divisor) if short is None else short
 
-    FloorDiv.eval = classmethod(evaluated)  # type: ignore[method-assign, assignment]
+    FloorDiv.eval = classmethod(evaluated)
     clear_cache()  # SymPy returns quotients that it has made before in their long form.
 
 

@@ -33,7 +33,6 @@ __all__ = [
     "full_path",
     "innermost",
     "module_path",
-    "numbers_of_condition",
     "source_of_error",
     "source_of_function",
     "source_of_node",
@@ -237,11 +236,9 @@ def _down_to_the_cause(error: BaseException, frames: list[SourceLine]) -> list[S
     if caught is None or not frames or _is_internal(frames[-1].file):
         return frames
     inner = _down_to_the_cause(caught, list(_frames_of_traceback(caught.__traceback__)))
-    if not inner or not _is_torch(inner[-1].file):
-        return frames
-    handler = (inner[0].file, inner[0].function)
-    position = next((at for at, frame in enumerate(frames) if (frame.file, frame.function) == handler), None)
-    return frames if position is None else [*frames[:position], *inner]
+    functions = [(frame.file, frame.function) for frame in frames]
+    handler = (inner[0].file, inner[0].function) if inner and _is_torch(inner[-1].file) else None
+    return [*frames[: functions.index(handler)], *inner] if handler in functions else frames
 
 
 def frames_of_error(error: BaseException) -> tuple[SourceLine, ...]:
@@ -363,13 +360,6 @@ def condition_at(source: SourceLine | None) -> Condition | None:
                 expression = next((part for part in expression.values if _reads_size(part)), expression)
             return Condition(keyword, ast.unparse(expression), *_as_bools(expression))
     return None
-
-
-def numbers_of_condition(source: SourceLine | None) -> set[int]:
-    """The whole numbers that the condition on a line names."""
-    condition = condition_at(source)
-    tree = ast.parse(condition.text, mode="eval") if condition is not None else ast.Tuple([], ast.Load())
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int}
 
 
 def _reads_size(expression: ast.expr) -> bool:
