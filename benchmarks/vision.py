@@ -222,7 +222,12 @@ def line_of(case: Case, found: Mapping[str, Row]) -> tuple[str, ...]:
     """The cells of one operator."""
     milliseconds = next((row.milliseconds for row in found.values() if row.milliseconds), ())
     times = " / ".join(f"{time:.1f}" for time in milliseconds)
-    return case.name, case.sizes, times, *(cell(found[column]) if column in found else "not measured" for column in COLUMNS)
+    return (
+        case.name,
+        case.sizes,
+        times,
+        *(cell(found[column]) if column in found else "not measured" for column in COLUMNS),
+    )
 
 
 def cell(row: Row) -> str:
