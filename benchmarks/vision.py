@@ -73,8 +73,10 @@ the engine is faster. In brackets is the share of the tolerance ([verification](
 uses, measured against PyTorch in float64; "near ties": a value beyond it that the verifier accepts, because PyTorch's
 own result moves as far when its inputs are rounded. PyTorch is torchvision's operator for the CPU, or the definition of
 `opbridge.vision` in torch operators without its kernel. The machine did other work at the same time: only ratios count,
-and single ones are off by a factor of up to two. "Body" is what an engine without the kernel runs; OpenVINO, ncnn and
-TVM run the kernel, or an operator of their own.
+and single ones can be off by a factor of two, on two threads of five.
+"Body" is what an engine without the kernel runs; OpenVINO, ncnn and
+TVM run the kernel, or an operator of their own. An empty cell was not measured; the kernel's is also empty where there
+is none.
 """
 
 
@@ -222,7 +224,12 @@ def line_of(case: Case, found: Mapping[str, Row]) -> tuple[str, ...]:
     """The cells of one operator."""
     milliseconds = next((row.milliseconds for row in found.values() if row.milliseconds), ())
     times = " / ".join(f"{time:.1f}" for time in milliseconds)
-    return case.name, case.sizes, times, *(cell(found[column]) if column in found else "not measured" for column in COLUMNS)
+    return (
+        case.name,
+        case.sizes,
+        times,
+        *(cell(found[column]) if column in found else "" for column in COLUMNS),
+    )
 
 
 def cell(row: Row) -> str:

@@ -27,6 +27,3 @@ def group_points(features: Tensor, positions: Tensor) -> Tensor:
     channels = features.shape[1]
     places = positions.to(torch.int64).flatten(1)[:, None].expand(-1, channels, -1)
     return features.gather(2, places).reshape(features.shape[0], channels, *positions.shape[1:])
-
-
-group_points.kernel("group_points.h")

@@ -1,12 +1,12 @@
 // Features between points (PointNet++, arXiv:1706.02413).
 #include "opbridge.h"
-#include "positions.h"
 
 namespace opbridge_vision {
 
 inline void three_interpolate_shape(opbridge::ShapeCall& call) {
-  check_positions(call);
-  call.check(call.rank(1) == 3, "positions must have sizes (batch, sums, points), not ", call.sizes(1));
+  call.check(call.rank(0) == 3, "features must have sizes (batch, channels, points), not ", call.sizes(0));
+  call.check(call.rank(1) == 3 && call.size(1, 0) == call.size(0, 0), "positions must have sizes (", call.size(0, 0),
+             ", sums, points), not ", call.sizes(1));
   bool same = call.rank(2) == 3;
   for (int axis = 0; same && axis < 3; ++axis) same = call.size(2, axis) == call.size(1, axis);
   call.check(same, "weights must have sizes ", call.sizes(1), ", not ", call.sizes(2));
@@ -20,7 +20,8 @@ void three_interpolate(opbridge::Call& call) {
   const auto output = call.output<T>(0);
   const int64_t channels = features.size(1), points = features.size(2), sums = positions.size(1), near = positions.size(2);
   if (output.count() == 0) return;
-  check_range(call, positions, points);
+  for (int64_t position : positions)
+    call.check(position >= 0 && position < points, "position ", position, " of ", points, " points");
   call.parallel_for(features.size(0) * channels, 8192 / (sums * near + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; ++line) {
       const T* given = &features[line * points];
