@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import opbridge
 from opbridge.vision import ms_deform_attn, nms_rotated, roi_align_rotated
 
-pytestmark = [pytest.mark.newest, pytest.mark.slow]
+pytestmark = [pytest.mark.newest, pytest.mark.sweep]
 
 ENGINES = ["onnxruntime", "openvino"]
 DYNAMIC = torch.export.Dim.DYNAMIC
