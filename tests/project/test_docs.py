@@ -34,7 +34,7 @@ DOCUMENTS = [
     *("docs/design.md", "docs/legacy.md", "docs/onnx.md", "docs/opsets.md", "docs/kernels.md", "docs/verification.md"),
     *("docs/engines.md", "docs/surgery.md", "docs/report.md", "docs/compare.md", "docs/catalog.md", "docs/reports.md"),
     *("docs/packages.md", "docs/control-flow.md", "docs/cpp.md", "docs/usage.md", "docs/examples.md", "SECURITY.md"),
-    *("docs/tutorial.md", "docs/tutorial.zh.md", "docs/vision.md", "docs/sweep.md"),
+    *("docs/tutorial.md", "docs/tutorial.zh.md", "docs/vision.md", "docs/vision-speed.md", "docs/sweep.md"),
 ]
 GUIDES = ["README.md", "docs/usage.md", "README.zh.md"]
 """Their commands are run: the first two are the English guide."""

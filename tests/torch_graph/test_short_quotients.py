@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sympy
-from sympy.core.cache import clear_cache
 from torch.utils._sympy.functions import FloorDiv
 
-from opbridge.torch_graph.short_quotients import shorten_quotients
+from opbridge.torch_graph.short_quotients import short_quotients
 
 N, M = sympy.symbols("n m", integer=True)
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(FloorDiv, "eval", vars(FloorDiv)["eval"])
-    shorten_quotients.__wrapped__()
-    yield
-    clear_cache()
+def short() -> Iterator[None]:
+    before = FloorDiv(N + 3, 2)
+    with short_quotients():
+        assert FloorDiv(N + 3, 2) != before
+        yield
+    assert FloorDiv(N + 3, 2) == before
 
 
 QUOTIENTS: dict[str, Callable[[Any, Any], tuple[Any, int]]] = {

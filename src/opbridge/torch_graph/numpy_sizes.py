@@ -23,7 +23,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from opbridge.torch_graph.short_quotients import shorten_quotients
+from opbridge.torch_graph.short_quotients import short_quotients
 from opbridge.torch_graph.sources import SourceLine
 
 __all__ = ["computes_with_numpy", "dynamic_numpy"]
@@ -45,14 +45,14 @@ def dynamic_numpy(active: bool) -> Iterator[None]:
     """Make NumPy's functions of dynamic sizes return dynamic numbers and arrays inside the block, if active.
 
     Calls without a dynamic size, and without an array of a dynamic size, are not affected. Indices that are computed
-    with NumPy lead to long sizes, so torch writes them in a short form from then on.
+    with NumPy lead to long sizes, which torch writes in a short form inside the block.
     """
     if not active:
         yield
         return
-    shorten_quotients()
     dtypes = importlib.import_module("torch._numpy._dtypes")
     with contextlib.ExitStack() as stack:
+        stack.enter_context(short_quotients())
         for name in _replaced():
             stack.enter_context(_replacing(np, name, functools.partial(_function, name)))
         stack.enter_context(_replacing(dtypes, "dtype", _dtype))

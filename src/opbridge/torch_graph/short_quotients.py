@@ -9,29 +9,35 @@ The internal of torch that this needs: ``eval`` of ``FloorDiv`` in ``torch.utils
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 from sympy.core.cache import clear_cache  # type: ignore[import-untyped]
 
-__all__ = ["shorten_quotients"]
+__all__ = ["short_quotients"]
 
 FloorDiv: Any = importlib.import_module("torch.utils._sympy.functions").FloorDiv
 
 
-@functools.cache
-def shorten_quotients() -> None:
-    """Make torch write a quotient of sizes in its short form from now on in this process."""
-    own = FloorDiv.eval
+@contextlib.contextmanager
+def short_quotients() -> Iterator[None]:
+    """Make torch write a quotient of sizes in its short form inside the block."""
+    own, evaluate = vars(FloorDiv)["eval"], FloorDiv.eval
 
     def evaluated(cls: Any, base: Any, divisor: Any) -> Any:
         short = _short(base, divisor)
-        return own(base, divisor) if short is None else short
+        return evaluate(base, divisor) if short is None else short
 
     FloorDiv.eval = classmethod(evaluated)
-    clear_cache()  # SymPy returns quotients that it has made before in their long form.
+    clear_cache()  # SymPy returns quotients that it has made before, in their long form.
+    try:
+        yield
+    finally:
+        FloorDiv.eval = own
+        clear_cache()
 
 
 def _short(base: Any, divisor: Any) -> Any:
