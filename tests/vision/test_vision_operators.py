@@ -95,6 +95,10 @@ DYNAMIC: dict[str, Sequence[tuple[str, ...]]] = {
 """The names of the dynamic sizes of each tensor; a size without a name is fixed."""
 
 
+WRONG_AT_FLOAT16 = ("hard_voxelize", "nms3d")
+"""What OpenVINO decides otherwise than PyTorch at float16, a limit of docs/vision.md."""
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("name", DYNAMIC)
@@ -115,6 +119,10 @@ def test_dynamic_sizes(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     bundle = opbridge.export(
         Model(), tensors, path=tmp_path / "bundle", engines=["onnxruntime", "openvino"], dynamic_shapes=(sizes,)
     )
+    if name in WRONG_AT_FLOAT16 and dtype is torch.float16:
+        wrong = {item["engine"] for item in bundle.verification["engines"] if item["verdict"] != "passed"}
+        assert wrong == {"openvino with kernels", "openvino with function bodies"}
+        return
     assert bundle.verified
     dimensions = {name for names in DYNAMIC[name] for name in names if name}
     assert set(opbridge.load(bundle.path).inputs[0].shape) & dimensions

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from opbridge.records import Record
@@ -25,7 +25,7 @@ from opbridge.torch_graph.sources import FixedSize, SourceLine, frames_of_error,
 if TYPE_CHECKING:
     from opbridge.torch_graph.declared import Place
 
-__all__ = ["Failure", "Finding", "Severity", "described_place", "shortened", "source_names"]
+__all__ = ["Failure", "Finding", "Severity", "described_place", "if_always", "shortened", "source_names"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -170,6 +170,11 @@ def described_place(place: SourceLine | None, source: SourceLine | None) -> str:
 def source_names(*sources: SourceLine | None) -> tuple[str, ...]:
     """The lines as ``file:line``, without None and without duplicates."""
     return tuple(dict.fromkeys(str(source) for source in sources if source is not None))
+
+
+def if_always(sizes: Collection[int]) -> str:
+    """The condition under which a dimension need not be dynamic; ``sizes`` are those of the example."""
+    return f"if its size is always {next(iter(sizes)) if len(sizes) == 1 else 'the same'}"
 
 
 def shortened(text: object, limit: int = 100) -> str:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
+from opbridge.findings.base import Failure, Finding, described_place, if_always, shortened, source_names
 from opbridge.torch_graph.sources import FixedSize, innermost
 
 CODE = "dynamic-dimension"
@@ -141,10 +141,9 @@ def _guarded(failure: Failure) -> Finding | None:
 def _without_it(failure: Failure, name: str) -> str:
     """What to do if torch suggests no declaration: in the declared range it can't prove what it needs."""
     sizes = {size for _, size, limits in _dimensions(failure) if limits[2] == name}
-    always = f" if its size is always {sizes.pop()}" if len(sizes) == 1 else " if its size is always the same"
     return (
-        f"leave the dimension out of dynamic_shapes{always}; otherwise compute with the size in a way that shows that "
-        "the compared sizes are equal."
+        f"leave the dimension out of dynamic_shapes {if_always(sizes)}; otherwise compute with the size in "
+        "a way that shows that the compared sizes are equal."
     )
 
 

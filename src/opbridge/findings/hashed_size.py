@@ -17,7 +17,7 @@ Fix: compute the value in each call, without the dict. If the size is always the
 
 from __future__ import annotations
 
-from opbridge.findings.base import Failure, Finding, shortened
+from opbridge.findings.base import Failure, Finding, if_always, shortened
 from opbridge.torch_graph.cached_functions import hashed_sources
 
 CODE = "hashed-size"
@@ -32,10 +32,10 @@ def explain(failure: Failure) -> Finding | None:
     named = ", ".join(map(str, places)) or "a dynamic dimension"
     line = f"`{shortened(failure.place.text)}`{failure.at}" if failure.place is not None else "The model"
     sizes = {int(place.tensor.shape[place.axis]) for place in places}
-    always = f" if its size is always {sizes.pop()}" if len(sizes) == 1 else " if its size is always the same"
     return failure.finding(
         CODE,
         named,
         f"{line} uses the size of {named} as a key of a dict, a set or a cache, which a size that varies can't be.",
-        f"leave {named} out of dynamic_shapes{always}; otherwise compute the value without looking it up by the size.",
+        f"leave {named} out of dynamic_shapes {if_always(sizes)}; otherwise compute the value without looking it up by "
+        "the size.",
     )

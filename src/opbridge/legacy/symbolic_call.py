@@ -240,7 +240,7 @@ def _raised(symbolic: Callable[..., Any], name: str, fragment: Fragment, opset: 
     standard = any(node.domain == "" for node in model.graph.all_nodes())
     if opset == wanted or not (standard or model.functions):
         return model
-    as_written = dict(enumerate(map(_signature, model.graph.all_nodes())))
+    as_written = [_signature(node) for node in model.graph.all_nodes()]
     for number, node in enumerate(model.graph.all_nodes()):
         node.metadata_props[SYMBOLIC] = str(number)
     converted = convert_opset(model, wanted)
