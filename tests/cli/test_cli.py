@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -655,6 +656,19 @@ def test_an_interrupt_that_became_another_error(run: Callable[..., Ran], replace
     ran = run("verify", "b")
     assert (ran.code, ran.err) == (130, "interrupted\n")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_waits_until_torch_is_imported(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
+    imported = []
+
+    def importing(*_: object, **__: object) -> None:
+        exec("signal.raise_signal(signal.SIGINT)", {"__name__": "torch.distributed", "signal": signal})
+        imported.append(True)
+        time.sleep(30)
+
+    replace("verify", importing)
+    ran = run("verify", "b")
+    assert (ran.code, ran.err, imported) == (130, "interrupted\n", [True])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals there")

@@ -153,6 +153,7 @@ def test_nearly_all_of_the_table_is_converted_and_the_rest_is_listed() -> None:
         "FakeQuant.symbolic": "amax is a constant tensor whose contents symbolic reads.",
         "ConstantsAreKnown.symbolic": "it calls symbolic_helper._is_value.",
         "ConstantContents.symbolic": "it calls .node() on a value.",
+        "Pillars.symbolic": "forward is written for the tracer, and an operator is never traced.",
         "Branch.symbolic": "it calls _internal.jit_utils.add_op_with_blocks.",
         "ScriptFunction.symbolic": "it calls g.onnxscript_op.",
         "aten::mean": "mean_value, line 272: it has starred parameters.",

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
@@ -20,6 +19,7 @@ from opbridge.bundle.bundle import to_json
 from opbridge.cli._collect import Collector
 from opbridge.cli._progress import Progress
 from opbridge.cli._settings import apply_defaults
+from opbridge.cli._signals import Signals, Terminated, handled
 from opbridge.engines.process.limits import limited
 from opbridge.errors import InputError, OpbridgeError, causes, described_error
 from opbridge.records import printable
@@ -34,14 +34,6 @@ _UNLOADED = re.compile("failed to map segment|cannot allocate memory|cannot crea
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 _FLUSH = re.compile(r"\n(?=\S)")
 """The beginning of a line that is not indented."""
-
-
-class _Terminated(SystemExit):
-    """Raised when a signal asks the process to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(128 + number)
-        self.number = number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,10 +63,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         return 1
     outcome: Outcome | None = None
     error: OpbridgeError | None = None
-    signals = _Signals()
+    signals = Signals()
     try:
         with (
-            _signals(signals),
+            handled(signals),
             collector,
             Progress(collector.screen, quiet=arguments.quiet) as progress,
             contextlib.ExitStack() as stack,
@@ -88,7 +80,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         collector.write(outcome.details)
     except KeyboardInterrupt:
         return _interrupted(collector)
-    except _Terminated as raised:
+    except Terminated as raised:
         collector.close(keep=False)
         with contextlib.suppress(OSError):
             print(f"ended by {signal.Signals(raised.number).name}", file=sys.stderr)
@@ -289,37 +281,3 @@ def _traced_crash(screen: TextIO) -> Iterator[None]:
         yield
     finally:
         faulthandler.disable()
-
-
-@dataclasses.dataclass
-class _Signals:
-    """Whether the user has interrupted the process."""
-
-    interrupted: bool = False
-
-
-@contextlib.contextmanager
-def _signals(signals: _Signals) -> Iterator[None]:
-    """Make SIGTERM and SIGHUP unwind the stack, so that temporary files are deleted, and note that SIGINT came."""
-
-    def stop(number: int, frame: object) -> None:
-        raise _Terminated(number)
-
-    def interrupt(number: int, frame: object) -> None:
-        signals.interrupted = True
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # Ignored signals (nohup) stay ignored.
-    handlers = {number: stop for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        handlers[signal.SIGINT] = interrupt
-    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

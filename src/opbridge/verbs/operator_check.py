@@ -107,6 +107,8 @@ def _crash(code: int, doing: Mapping[str, str], log: Any) -> CheckResult:
 
 def _raised(raised: Mapping[str, Any]) -> Exception:
     """The child's error as one of this process."""
+    if "system" in raised:
+        return OSError(*raised["system"])
     if raised["fix"] is None:
         return RuntimeError(f"{raised['error']}: {raised['message']}\n{raised['details']}")
     kind: type[OpbridgeError] = getattr(opbridge.errors, raised["error"])

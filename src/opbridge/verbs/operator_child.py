@@ -48,6 +48,8 @@ def main() -> int:
 def _described(error: Exception) -> dict[str, Any]:
     if isinstance(error, OpbridgeError):
         return {**error.to_dict(), "details": error.details}
+    if isinstance(error, OSError):
+        return {"system": [error.errno, error.strerror, error.filename]}
     details = "".join(traceback.format_exception(error))
     return {"error": type(error).__name__, "message": str(error), "fix": None, "details": details}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.proof.operators.result import CheckResult, OperatorCheck
 from opbridge.proof.operators.run import run_checks
+from opbridge.verbs import operator_check, operator_child
 from opbridge.verbs.operator_check import check_operators
 
 pytestmark = pytest.mark.newest
@@ -387,3 +389,9 @@ def test_the_result_as_data() -> None:
     data = OperatorCheck("f.py", tuple(results)).to_dict()
     assert data["counts"] == {"passed": 1, "failed": 1, "not applicable": 0, "not run": 1}
     assert json.loads(json.dumps(data)) == data
+
+
+def test_what_the_system_refuses_to_the_child_is_an_error_of_the_system() -> None:
+    refused = operator_check._raised(operator_child._described(OSError(errno.ENOSPC, "No space left on device", "x")))
+    assert isinstance(refused, OSError)
+    assert (refused.errno, refused.filename) == (errno.ENOSPC, "x")

@@ -17,6 +17,8 @@ from opbridge.legacy.migrate.symbolics import NotConvertible, convert_body, pars
 
 __all__ = ["find"]
 
+_TRACING = ("torch._C._get_tracing_state", "torch._C._set_tracing_state")
+
 
 def find(script: Script) -> Iterator[Edit | Left]:
     """Find the Functions of the script that have a ``symbolic``."""
@@ -60,6 +62,9 @@ def _edits(script: Script, function: OldFunction) -> Iterator[Edit]:
     parameters, own = function.parameters, function.graph_and_own[1:]
     if len(own) < len(parameters):
         raise NotConvertible("symbolic takes fewer arguments than forward", function.symbolic)
+    for node in script.walk(cst.Attribute, function.forward):
+        if script.path(node) in _TRACING:
+            raise NotConvertible("forward is written for the tracer, and an operator is never traced", node)
     fake = fakes.fake_of(function)
     body = _body(script, function)
     types, fixed = _types(script, function)

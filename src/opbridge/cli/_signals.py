@@ -1,0 +1,73 @@
+"""What a signal does to a running subcommand: it unwinds the stack, so that temporary files are deleted."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import dataclasses
+import signal
+import threading
+import types
+from collections.abc import Iterator
+
+__all__ = ["Signals", "Terminated", "handled"]
+
+_LATER = 0.05
+"""After how many seconds a signal is handled again that came while torch was being imported."""
+
+
+class Terminated(SystemExit):
+    """Raised when a signal asks the process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+
+
+@dataclasses.dataclass
+class Signals:
+    """Whether the user has interrupted the process."""
+
+    interrupted: bool = False
+
+
+@contextlib.contextmanager
+def handled(signals: Signals) -> Iterator[None]:
+    """Make SIGTERM and SIGHUP raise Terminated and SIGINT KeyboardInterrupt; ``signals`` notes SIGINT."""
+
+    def stop(number: int, frame: types.FrameType | None) -> None:
+        if not _put_off(number, frame):
+            raise Terminated(number)
+
+    def interrupt(number: int, frame: types.FrameType | None) -> None:
+        if not _put_off(number, frame):
+            signals.interrupted = True
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # Ignored signals (nohup) stay ignored.
+    handlers = {number: stop for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = interrupt
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _put_off(number: int, frame: types.FrameType | None) -> bool:
+    """Send a signal again later if torch is being imported: its C++ code aborts the process if Python raises there."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        if frame.f_code.co_name == "<module>" and name.partition(".")[0] == "torch":
+            timer = threading.Timer(_LATER, _thread.interrupt_main, (number,))
+            timer.daemon = True
+            timer.start()
+            return True
+        frame = frame.f_back
+    return False
