@@ -498,8 +498,9 @@ def test_what_the_command_reports_as_converted_was_run_and_compared(
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="can't be read: No such file"):
         migrate(tmp_path / "none.py")
-    with pytest.raises(InputError, match="is not valid Python"):
-        migrated(tmp_path, "def f(:\n")
+    for text in ("def f(:\n", "[" * 100_000, f"x = {'-' * 20_000}1\n"):  # The last two would end libcst's process.
+        with pytest.raises(InputError, match=r"is not valid Python: \w"):
+            migrated(tmp_path, text)
     monkeypatch.setitem(sys.modules, "libcst", None)
     with pytest.raises(InputError, match="needs the Python package libcst") as error:
         migrate(tmp_path / "old.py")

@@ -230,6 +230,7 @@ BAD_GRAPHS = {
         [node("F", ["x"], ["y"], domain="mylib")],
         "in the domain 'mylib', but does not import an opset for that domain",
     ),
+    "a fix in a name": ([node("F\nfix: run this", ["x"], ["y"])], r"the operator 'F\nfix: run this' in the domain ''"),
 }
 
 

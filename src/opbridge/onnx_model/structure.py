@@ -88,6 +88,12 @@ def _check_imports(imports: Mapping[str, int], nodes: Iterable[onnx.NodeProto], 
             fix="pip install --upgrade onnx, or write the model with a supported opset.",
         )
     for node in _all_nodes(nodes):
+        if not (node.op_type + node.domain).isprintable():
+            raise InputError(
+                f"{name} has a node with the operator {node.op_type!r} in the domain {node.domain!r}: control "
+                "characters in these names could show text of the model as if it were a message of opbridge.",
+                fix="give the operator another name, and write the model again.",
+            )
         if _standard(node.domain) not in imports:
             raise InputError(
                 f"{name} has the node {_describe(node)} in the domain {node.domain or 'ai.onnx'!r}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,10 +87,11 @@ def migrate(file: str | Path) -> Migration:
 
     try:
         source = read_regular(Path(file)).decode()  # It keeps the line endings.
+        ast.parse(source)  # libcst's parser has no limit for brackets in brackets, and would end the process.
         module = cst.parse_module(source)
     except OSError as error:
         raise InputError(f"migrate: {file} can't be read: {error.strerror or error}.", fix="check the path.") from error
-    except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError, cst.ParserSyntaxError) as error:
         raise InputError(
             f"migrate: {file} is not valid Python: {first_line(error)}", fix="correct the file first."
         ) from error
