@@ -63,7 +63,7 @@ COMMANDS = [
     "ops {name} --ops {ops}",
     "reduce {bundle} -o {folder} --inputs {npz} --time-limit {number}",
     "reduce {onnx} -o {folder} --engine {engine} --seed {number}",
-    "reduce b -o {folder} --reference {onnx} --ops {ops} --signed-by {public}",
+    "reduce b -o {folder} --reference {entry} --ops {ops} --signed-by {public}",
     "rename {onnx} --value a={name} -o {file}",
     "rename m.onnx --node leaky={name} --dimension n={name} --operator fuzz::Twice={name} -o out",
     "report {bundle} --format {name} -o {file}",
@@ -129,7 +129,7 @@ _OUTPUTS = [
     *("", "x.npz", "b", "b/model.onnx", "m.onnx", "nowhere/out", "m.onnx/out", "/dev/full", "/proc/x", "/dev/null"),
     *("o" * 300, ".", "/", "pipe", "loop", "swept", "read-only/out", "read-only", "socket", "zero", "entry.py/x"),
 ]
-_WRITTEN = ("out", "out.data", "log", "out.npz", "new", "nowhere", "b", "script.onnx", "my_op.h", "my_op.py")
+_WRITTEN = ("out", "out.data", "rows.jsonl", "log", "out.npz", "new", "nowhere", "b", "script.onnx", "my_op.h", "my_op.py")
 _REPLACING = ("report", "run", "conformance", "sweep report", "sweep diff")
 _PLAIN = {"number": "7", "name": "a", "engine": "reference", "file": "out", "folder": "new", "log": "log"}
 _VALUES = {"number": _NUMBERS, "name": _NAMES, "engine": _ENGINES}

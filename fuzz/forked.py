@@ -145,6 +145,7 @@ class _Running:
             os.setsid()
             os.chdir(self.folder)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # The harness may run under nohup.
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(self.pipes[0][1], 1)
             os.dup2(self.pipes[1][1], 2)
