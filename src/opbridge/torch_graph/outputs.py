@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["opened", "opening_outputs"]
 
+_LEAVES = (torch.Tensor, torch.nn.Module, torch.SymInt, torch.SymFloat, torch.SymBool, type)
+
 
 @contextlib.contextmanager
 def opening_outputs(module: torch.nn.Module) -> Iterator[None]:
@@ -29,26 +31,34 @@ def opened(value: Any) -> Any:
     A mapping of a library's own class, such as the outputs of transformers and diffusers, becomes a dict. Objects
     without tensors are not changed; neither are sets and generators, which have no defined order.
     """
-    return _opened(value, ())
+    return _opened(value, (), {})
 
 
-def _opened(value: Any, outer: tuple[Any, ...]) -> Any:
-    return tree_map(lambda leaf: _opened_object(leaf, outer), value, is_leaf=_is_mapping_of_own_class)
+def _opened(value: Any, outer: tuple[Any, ...], without: dict[int, Any]) -> Any:
+    return tree_map(lambda leaf: _opened_object(leaf, outer, without), value, is_leaf=_is_mapping_of_own_class)
 
 
 def _is_mapping_of_own_class(value: Any) -> bool:
     return isinstance(value, Mapping) and type(value) not in (dict, OrderedDict, defaultdict)
 
 
-def _opened_object(leaf: Any, outer: tuple[Any, ...]) -> Any:
-    """An object's tensors in nested dicts, or the object itself if it has none; ``outer`` are the enclosing objects."""
-    if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)) or any(leaf is known for known in outer):
+def _opened_object(leaf: Any, outer: tuple[Any, ...], without: dict[int, Any]) -> Any:
+    """An object's tensors in nested dicts, or the object itself if it has none.
+
+    Args:
+        leaf: The object.
+        outer: The enclosing objects.
+        without: The objects that are known to have no tensors, by their identity. An object can be reached in many ways.
+    """
+    if isinstance(leaf, _LEAVES) or id(leaf) in without or any(leaf is known for known in outer):
         return leaf
     if isinstance(leaf, Mapping):
-        return {key: _opened(held, (*outer, leaf)) for key, held in leaf.items()}
+        return {key: _opened(held, (*outer, leaf), without) for key, held in leaf.items()}
     attributes = getattr(leaf, "__dict__", None) or {}
-    inner = {name: _opened(held, (*outer, leaf)) for name, held in attributes.items()}
+    inner = {name: _opened(held, (*outer, leaf), without) for name, held in attributes.items()}
     found = {name: tree_map(_only_tensor, held) for name, held in inner.items() if _holds_tensor(held)}
+    if not found:
+        without[id(leaf)] = leaf
     return found or leaf
 
 
