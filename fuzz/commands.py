@@ -129,7 +129,19 @@ _OUTPUTS = [
     *("", "x.npz", "b", "b/model.onnx", "m.onnx", "nowhere/out", "m.onnx/out", "/dev/full", "/proc/x", "/dev/null"),
     *("o" * 300, ".", "/", "pipe", "loop", "swept", "read-only/out", "read-only", "socket", "zero", "entry.py/x"),
 ]
-_WRITTEN = ("out", "out.data", "rows.jsonl", "log", "out.npz", "new", "nowhere", "b", "script.onnx", "my_op.h", "my_op.py")
+_WRITTEN = (
+    "out",
+    "out.data",
+    "rows.jsonl",
+    "log",
+    "out.npz",
+    "new",
+    "nowhere",
+    "b",
+    "script.onnx",
+    "my_op.h",
+    "my_op.py",
+)
 _REPLACING = ("report", "run", "conformance", "sweep report", "sweep diff")
 _PLAIN = {"number": "7", "name": "a", "engine": "reference", "file": "out", "folder": "new", "log": "log"}
 _VALUES = {"number": _NUMBERS, "name": _NAMES, "engine": _ENGINES}

@@ -48,7 +48,7 @@ def _opened_object(leaf: Any, outer: tuple[Any, ...], without: dict[int, Any]) -
     Args:
         leaf: The object.
         outer: The enclosing objects.
-        without: The objects that are known to have no tensors, by their identity. An object can be reached in many ways.
+        without: The objects without tensors that were visited, by their identity: each can be reached in many ways.
     """
     if isinstance(leaf, _LEAVES) or id(leaf) in without or any(leaf is known for known in outer):
         return leaf
