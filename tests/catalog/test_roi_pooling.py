@@ -135,7 +135,7 @@ class Sevenths(torch.nn.Module):
         return ops.roi_pool(images[:, :2], rois, 7), ops.ps_roi_align(images, rois, 7)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_function_bodies_round_the_edges_of_bins_as_torchvision(
     engines: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

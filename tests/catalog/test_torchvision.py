@@ -54,7 +54,7 @@ NOT_IN_THE_TABLE = {
     **{f"elastic_{kind}": "like elastic" for kind in ("bounding_boxes", "keypoints", "mask")},
     **dict.fromkeys(("hflip", "vflip", "elastic_transform"), "another name"),
 }
-SLOW = {"suppression", "focal loss", "masks", "pyramid", "layers", "hue", "resizing of bytes"}
+SLOW = {"suppression", "focal loss", "masks", "pyramid", "layers", "hue"}
 GROUPS = OPERATORS | TRANSFORMS
 
 

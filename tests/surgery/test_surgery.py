@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from one_node import make_model
 from onnx import helper, numpy_helper
+from places import ENTRIES
 
 from opbridge import surgery
 from opbridge.cli import main
@@ -510,6 +511,7 @@ REFUSED = {
     "type, no inputs": (pick("convert_dtype", mlp(), inputs=[]), "inputs is empty", "pass one case"),
     "type, too coarse": (pick("convert_dtype", mlp(), tolerance=1e-9), "is off by", "tolerance"),
     "attach, nothing": (pick("attach", mlp()), "Nothing that is declared fits", "body_for"),
+    "attach, a file": (pick("attach", mlp(), ops=[ENTRIES["asinh"]]), "asinh.py fits a node", "--ops"),
 }  # fmt: skip
 
 

@@ -93,8 +93,10 @@ def attach(
             Change(f"{kernel.target} has a kernel for {engine}", _nodes(own, kernel.target)) for kernel in kernels
         ]
     if not changes:
+        files = [str(item) for item in ops if isinstance(item, str | Path)]
+        declared = f"declared in {', '.join(files)}" if files else "declared"
         raise InputError(
-            "Nothing that is declared fits a node of the model"
+            f"Nothing that is {declared} fits a node of the model"
             + (f", whose custom nodes without a body are {', '.join(sorted(bare))}." if bare else "."),
             fix="declare a body with opbridge.body_for('domain::Op') or a kernel with opbridge.kernel_for, and name "
             "that file with --ops; for a kernel name an engine too.",
