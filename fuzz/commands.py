@@ -133,6 +133,7 @@ _WRITTEN = (
     "out",
     "out.data",
     "rows.jsonl",
+    "__pycache__",
     "log",
     "out.npz",
     "new",
