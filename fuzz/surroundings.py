@@ -119,7 +119,7 @@ SURROUNDINGS: dict[str, Callable[[Path], None]] = {
     "relative folders": _set(XDG_CACHE_HOME=".", XDG_DATA_HOME=".", OPBRIDGE_CACHE="../cache", TMPDIR="../temporary"),
     "devices as folders": _set(XDG_CACHE_HOME="/dev/null", OPBRIDGE_CACHE="/dev/full", HOME="/dev/zero"),
     "strange threads": _set(OMP_NUM_THREADS="-3", MKL_NUM_THREADS="x", OPENBLAS_NUM_THREADS="99999999999"),
-    "the folder was deleted": lambda folder: shutil.rmtree(folder),
+    "the folder was deleted": lambda folder: shutil.rmtree(folder, ignore_errors=True),
     f"{FRESH}10 open files": _limit("RLIMIT_NOFILE", 10),
     f"{FRESH}800 MB of memory": _limit("RLIMIT_AS", 800 << 20),
     f"{FRESH}2 GB of memory": _limit("RLIMIT_AS", 2 << 30),

@@ -28,7 +28,9 @@ from opbridge.user_key import user_key
 
 __all__ = [
     "TemporaryFolder",
+    "check_target",
     "delete_stale",
+    "files_below",
     "is_temporary",
     "locked_file",
     "locked_folder",
@@ -95,7 +97,7 @@ def locked_folder(target: Path) -> Iterator[Path]:
     Raises:
         InputError: ``target`` is a pipe, a device or the like, which a rename would delete.
     """
-    _check_target(target)
+    check_target(target)
     with _locked_folder(target, 0o777) as folder:
         yield folder
 
@@ -118,7 +120,7 @@ def locked_file(target: Path) -> Iterator[Path]:
     Raises:
         InputError: ``target`` is a pipe, a device or the like, which a rename would delete.
     """
-    _check_target(target)
+    check_target(target)
     delete_stale(target)
     with contextlib.ExitStack() as stack:
         file = _new_locked(target, Path.touch, stack)
@@ -165,7 +167,8 @@ def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.Ex
             return sibling
 
 
-def _check_target(target: Path) -> None:
+def check_target(target: Path) -> None:
+    """Raise InputError for what a file can't be written to: a pipe, a device, or a path without a name."""
     if not target.name:
         raise InputError(f"{target} is a folder that can't be replaced.", fix="name a file or a new folder with -o.")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -290,8 +293,22 @@ def _exchange(folder: Path, target: Path) -> bool:
 
 def sync_tree(folder: Path) -> None:
     """Bring a folder and all in it to the disk."""
-    for entry in (*folder.rglob("*"), folder):
+    files = files_below(folder)
+    for entry in (*files, *{file.parent for file in files}, folder):
         sync(entry)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The files in a folder and in those inside of it, sorted.
+
+    Raises:
+        OSError: A folder can't be read; ``Path.rglob`` would leave out what is in it.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    return sorted(Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names)
 
 
 def sync(path: Path) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 
 from opbridge.atomic import (
     delete_stale,
+    files_below,
     replace_file,
     replace_folder,
     reported,
@@ -390,9 +391,9 @@ def write_side_file(
 
 
 def _complete(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
     listed = {
-        file.relative_to(folder).as_posix(): {"sha256": file_hash(file), "bytes": file.stat().st_size} for file in files
+        file.relative_to(folder).as_posix(): {"sha256": file_hash(file), "bytes": file.stat().st_size}
+        for file in files_below(folder)
     }
     # Converting to JSON and back makes the caller's data equal to that of a reader of the file.
     complete = json.loads(to_json({**manifest, "format": FORMAT, "opbridge": __version__, "files": listed}))

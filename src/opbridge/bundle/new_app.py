@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from opbridge import engines
-from opbridge.atomic import check_new_folder, replace_folder, reported, temporary_sibling
+from opbridge.atomic import check_new_folder, files_below, replace_folder, reported, temporary_sibling
 from opbridge.bundle.bundle import Bundle, read_bundle
 from opbridge.bundle.load import loadable
 from opbridge.bundle.trust import Consent
@@ -83,7 +83,7 @@ def new_app(
             shutil.copyfile(file, place)
         template = string.Template((_SHARED / "bundle.h").read_text(encoding="utf-8"))
         (temporary / "bundle.h").write_text(template.substitute(values), encoding="utf-8")
-        names = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
+        names = [file.relative_to(temporary) for file in files_below(temporary)]
         replace_folder(temporary, target)
     return App(chosen.name, tuple(target / name for name in names), _commands(bundle, chosen, target), found.note)
 

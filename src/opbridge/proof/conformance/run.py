@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opbridge import engines as known_engines
+from opbridge.atomic import check_target
 from opbridge.catalog.declare.nan import EXACT, checked_nan
 from opbridge.errors import InputError
 from opbridge.proof.conformance.applicability import NOT_APPLICABLE
@@ -99,6 +100,7 @@ def run_conformance(
         EngineNotInstalledError: The engine is not installed.
     """
     path = Path(file)
+    check_target(path)
     versions = {"torch": importlib.metadata.version("torch"), engine: known_engines.get(engine).version}
     _check_options(exporter, EXPORTERS, dtypes, jobs, limit)
     way = Way(exporter, engine, dynamic, samples, checked_nan(nan))
