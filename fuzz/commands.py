@@ -143,7 +143,7 @@ _WRITTEN = (
     "my_op.h",
     "my_op.py",
 )
-_REPLACING = ("report", "run", "conformance", "sweep report", "sweep diff")
+_REPLACING = ("report", "run", "new-op", "conformance", "sweep report", "sweep diff")
 _PLAIN = {"number": "7", "name": "a", "engine": "reference", "file": "out", "folder": "new", "log": "log"}
 _VALUES = {"number": _NUMBERS, "name": _NAMES, "engine": _ENGINES}
 _SAMPLES = {"--opset": "18", "--ir-version": "10", "--seed": "7", "--memory-limit": "4GiB", "--samples": "1",
@@ -230,7 +230,7 @@ def _with_bad_files(command: str, chance: random.Random) -> Iterator[Case]:
             for output in _OUTPUTS:
                 argv = _valid(command)
                 argv[at] = output
-                # These commands have no --overwrite: they replace the file that the user names. A log is appended.
+                # These commands have no --overwrite: they write where the user says. A log is appended.
                 is_replaced = kind == "log" or command.startswith(_REPLACING)
                 written = (*_WRITTEN, output.split("/")[0]) if is_replaced else _WRITTEN
                 yield _case(command, argv, area="outputs", prepare=_odd_outputs, outputs=written)
