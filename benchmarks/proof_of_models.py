@@ -33,7 +33,8 @@ from models_of_vision import MODELS as VISION_MODELS
 from models_of_vision import without_zeros
 
 import opbridge
-from opbridge.bundle.bundle import Bundle, write_bundle
+from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.write import write_bundle
 from opbridge.capture.capture import capture
 from opbridge.capture.entry import Entry
 from opbridge.catalog.declare.catalog import Catalog

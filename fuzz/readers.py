@@ -26,8 +26,9 @@ from hypothesis.errors import Flaky
 from onnx import TensorProto, helper, numpy_helper
 
 from opbridge import engines
-from opbridge.bundle.bundle import read_bundle, write_bundle
+from opbridge.bundle.bundle import read_bundle
 from opbridge.bundle.checks import manifest_hash, to_json
+from opbridge.bundle.write import write_bundle
 from opbridge.cli._arrays import read_arrays
 from opbridge.engines.onnx_specs import onnx_specs
 from opbridge.errors import OpbridgeError

@@ -15,7 +15,10 @@ import pytest
 
 import opbridge.atomic
 from opbridge.bundle import checks
-from opbridge.bundle.bundle import Bundle, check_destination, read_bundle, to_json, write_bundle, write_side_file
+from opbridge.bundle.bundle import Bundle, read_bundle
+from opbridge.bundle.checks import to_json
+from opbridge.bundle.destination import check_destination
+from opbridge.bundle.write import write_bundle, write_side_file
 from opbridge.errors import InputError
 from opbridge.proof.verify.trace import Status
 from opbridge.proof.verify.verification import PASSING

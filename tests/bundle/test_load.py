@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import opbridge
 from opbridge import engines
-from opbridge.bundle.bundle import write_bundle
+from opbridge.bundle.write import write_bundle
 from opbridge.errors import EngineError, InputError
 
 RELU = one_node("Relu", [(FLOAT, ["n"])], [(FLOAT, ["n"])])

@@ -17,8 +17,8 @@ import torch
 from engine_models import Extremes
 
 import opbridge
-from opbridge.bundle.bundle import write_bundle
 from opbridge.bundle.new_app import new_app
+from opbridge.bundle.write import write_bundle
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.cli import main
 from opbridge.errors import InputError

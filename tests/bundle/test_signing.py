@@ -17,8 +17,9 @@ from command_lines import Ran
 from one_node import FLOAT, one_node, save
 
 import opbridge
-from opbridge.bundle.bundle import read_bundle, write_bundle, write_side_file
+from opbridge.bundle.bundle import read_bundle
 from opbridge.bundle.checks import manifest_hash, to_json
+from opbridge.bundle.write import write_bundle, write_side_file
 from opbridge.errors import InputError
 from opbridge.verbs.sign import sign
 

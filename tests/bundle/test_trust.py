@@ -36,7 +36,8 @@ from strangers import (
 
 import opbridge
 from opbridge import engines, user_key
-from opbridge.bundle.bundle import Bundle, read_bundle, write_side_file
+from opbridge.bundle.bundle import Bundle, read_bundle
+from opbridge.bundle.write import write_side_file
 from opbridge.errors import InputError, OpbridgeError
 from opbridge.report.written import render
 

@@ -23,7 +23,8 @@ import pytest
 
 import opbridge
 import opbridge.cli
-from opbridge.bundle.bundle import Bundle, write_bundle
+from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.write import write_bundle
 from opbridge.cli import _outcome, main
 from opbridge.errors import CaptureError, InputError
 

@@ -117,11 +117,11 @@ def test_a_folder_of_logs_does_not_control_the_terminal(
 
 def test_a_name_of_several_lines_gives_no_other_fix(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
     spec = ("FLOAT", [2])
-    node = helper.make_node("No\nfix: evil", ["x"], ["y"], name="n\nerror: no\nfix: evil")
+    node = helper.make_node("No", ["x"], ["y"], name="n\nerror: no\nfix: evil")
     save(make_model([node], {"x": spec}, {"y": spec}), files / "m.onnx")
     lines = Ran(capfd, "convert-opset", "m.onnx", "--opset", "19", "-o", "out.onnx").err.splitlines()
     assert [line[:5] for line in lines if not line.startswith(" ")].count("fix: ") == 1
-    assert any(line.startswith("  fix: evil") for line in lines)
+    assert any(line.startswith("  fix: evil (ai.onnx::No)") for line in lines)
 
 
 def test_arrays_that_do_not_fit_into_the_memory(files: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -135,6 +135,7 @@ LIGHT = [
     "opbridge.catalog.declare.spec",
     "opbridge.bundle.bundle",
     "opbridge.bundle.load",
+    "opbridge.bundle.write",
     "opbridge.cli",
     "opbridge.engines",
     "opbridge.engines.onnxruntime",

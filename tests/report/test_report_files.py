@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import report_bundles as made
 
-from opbridge.bundle.bundle import read_bundle, write_bundle
+from opbridge.bundle.bundle import read_bundle
+from opbridge.bundle.write import write_bundle
 from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.proof.verify.verification import CaseResult, Verification

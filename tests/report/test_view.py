@@ -19,7 +19,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from report_bundles import HOSTILE, OPERATORS, failed, manifest, sources, write_files
 
-from opbridge.bundle.bundle import read_bundle, write_bundle, write_side_file
+from opbridge.bundle.bundle import read_bundle
+from opbridge.bundle.write import write_bundle, write_side_file
 from opbridge.cli import main
 from opbridge.errors import InputError
 from opbridge.report import server as served

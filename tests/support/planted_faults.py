@@ -19,7 +19,8 @@ import numpy as np
 import onnx_ir as ir
 
 import opbridge
-from opbridge.bundle.bundle import Bundle, write_bundle
+from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.write import write_bundle
 from opbridge.capture.entry import Entry
 from opbridge.proof.verify.verification import Verification
 

@@ -12,8 +12,9 @@ from typing import Any
 from one_node import FLOAT, one_node, save
 
 from opbridge.bundle import trust
-from opbridge.bundle.bundle import read_bundle, write_bundle
+from opbridge.bundle.bundle import read_bundle
 from opbridge.bundle.checks import manifest_hash, to_json
+from opbridge.bundle.write import write_bundle
 from opbridge.kernels.binary import own_platform
 
 __all__ = [

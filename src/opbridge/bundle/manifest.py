@@ -30,7 +30,7 @@ def make_manifest(
     packages: Sequence[str],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The manifest, without absolute paths and the entries that :func:`~opbridge.bundle.bundle.write_bundle` adds.
+    """The manifest, without absolute paths and the entries that :func:`~opbridge.bundle.write.write_bundle` adds.
 
     Args:
         entry: The entry or the ONNX file as the user wrote it; empty for a model in memory.

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
-from opbridge.bundle.bundle import to_json
+from opbridge.bundle.checks import to_json
 from opbridge.cli._collect import Collector
 from opbridge.cli._progress import Progress
 from opbridge.cli._settings import apply_defaults

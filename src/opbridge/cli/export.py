@@ -6,7 +6,7 @@ import argparse
 import functools
 from collections.abc import Callable
 
-from opbridge.bundle.bundle import check_destination
+from opbridge.bundle.destination import check_destination
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.cli._options import (
     MODELS,

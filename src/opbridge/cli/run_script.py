@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opbridge.bundle.bundle import to_json
+from opbridge.bundle.checks import to_json
 from opbridge.cli._options import OLD_CODE, Commands, add_command
 from opbridge.cli._outcome import Outcome
 from opbridge.errors import InputError

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from opbridge.atomic import replace_file
-from opbridge.bundle.bundle import REPORT, Bundle, write_side_file
+from opbridge.bundle.bundle import Bundle
+from opbridge.bundle.checks import REPORT
+from opbridge.bundle.write import write_side_file
 from opbridge.errors import InputError
 from opbridge.report.junit import render_junit
 from opbridge.report.markdown import render_markdown

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from opbridge.bundle.bundle import BENCHMARK, Bundle, read_bundle, write_side_file
+from opbridge.bundle.bundle import Bundle, read_bundle
+from opbridge.bundle.checks import BENCHMARK
 from opbridge.bundle.trust import Consent
+from opbridge.bundle.write import write_side_file
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import TensorSpec
 from opbridge.engines.feeds import checked_feeds

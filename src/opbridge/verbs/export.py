@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge.atomic import TemporaryFolder
-from opbridge.bundle.bundle import Bundle, check_destination, write_bundle
+from opbridge.bundle.bundle import Bundle
 from opbridge.bundle.checks import read_manifest
+from opbridge.bundle.destination import check_destination
 from opbridge.bundle.trust import Trust
+from opbridge.bundle.write import write_bundle
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opbridge.bundle.bundle import VERIFICATION, Bundle, read_bundle, write_side_file
+from opbridge.bundle.bundle import Bundle, read_bundle
+from opbridge.bundle.checks import VERIFICATION
 from opbridge.bundle.trust import Consent, Trust
+from opbridge.bundle.write import write_side_file
 from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine

@@ -18,7 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 from places import SUPPORT
 
 import opbridge
-from opbridge.bundle.bundle import read_bundle, write_bundle
+from opbridge.bundle.bundle import read_bundle
+from opbridge.bundle.write import write_bundle
 from opbridge.capture.entry import load_entry
 from opbridge.cli import main
 from opbridge.errors import InputError

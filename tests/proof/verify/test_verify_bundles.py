@@ -12,7 +12,8 @@ import pytest
 from one_node import save
 
 import opbridge
-from opbridge.bundle.bundle import check_destination, read_bundle
+from opbridge.bundle.bundle import read_bundle
+from opbridge.bundle.destination import check_destination
 from opbridge.cli import main
 from opbridge.engines.onnxruntime.session import OnnxRuntimeSession
 from opbridge.errors import InputError
