@@ -57,7 +57,18 @@ def counts_from_a_float(x: Tensor) -> Tensor:
     return x
 
 
+def refuses_to_be_converted(x: Tensor) -> Tensor:
+    if not x.min() > 0:
+        x = x[:, : int(x.shape[0])].repeat(1, 2)
+    if len(x) > 1 and x.min() > 0:
+        x = x.flatten()
+    return x * 2
+
+
 CASES = {
+    "branches of two ranks": Case(
+        refuses_to_be_converted, [("x.min() > 0", "True"), ("len(x) > 1 and x.min() > 0", "")], X - 100
+    ),
     "parity of a size": Case(parity, [("n", "4")]),
     "a loop over the rows": Case(rows_in_python, [("n", "4")]),
     "an index that is read": Case(reads_an_index, [("column = [0, 1, 2][x[0].argmax()]", "2")], X.flip(1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,19 @@ def test_arguments_that_do_not_fit() -> None:
 def test_a_lazy_module_without_parameters_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"'0\.weight' and 1 more of the model has no shape yet"):
         opbridge.export(nn.Sequential(nn.LazyLinear(3)), (torch.ones(2, 4),), path=tmp_path / "bundle")
+
+
+def test_a_module_that_forward_is_the_first_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_late.py").write_text("import torch\nTABLE = torch.tensor([1.0, 2.0])\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def scaled(x):
+        from imported_late import TABLE
+
+        return x * TABLE if TABLE[1] == 2 else x
+
+    finders = [*sys.meta_path]
+    program = capture(scaled, (torch.ones(2),)).program
+    assert sys.meta_path == finders
+    assert torch.equal(program.module()(torch.ones(2)), torch.tensor([1.0, 2.0]))
+    assert type(sys.modules.pop("imported_late").TABLE) is torch.Tensor

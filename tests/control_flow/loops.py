@@ -38,6 +38,16 @@ def while_item(x, n):
     return x
 
 
+@program("Loop", "If", cases=(([1.0, 2.0],), ([90.0, 1.0],), ([1.0, -1.0],), ([4.0, 4.0],)))
+def loops_with_gradient_modes(x):
+    for limit in (10, 30):
+        while x.sum() < limit:
+            with torch.enable_grad():
+                y = x * 2 if x.max() > 2 else x + 1
+            x = y + 1
+    return x
+
+
 @program("Loop", "Where", cases=counts(3, 1, 0, 9))
 def while_true_with_break(x, n):
     i = 0

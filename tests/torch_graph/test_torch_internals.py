@@ -278,6 +278,8 @@ def test_the_mappings_of_onnxscript_are_those_that_it_lists():
         ("torch.onnx._internal.exporter._torchlib._torchlib_registry", "get_torchlib_ops"),
         ("torch._decomp", "decomposition_table"),
         ("torch._export.utils", "_materialize_cpp_cia_ops"),
+        ("torch._export.passes.replace_set_grad_with_hop_pass", "replace_set_grad_with_hop_pass"),
+        ("torch", "_C._set_grad_enabled"),
         ("torch.fx.experimental._config", "patch"),
         ("torch._library.fake_impl", "FakeImplCtx.create_unbacked_symint"),
         ("torch._subclasses.fake_tensor", "FakeTensorMode"),

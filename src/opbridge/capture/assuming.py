@@ -16,7 +16,7 @@ from opbridge.findings import Finding, control_flow, data_dependent_value, missi
 from opbridge.torch_graph.declared import fixed_at
 from opbridge.torch_graph.dimensions import arguments_by_name
 from opbridge.torch_graph.example_values import Frames, assuming_values, taking_branches
-from opbridge.torch_graph.sources import AssumedValue, SourceLine, condition_at, innermost
+from opbridge.torch_graph.sources import AssumedValue, SourceLine, innermost, tested_at
 from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["Assumptions"]
@@ -108,10 +108,8 @@ def _of_lines(values: list[AssumedValue]) -> Iterator[Assumption]:
     lines = {value: innermost(value.frames) for value in values}
     for line in dict.fromkeys(lines.values()):
         found = list(dict.fromkeys(_shown(value.value) for value in values if lines[value] == line))
-        condition = condition_at(line)
-        is_decision = condition is not None and condition.keyword != "for"
-        what = str(condition) if is_decision else line.text if line is not None else values[0].condition
-        yield Assumption("value", what, found[0] if len(found) == 1 else "", _place(line))
+        tested, is_one = tested_at(line) or (line.text if line is not None else values[0].condition, True)
+        yield Assumption("value", tested, found[0] if is_one and len(found) == 1 else "", _place(line))
 
 
 def _shown(value: str) -> str:

@@ -15,6 +15,8 @@ from opbridge.findings import dynamic_dimension
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimensions
 from opbridge.torch_graph.dimensions import arguments_by_name, from_two, without_limits, without_names
+from opbridge.torch_graph.gradients import without_gradient_modes
+from opbridge.torch_graph.imported import importing_outside
 from opbridge.torch_graph.outputs import opening_outputs
 from opbridge.torch_graph.python_sizes import dynamic_builtins, einsum_from_left_to_right
 from opbridge.torch_graph.silence import silenced
@@ -102,7 +104,10 @@ def _export_as_declared(
         state = keeping_state(module, contents_of_buffers=False)
         noting = torch_internals.noting_sizes(fixed, guards)
         order = einsum_from_left_to_right() if shapes else contextlib.nullcontext()
-        with state, silenced(), settings, noting, torch.no_grad(), opening_outputs(module), dynamic_builtins(), order:
+        replacements = opening_outputs(module), dynamic_builtins(), without_gradient_modes(), importing_outside()
+        with contextlib.ExitStack() as stack:
+            for context in (state, silenced(), settings, noting, torch.no_grad(), *replacements, order):
+                stack.enter_context(context)
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         with keeping_state(module):

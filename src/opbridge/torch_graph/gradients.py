@@ -1,8 +1,9 @@
-"""Captures models that compute gradients in ``forward``: forces as gradients of an energy, ``torch.func.jacrev``.
+"""Gradients during a capture.
 
-torch.export records calls above autograd, where the operators that compute a gradient are not seen. So ``forward`` is
-first traced by ``make_fx``, below autograd, and torch.export records the result. Both see the same fake tensors and the
-same symbolic sizes, so that nothing is fixed that torch.export would not fix.
+Some models compute gradients in ``forward``: forces as gradients of an energy, ``torch.func.jacrev``. torch.export
+records calls above autograd, where the operators that compute a gradient are not seen. So ``forward`` is first traced
+by ``make_fx``, below autograd, and torch.export records the result. Both see the same fake tensors and the same
+symbolic sizes, so that nothing is fixed that torch.export would not fix.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from opbridge.errors import causes
 
-__all__ = ["needs_gradients", "tracing_gradients"]
+__all__ = ["needs_gradients", "tracing_gradients", "without_gradient_modes"]
 
 _MESSAGES = re.compile(
     r"does not require grad|found a fake tensor in the exported program constant|functorch|"
@@ -53,6 +54,8 @@ def tracing_gradients(module: torch.nn.Module) -> Iterator[None]:
 
         with torch._C.DisableTorchFunction(), disable_proxy_modes_tracing():
             traced = make_fx(run)(*(leaves[place].detach() for place in places))
+            traced.graph.eliminate_dead_code()
+            traced.recompile()
         found = traced(*(leaves[place] for place in places))
         return pytree.tree_unflatten(found, pytree.tree_structure(results[-1]))
 
@@ -69,3 +72,27 @@ def tracing_gradients(module: torch.nn.Module) -> Iterator[None]:
 
 def _detached(results: Any) -> list[Any]:
     return [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in pytree.tree_leaves(results)]
+
+
+@contextlib.contextmanager
+def without_gradient_modes() -> Iterator[None]:
+    """Record no ``torch.no_grad()``: no value depends on it, and torch's pass for it loses the branches in a loop."""
+    from torch._export.passes import replace_set_grad_with_hop_pass as place
+
+    original = place.replace_set_grad_with_hop_pass
+
+    def erase(graph_module: torch.fx.GraphModule, signature: Any) -> tuple[torch.fx.GraphModule, Any]:
+        for module in graph_module.modules():
+            if isinstance(module, torch.fx.GraphModule):
+                nodes = module.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
+                for node in nodes:
+                    module.graph.erase_node(node)
+                if nodes:
+                    module.recompile()
+        return graph_module, signature
+
+    place.replace_set_grad_with_hop_pass = erase  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        place.replace_set_grad_with_hop_pass = original

@@ -1,7 +1,7 @@
 """The internals of torch that opbridge uses, with reasons and guards.
 
-``reuse.py``, ``recurrent.py`` and ``example_values.py`` have more. ``tests/torch_graph/test_torch_internals.py`` names
-each of them, so that it fails first if a torch release moves one.
+``reuse.py``, ``recurrent.py``, ``gradients.py`` and ``example_values.py`` have more.
+``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: list the torch operators that
   torch.onnx maps, with their lowest opsets. There is no public list.

@@ -39,6 +39,7 @@ __all__ = [
     "source_of_stack",
     "source_of_stack_trace",
     "source_of_traceback",
+    "tested_at",
 ]
 
 _LIBRARIES = ("torchvision", "torchaudio", "transformers", "timm", "onnxscript", "onnx_ir", "onnx", "numpy")
@@ -351,15 +352,35 @@ def _conditions(node: ast.AST, line: int) -> Iterator[tuple[str, ast.expr]]:
 
 def condition_at(source: SourceLine | None) -> Condition | None:
     """The condition of the ``if``, ``while``, ``assert`` or ``for`` on this line, or None if there is none."""
-    tree = _parsed(source.file) if source else None
-    if tree is None or source is None:
+    keyword, expression = _condition_at(source)
+    if expression is None:
         return None
-    for node in ast.walk(tree):  # Breadth first: a statement comes before the expressions inside it.
-        for keyword, expression in _conditions(node, source.line):
-            if isinstance(expression, ast.BoolOp):
-                expression = next((part for part in expression.values if _reads_size(part)), expression)
-            return Condition(keyword, ast.unparse(expression), *_as_bools(expression))
-    return None
+    if isinstance(expression, ast.BoolOp):
+        expression = next((part for part in expression.values if _reads_size(part)), expression)
+    return Condition(keyword, ast.unparse(expression), *_as_bools(expression))
+
+
+def tested_at(source: SourceLine | None) -> tuple[str, bool] | None:
+    """What the ``if``, ``while`` or ``assert`` on this line tests, as source without ``not``; None if there is none.
+
+    The bool is whether it is one value, not several that ``and`` or ``or`` combines.
+    """
+    keyword, expression = _condition_at(source)
+    while isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+        expression = expression.operand
+    if expression is None or keyword == "for":
+        return None
+    return ast.unparse(expression), not isinstance(expression, ast.BoolOp)
+
+
+def _condition_at(source: SourceLine | None) -> tuple[str, ast.expr | None]:
+    """The keyword of the statement on this line, and its condition."""
+    tree = _parsed(source.file) if source else None
+    if tree is not None and source is not None:
+        for node in ast.walk(tree):  # Breadth first: a statement comes before the expressions inside it.
+            for found in _conditions(node, source.line):
+                return found
+    return "", None
 
 
 def _reads_size(expression: ast.expr) -> bool:
