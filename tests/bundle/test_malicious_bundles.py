@@ -148,7 +148,7 @@ def _marks_of_another(attack: Attack) -> Path:
 
 def _code_as_a_name(attack: Attack) -> Path:
     """A model that the engine refuses, with an operator whose name ends a string and goes on with code."""
-    name = f'Evil"""\nopen({str(attack.payload)!r}, "w").close()\n"""'
+    name = f'Evil"""; open({str(attack.payload)!r}, "w").close(); """'
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("evil", 1)]
     body = [onnx.helper.make_node("DeformConv", ["p", "p", "p"], ["q"])]
     node = onnx.helper.make_node(name, ["x0"], ["y0"], domain="evil")
@@ -194,7 +194,7 @@ ROUTES: dict[str, tuple[Callable[[Attack], Path], str, str]] = {
         "'../x', which is not a plain path inside of the bundle",
     ),
     "weights outside of the folder": (_far_weights, "refused", "far.onnx"),
-    "code as a name in the model": (_code_as_a_name, "text in the script of `reduce`", "Evil''' open("),
+    "code as a name in the model": (_code_as_a_name, "text in the script of `reduce`", "Evil'''; open("),
     "pickled arrays": (_pickled_arrays, "not read", ""),
     "a changed model": (_changed("model.onnx", "another"), "refused", "model.onnx has 7 bytes instead of"),
     "a changed `verification.json`": (

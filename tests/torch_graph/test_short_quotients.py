@@ -31,6 +31,8 @@ QUOTIENTS: dict[str, Callable[[Any, Any], tuple[Any, int]]] = {
     "by three": lambda n, m: (4 * n - 5 * m + 7, 3),
     "product": lambda n, m: (n * m + 1, 2),
     "multiple": lambda n, m: (6 * n - 4, 2),
+    "common factor": lambda n, m: (4 * n - 6 * m + 14, 8),
+    "common factor of a half": lambda n, m: (5 * n * 3 + 5, 10),
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,15 +45,19 @@ def _short(base: Any, divisor: Any) -> Any:
     """The quotient with all factors in the numerator from 0 to below the divisor; None if it has this form already.
 
     ``(d * q + r) // d`` is ``q + r // d`` for integers, also for negative ones, and ``(y + 1) // 2`` is ``y - y // 2``.
+    A common factor of the numerator and the divisor is left out; torch finds it too, but slowly.
     """
     if not isinstance(base, (sympy.Add, sympy.Mul)) or not isinstance(divisor, sympy.Integer) or divisor < 2:
         return None
-    quotient = rest = sympy.S.Zero
+    quotient, rest = sympy.S.Zero, []
     for term in sympy.Add.make_args(base):
         factor, size = term.as_coeff_Mul()
         whole, left = divmod(factor, divisor) if factor.is_Integer and size.is_integer else (0, factor)
-        quotient, rest = quotient + whole * size, rest + left * size
-    constant, sizes = rest.as_coeff_Add()
-    if divisor == 2 and constant == 1 and sizes != 0 and sizes.is_integer:
-        return quotient + sizes - FloorDiv(sizes, divisor)
-    return None if quotient == 0 else quotient + FloorDiv(rest, divisor)
+        quotient += whole * size
+        rest.append((left, size))
+    common = math.gcd(divisor, *(left for left, _ in rest)) if all(left.is_Integer for left, _ in rest) else 1
+    numerator = sympy.Add(*(left / common * size for left, size in rest))
+    constant, sizes = numerator.as_coeff_Add()
+    if divisor / common == 2 and constant == 1 and sizes != 0 and sizes.is_integer:
+        return quotient + sizes - FloorDiv(sizes, 2)
+    return None if quotient == 0 and common == 1 else quotient + FloorDiv(numerator, divisor / common)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onnxscript import UINT8
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import Sample, translation
@@ -25,4 +26,7 @@ def int_mm(self: Any, mat2: Any) -> Any:
 
     _int_mm(Tensor self, Tensor mat2) -> Tensor
     """
-    return op.MatMulInteger(self, mat2)
+    if self.dtype != UINT8.dtype:
+        return op.MatMulInteger(self, mat2)
+    # Without VNNI instructions, ONNX Runtime multiplies uint8 and int8 with saturation, but not int8 and uint8.
+    return op.Transpose(op.MatMulInteger(op.Transpose(mat2), op.Transpose(self)))
