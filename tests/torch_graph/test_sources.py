@@ -15,8 +15,6 @@ from torch import nn
 
 from opbridge.torch_graph.sources import (
     SourceLine,
-    called_name,
-    condition_at,
     frames_of_error,
     innermost,
     module_path,
@@ -26,6 +24,7 @@ from opbridge.torch_graph.sources import (
     source_of_stack_trace,
     source_of_traceback,
 )
+from opbridge.torch_graph.statements import called_name, condition_at
 
 pytestmark = pytest.mark.newest
 

@@ -16,8 +16,9 @@ from opbridge.findings import Finding, control_flow, data_dependent_value, missi
 from opbridge.torch_graph.declared import fixed_at
 from opbridge.torch_graph.dimensions import arguments_by_name
 from opbridge.torch_graph.example_values import Frames, assuming_values, taking_branches
-from opbridge.torch_graph.sources import AssumedValue, SourceLine, innermost, tested_at
+from opbridge.torch_graph.sources import AssumedValue, SourceLine, innermost
 from opbridge.torch_graph.state import keeping_state
+from opbridge.torch_graph.statements import tested_at
 
 __all__ = ["Assumptions"]
 

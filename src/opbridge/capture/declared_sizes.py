@@ -27,7 +27,8 @@ from opbridge.torch_graph.declared import DeclaredDimensions, DynamicDimension
 from opbridge.torch_graph.eager import run_eager
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
-from opbridge.torch_graph.sources import SourceLine, condition_at, innermost
+from opbridge.torch_graph.sources import SourceLine, innermost
+from opbridge.torch_graph.statements import condition_at
 
 __all__ = ["at_least_two", "check_declared_sizes"]
 

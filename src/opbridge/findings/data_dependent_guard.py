@@ -22,7 +22,8 @@ from __future__ import annotations
 import re
 
 from opbridge.findings.base import Failure, Finding, shortened
-from opbridge.torch_graph.sources import Condition, condition_at, module_path
+from opbridge.torch_graph.sources import module_path
+from opbridge.torch_graph.statements import Condition, condition_at
 
 CODE = "data-dependent-guard"
 

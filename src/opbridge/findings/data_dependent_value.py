@@ -20,7 +20,8 @@ from __future__ import annotations
 import re
 
 from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
-from opbridge.torch_graph.sources import Condition, SourceLine, condition_at, module_path
+from opbridge.torch_graph.sources import SourceLine, module_path
+from opbridge.torch_graph.statements import Condition, condition_at
 
 CODE = "data-dependent-value"
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from opbridge.errors import described_error
 from opbridge.findings.base import Failure, Finding
-from opbridge.torch_graph.sources import called_name, frames_of_error, innermost
+from opbridge.torch_graph.sources import frames_of_error, innermost
+from opbridge.torch_graph.statements import called_name
 
 CODE = "failing-fake"
 ORDER = 2

@@ -27,7 +27,8 @@ from __future__ import annotations
 import re
 
 from opbridge.findings.base import Failure, Finding, shortened
-from opbridge.torch_graph.sources import SourceLine, called_name
+from opbridge.torch_graph.sources import SourceLine
+from opbridge.torch_graph.statements import called_name
 
 CODE = "python-function"
 

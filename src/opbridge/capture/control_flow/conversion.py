@@ -24,7 +24,8 @@ from opbridge.findings import (
     restricted_dimension,
 )
 from opbridge.torch_graph.code_swap import functions_of, parsed_file, renamed, swapped
-from opbridge.torch_graph.sources import SourceLine, condition_at, frames_outside_torch
+from opbridge.torch_graph.sources import SourceLine, frames_outside_torch
+from opbridge.torch_graph.statements import condition_at
 
 __all__ = ["OF_DATA", "Conversions", "converting"]
 
