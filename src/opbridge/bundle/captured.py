@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from opbridge.bundle.bundle import Bundle
@@ -13,7 +12,7 @@ from opbridge.bundle.trust import Trust
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD
 from opbridge.capture.capture import Captured, StateBuffer, capture, load_program
-from opbridge.capture.entry import Entry, load_entry
+from opbridge.capture.entry import Entry, as_entry
 from opbridge.capture.stateful import capture_with_state
 from opbridge.catalog.declare.catalog import Catalog, Ops
 
@@ -61,7 +60,7 @@ def captured_of_bundle(bundle: Bundle, reference: Any, ops: Ops) -> Captured:
         return dataclasses.replace(captured, state=_state(bundle), assumptions=_assumptions(bundle))
     if reference is None:
         reference = find_entry(bundle)
-    entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
+    entry = as_entry(reference)
     assume: Assume = "check" if ASSUMPTIONS_HOLD in outputs else bool(_assumptions(bundle))
     entry = dataclasses.replace(entry, state=bool(_state(bundle)), assume=assume)
     return capture_entry(entry, Catalog.load(ops), inputs, outputs)

@@ -25,7 +25,7 @@ from opbridge.capture.assumption import Assume
 from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.torch_graph.sources import source_of_error
 
-__all__ = ["Entry", "entry_file", "entry_of", "load_entry", "load_file", "portable_entry"]
+__all__ = ["Entry", "as_entry", "entry_file", "entry_of", "load_entry", "load_file", "portable_entry"]
 
 _FORMS = "file.py:function, package.module:function or model.pt2"
 _RETURNS = "(module, args), (module, args, kwargs) or a dict with 'model' and 'args'"
@@ -103,6 +103,24 @@ def entry_of(text: str, function: Callable[[], Any], file: Path | None = None) -
         InputError: The function raises an error, or does not return a model and inputs.
     """
     return _entry(text, _call(text, function), file)
+
+
+def as_entry(given: Any) -> Entry:
+    """An entry given in Python: its text, what its function returns (``(module, args)``, a dict), or an ``Entry``.
+
+    Raises:
+        InputError: It is nothing of the kind.
+    """
+    if isinstance(given, Entry):
+        return given
+    if isinstance(given, str | Path):
+        return load_entry(str(given))
+    if not isinstance(given, Mapping | tuple):
+        raise InputError(
+            f"A {type(given).__name__} was passed in the place of a model with its inputs.",
+            fix="pass (module, args), or the text of an entry, such as 'model.py:build'.",
+        )
+    return _entry("given in Python", given, None)
 
 
 def portable_entry(text: str) -> str:

@@ -56,8 +56,9 @@ def verify(
 
     Args:
         path: The bundle.
-        reference: The model to compare with, as the text of an entry or an ``Entry``; by default the program saved in
-            the bundle, otherwise the entry recorded in the bundle. For a bundle made from an ONNX model, that model.
+        reference: The model to compare with: the text of an entry, or what its function returns, such as
+            ``(module, args)``. By default the program saved in the bundle, otherwise the entry recorded in the bundle;
+            for a bundle made from an ONNX model, that model.
         inputs: Inputs by name, one mapping per case, instead of fresh ones; a mapping of such mappings names the cases.
         engines: The engines to verify; by default all engines of the bundle.
         seed: The seed of the fresh inputs.

@@ -14,6 +14,7 @@ import faulty_engine
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from places import SUPPORT
 
@@ -210,6 +211,24 @@ def test_a_wrong_mapping(tmp_path: Path) -> None:
     done = run_script(tmp_path / "out")
     assert done.returncode == 1
     assert "expected, to within" in done.stdout
+
+
+class Largest(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.tanh().topk(2).values.exp()
+
+
+@pytest.mark.slow
+def test_a_wrong_mapping_of_an_operator_with_several_results(tmp_path: Path) -> None:
+    model = Largest(), (torch.arange(12.0).reshape(2, 6),)
+    bundle = opbridge.export(*model, path=tmp_path / "bundle", verify=False)
+    changed = onnx.load(bundle.path / "model.onnx")
+    (node,) = (node for node in changed.graph.node if node.op_type == "TopK")
+    next(attribute for attribute in node.attribute if attribute.name == "largest").i = 0
+    write_bundle(tmp_path / "wrong", bundle.manifest, lambda folder: onnx.save(changed, folder / "model.onnx"))
+    found = opbridge.reduce(str(tmp_path / "wrong"), path=tmp_path / "out", reference=model)
+    assert found.kind == "mapping"
+    assert "aten::topk.default" in found.message
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
+import torch
 from one_node import save
 
 import opbridge
@@ -92,6 +93,14 @@ def test_special_values_are_told_and_may_be_required(folder: Path, capfd: pytest
     found = opbridge.verify("b", special_values="require")
     assert found.passed
     assert {item.values for item in found.special_values} == {"NaN", "infinity", "-0", "subnormal", "large", "extremes"}
+
+
+def test_a_model_of_this_process_may_be_the_reference(tmp_path: Path) -> None:
+    model, args = torch.nn.Linear(3, 2), (torch.rand(4, 3),)
+    bundle = opbridge.export(model, args, path=tmp_path / "b", verify=False)
+    assert opbridge.verify(bundle.path, reference=(model, args)).passed
+    with pytest.raises(InputError, match="A Linear was passed in the place of a model with its inputs"):
+        opbridge.verify(bundle.path, reference=model)
 
 
 def test_without_hypothesis_the_error_names_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

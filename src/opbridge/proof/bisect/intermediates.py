@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -215,9 +216,11 @@ class CapturedValues:
         origin = self._origins.get(name)
         if origin is None:
             return Described()
-        node = self._nodes[origin.node]
+        node = called = self._nodes[origin.node]
+        while called.target is operator.getitem:  # One of several results.
+            called = called.args[0]
         source = source_of_node(node)
-        return Described(str(node.target).replace(".", "::", 1), node.name, str(source) if source else "")
+        return Described(str(called.target).replace(".", "::", 1), node.name, str(source) if source else "")
 
 
 def _intermediate(index: int | None, own: Any, float64: Any, random: bool) -> Intermediate | None:

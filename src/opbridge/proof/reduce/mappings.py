@@ -12,7 +12,7 @@ import numpy as np
 
 from opbridge.bundle.captured import captured_of_bundle
 from opbridge.capture.capture import Captured
-from opbridge.capture.entry import load_entry
+from opbridge.capture.entry import as_entry
 from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.catalog.declare.operator import without_kernels
 from opbridge.errors import InputError, VerificationError
@@ -98,7 +98,7 @@ def wrong_segment(
 def _captured(side: ModelSide, reference: Any, ops: Ops) -> Captured:
     if side.bundle is not None:
         return captured_of_bundle(side.bundle, reference, ops)
-    entry = load_entry(str(reference)) if isinstance(reference, str | Path) else reference
+    entry = as_entry(reference)
     return captured_entry(entry, Catalog.load(ops))
 
 
