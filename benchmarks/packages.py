@@ -4,6 +4,7 @@ A third column says which of them ``torch.export.export`` alone captures rightly
 
     python benchmarks/packages.py [NAME ...] --rows build/packages.jsonl
     python benchmarks/packages.py --rows build/packages.jsonl --fixes
+    python benchmarks/packages.py --rows build/packages.jsonl --assume
     python benchmarks/packages.py --rows build/packages.jsonl --again --page docs/packages.md
 
 The modules are those of packages_*.py, chosen by what people deploy, with random weights and small configurations;
@@ -19,6 +20,7 @@ The packages need an environment of their own: ``pip install -e ".[export,vision
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import os
@@ -44,6 +46,9 @@ from side_by_side import EXPORTERS, Exporter, Server, Situation  # noqa: E402
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false", "YOLO_VERBOSE": "false"}
 
+ASSUMED = ", assumed"
+"""Follows the name of a module in the rows of an export with ``assume=True``."""
+
 MODULES: dict[str, Factory] = {
     **packages_vision.MODULES,
     **packages_dense.MODULES,
@@ -55,7 +60,7 @@ MODULES: dict[str, Factory] = {
 
 
 def situation(name: str) -> Situation:
-    """The module of a name, with its inputs, perhaps as its printed fix says; called in the child process."""
+    """The module of a name, with its inputs, as its printed fix says, or with assumptions; called in the child."""
     import torch
 
     # transformers would import benchmarks/kernels.py, because there is a package `kernels`.
@@ -66,6 +71,8 @@ def situation(name: str) -> Situation:
 
     torch.version.cuda = cuda
     torch.manual_seed(0)
+    if name.endswith(ASSUMED):
+        return dataclasses.replace(MODULES[name.removesuffix(ASSUMED)](), options={"opbridge": {"assume": True}})
     module, as_printed, _ = name.partition(packages_fixes.AS_PRINTED)
     example = MODULES[module]()
     return packages_fixes.FIXES[module].applied(example) if as_printed else example
@@ -125,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="measure what was not right at another commit again")
     parser.add_argument("--page", type=Path, help="write the table of all rows to this Markdown file")
     parser.add_argument("--fixes", action="store_true", help="follow the printed fixes of modules that are refused")
+    parser.add_argument("--assume", action="store_true", help="export what was not right with assumptions")
     parser.add_argument("--list", action="store_true", help="list the modules")
     chosen = parser.parse_args(arguments)
     names = [name for name in MODULES if not chosen.names or name.startswith(tuple(chosen.names))]
@@ -135,6 +143,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     exporters = (chosen.exporter,) if chosen.exporter else EXPORTERS
     if chosen.fixes:
         names = [f"{name}{packages_fixes.AS_PRINTED}" for name in names if name in packages_fixes.FIXES]
+        exporters = ("opbridge",)
+    if chosen.assume:
+        rows = [line["row"] for line in read(chosen.rows) if line["row"]["exporter"] == "opbridge"]
+        right = {row["name"] for row in rows if row["verdict"] == "right"}
+        names = [f"{name}{ASSUMED}" for name in names if name not in right]
         exporters = ("opbridge",)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(OFFLINE, YOLO_CONFIG_DIR=folder)

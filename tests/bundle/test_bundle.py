@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -275,6 +276,8 @@ def test_an_empty_folder_and_a_link_to_a_bundle_are_used(tmp_path: Path) -> None
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     fails("no permission to create files in", "write permission", check_destination, tmp_path / "b")
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    fails("is read-only", "another disk", check_destination, tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -324,6 +327,7 @@ def test_a_failed_rename_puts_the_older_bundle_back(tmp_path: Path, monkeypatch:
 HALF_WRITTEN = """
 import os, sys
 from pathlib import Path
+from types import SimpleNamespace
 from opbridge.atomic import temporary_sibling
 
 with temporary_sibling(sys.argv[1], Path(sys.argv[1])) as folder:

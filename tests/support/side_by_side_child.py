@@ -42,6 +42,9 @@ def main(target: str, exporter: Exporter, folder: Path) -> Row:
     stage("making the model")
     eager = Eager(factory)
     dimensions = declared(eager.situation.model, *eager.example, eager.situation.dynamic_shapes)
+    if eager.situation.options.get(exporter, {}).get("assume"):
+        for dimension in dimensions:
+            dimension.may_be_fixed = True
     stage("running eager PyTorch")
     if isinstance(failed := eager.run([eager.example]), Exception):
         return Row(target, exporter, "not comparable", _line(failed))

@@ -27,6 +27,8 @@ def check_destination(path: str | os.PathLike[str], *, overwrite: bool = False) 
     if not parent.is_dir():
         raise InputError(f"Can't write {path}: {parent} is a file.", fix="choose an output path below a folder.")
     if not os.access(parent, os.W_OK | os.X_OK):
+        if os.statvfs(parent).f_flag & os.ST_RDONLY:
+            raise InputError(f"Can't write {path}: {parent} is read-only.", fix="choose another disk with -o.")
         raise InputError(
             f"Can't write {path}: no permission to create files in {parent}.",
             fix="choose another output folder, or give yourself write permission there.",
