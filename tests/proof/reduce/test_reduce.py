@@ -225,8 +225,9 @@ def test_a_wrong_mapping_of_an_operator_with_several_results(tmp_path: Path) -> 
     changed = onnx.load(bundle.path / "model.onnx")
     (node,) = (node for node in changed.graph.node if node.op_type == "TopK")
     next(attribute for attribute in node.attribute if attribute.name == "largest").i = 0
-    write_bundle(tmp_path / "wrong", bundle.manifest, lambda folder: onnx.save(changed, folder / "model.onnx"))
-    found = opbridge.reduce(str(tmp_path / "wrong"), path=tmp_path / "out", reference=model)
+    wrong, sources = str(tmp_path / "wrong"), bundle.sources
+    write_bundle(wrong, bundle.manifest, lambda folder: onnx.save(changed, folder / "model.onnx"), sources=sources)
+    found = opbridge.reduce(wrong, path=tmp_path / "out", reference=model)
     assert found.kind == "mapping"
     assert "aten::topk.default" in found.message
 
