@@ -39,10 +39,12 @@ def _run_outside(loader: object) -> None:
         return
 
     def exec_module(module: types.ModuleType) -> None:
+        vars(loader).pop("exec_module", None)  # Some loaders load many modules.
         with outside_capture():
             run(module)
 
-    loader.exec_module = exec_module  # type: ignore[attr-defined]
+    with contextlib.suppress(AttributeError):  # A loader without attributes of its own.
+        loader.exec_module = exec_module  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

@@ -21,7 +21,6 @@ from opbridge.engines.versions import SYMBOLIC
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node
 from opbridge.onnx_model.opsets.building import Names
-from opbridge.onnx_model.scopes import all_nodes
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -74,8 +73,8 @@ class UnsignedWeightsPass(ir.passes.InPlacePass):
         """Change ``model`` in place; the result lists the products."""
         names = Names(model)
         changed = [describe_node(node) for node in _products(model)]
-        for node in list(all_nodes(model)):
-            if _is_standard(node, "DequantizeLinear") and _constant(node.inputs[0], ir.DataType.INT8) is not None:
+        for node in list(model.graph.all_nodes()):
+            if _is_constant_factor(node):
                 _shift(node, 0, names)
                 _shift_zero_point(node, 2, names)
             elif _is_signed_rounding(node):
@@ -93,17 +92,16 @@ class UnsignedWeightsPass(ir.passes.InPlacePass):
 
 def _products(model: ir.Model) -> Iterator[ir.Node]:
     """The nodes whose results may be wrong, and that the pass can make right."""
-    for node in all_nodes(model):
+    for node in model.graph.all_nodes():
         if SYMBOLIC in node.metadata_props:
             continue
         if _multiplies_signed_weights(node):
             yield node
         elif node.op_type in _FUSED and not node.domain:
             sources = [value.producer() if value is not None else None for value in node.inputs[:2]]
-            if all(source is not None and _is_standard(source, "DequantizeLinear") for source in sources):
-                tensors = [source.inputs[0] for source in sources if source is not None]
-                if any(_becomes_unsigned(tensor) for tensor in tensors):
-                    yield node
+            found = [source for source in sources if source is not None and _is_standard(source, "DequantizeLinear")]
+            if len(found) == len(sources) and any(map(_becomes_unsigned, found)):
+                yield node
 
 
 def _is_standard(node: ir.Node, op_type: str) -> bool:
@@ -119,11 +117,18 @@ def _multiplies_signed_weights(node: ir.Node) -> bool:
     return is_unsigned and _constant(node.inputs[weights], ir.DataType.INT8) is not None and _is_known(node, zero_point)
 
 
-def _becomes_unsigned(tensor: ir.Value | None) -> bool:
-    if _constant(tensor, ir.DataType.INT8) is not None:
+def _becomes_unsigned(dequantize: ir.Node) -> bool:
+    if _is_constant_factor(dequantize):
         return True
+    tensor = dequantize.inputs[0]
     source = tensor.producer() if tensor is not None else None
     return source is not None and _is_signed_rounding(source)
+
+
+def _is_constant_factor(node: ir.Node) -> bool:
+    """Whether a node dequantizes an int8 constant with a known zero point."""
+    is_int8 = _is_standard(node, "DequantizeLinear") and _constant(node.inputs[0], ir.DataType.INT8) is not None
+    return is_int8 and _is_known(node, 2)
 
 
 def _is_signed_rounding(node: ir.Node) -> bool:
