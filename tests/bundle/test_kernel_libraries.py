@@ -113,9 +113,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         build_libraries([ROTATED_NMS], tmp_path / "full", engines=["onnxruntime"])
     empty = tmp_path / "empty.py"
     empty.write_text("import opbridge\n")
-    (tmp_path / "itself.py").symlink_to("itself.py")
-    with pytest.raises(InputError, match=r"there is no file or folder .*itself\.py"):
-        build_libraries([tmp_path / "itself.py"], tmp_path / "libraries", engines=["onnxruntime"])
+    for link, to in (("itself.py", "itself.py"), ("device.py", "/dev/zero")):
+        (tmp_path / link).symlink_to(to)
+        with pytest.raises(InputError, match=f"there is no file or folder .*{link}"):
+            build_libraries([tmp_path / link], tmp_path / "libraries", engines=["onnxruntime"])
     with pytest.raises(InputError, match=r"empty\.py declares no kernel") as caught:
         build_libraries([empty], tmp_path / "new", engines=["onnxruntime"])
     assert "'vision' for opbridge.vision" in caught.value.fix

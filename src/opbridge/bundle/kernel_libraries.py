@@ -62,8 +62,7 @@ def build_libraries(
             raise EngineError(
                 f"{engine.name} loads no kernels of opbridge's.", fix="name other engines; opbridge engines lists them."
             )
-    files = [Path(os.path.realpath(source)) for source in sources if source != VISION]
-    Catalog.load(files)
+    Catalog.load([Path(source) for source in sources if source != VISION])
     kernels = {kernel.target: kernel for source in sources for kernel in _kernels_of(source)}
     libraries = [build(list(kernels.values()), engine) for engine in chosen]
     target = Path(folder)

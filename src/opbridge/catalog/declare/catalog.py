@@ -193,7 +193,7 @@ def _files(path: Path) -> list[Path]:
         return sorted(file for file in path.rglob("*.py") if file.name != "__init__.py")
     if path.is_file():
         return [path]
-    raise InputError(f"ops: there is no file or folder {str(path)!r}.", fix="check the path passed with --ops.")
+    raise InputError(f"ops: there is no file or folder {str(path)!r}.", fix="check the path.")
 
 
 def _import_file(file: Path) -> ModuleType:
