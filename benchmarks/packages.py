@@ -131,8 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=Path, default=Path("build/packages.jsonl"), help="the file of the rows")
     parser.add_argument("--again", action="store_true", help="measure what was not right at another commit again")
     parser.add_argument("--page", type=Path, help="write the table of all rows to this Markdown file")
-    parser.add_argument("--fixes", action="store_true", help="follow the printed fixes of modules that are refused")
-    parser.add_argument("--assume", action="store_true", help="export what was not right with assumptions")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--fixes", action="store_true", help="follow the printed fixes of modules that are refused")
+    again.add_argument("--assume", action="store_true", help="export what was not right with assumptions")
     parser.add_argument("--list", action="store_true", help="list the modules")
     chosen = parser.parse_args(arguments)
     names = [name for name in MODULES if not chosen.names or name.startswith(tuple(chosen.names))]

@@ -175,3 +175,23 @@ def test_tensors_that_leave_the_graph_keep_their_type() -> None:
         <float s = {0.1}, int8 z = {0}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
         y = MatMul(d, d) }"""
     assert not UnsignedWeightsPass()(ir.from_onnx_text(text)).modified
+
+
+def test_a_constant_with_two_users_is_written_once() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]> g (float[2, 2] x) => (float[2, 2] y)
+        <float s = {0.1}, uint8 z = {0}, int8[2, 2] w = {1, -2, 3, -4}> {
+        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
+        v1 = DequantizeLinear(w, s) v2 = DequantizeLinear(w, s) a = MatMul(d, v1) b = MatMul(d, v2) y = Add(a, b) }"""
+    result = UnsignedWeightsPass()(ir.from_onnx_text(text))
+    assert result.modified
+    arrays = [value.const_value for value in result.model.graph.initializers.values()]
+    weights = [array.numpy() for array in arrays if array is not None and array.shape == (2, 2)]
+    assert [one.tolist() for one in weights] == [[[129, 126], [131, 124]]]
+
+
+def test_a_scale_of_unknown_shape_is_left() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]> g (float[2, 2] x, float[n] scales) => (float[2, 2] y)
+        <float s = {0.1}, uint8 z = {0}, int8[2, 2] w = {1, -2, 3, -4}> {
+        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
+        v = DequantizeLinear <axis = 0> (w, scales) y = MatMul(d, v) }"""
+    assert not UnsignedWeightsPass()(ir.from_onnx_text(text)).modified

@@ -71,21 +71,21 @@ class UnsignedWeightsPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> AdaptationResult:
         """Change ``model`` in place; the result lists the products."""
-        names = Names(model)
         changed = [describe_node(node) for node in _products(model)]
+        shift = _Shift(Names(model))
         for node in list(model.graph.all_nodes()):
             if _is_constant_factor(node):
-                _shift(node, 0, names)
-                _shift_zero_point(node, 2, names)
+                shift.constant(node, 0)
+                shift.zero_point(node, 2)
             elif _is_signed_rounding(node):
-                _shift_zero_point(node, 2, names)
+                shift.zero_point(node, 2)
                 node.outputs[0].type = ir.TensorType(ir.DataType.UINT8)
                 for user, _ in list(node.outputs[0].uses()):
-                    _shift_zero_point(user, 2, names)
+                    shift.zero_point(user, 2)
             elif _multiplies_signed_weights(node):
                 _, weights, zero_point = _POSITIONS[node.op_type]
-                _shift(node, weights, names)
-                _shift_zero_point(node, zero_point, names)
+                shift.constant(node, weights)
+                shift.zero_point(node, zero_point)
         what = "int8 tensors are uint8, because this processor multiplies uint8 and int8 with saturation"
         return AdaptationResult(model, bool(changed), (Adaptation(what, tuple(changed)),) if changed else ())
 
@@ -146,9 +146,9 @@ def _is_signed_rounding(node: ir.Node) -> bool:
 
 
 def _is_known(node: ir.Node, position: int) -> bool:
-    """Whether a zero point is absent, which is 0, or a constant."""
+    """Whether a zero point is a constant, or absent, which is 0, and its shape is known."""
     value = node.inputs[position] if position < len(node.inputs) else None
-    return value is None or _constant(value, ir.DataType.INT8) is not None
+    return _sizes_of(node) is not None if value is None else _constant(value, ir.DataType.INT8) is not None
 
 
 def _constant(value: ir.Value | None, dtype: ir.DataType) -> Any:
@@ -156,39 +156,45 @@ def _constant(value: ir.Value | None, dtype: ir.DataType) -> Any:
     return tensor if tensor is not None and tensor.dtype == dtype else None
 
 
-def _shift(node: ir.Node, position: int, names: Names) -> None:
-    value = node.inputs[position]
-    tensor = _constant(value, ir.DataType.INT8)
-    assert value is not None
-    shifted = (tensor.numpy().astype(np.int16) + _SHIFT).astype(np.uint8)
-    _set_constant(node, position, names.fresh(f"{value.name}_unsigned"), shifted)
-
-
-def _shift_zero_point(node: ir.Node, position: int, names: Names) -> None:
-    value = node.inputs[position] if position < len(node.inputs) else None
-    if value is not None:
-        _shift(node, position, names)
-        return
-    scale = node.inputs[position - 1] if node.op_type in ("QuantizeLinear", "DequantizeLinear") else None
-    sizes = _sizes_of(scale)
-    node.resize_inputs(max(len(node.inputs), position + 1))
-    _set_constant(node, position, names.fresh(f"{node.name}_zero_point"), np.full(sizes, _SHIFT, np.uint8))
-
-
-def _sizes_of(scale: ir.Value | None) -> tuple[int, ...]:
-    """The sizes of a zero point, which are those of its scale; none for a single number."""
-    if scale is None or scale.shape is None:
+def _sizes_of(node: ir.Node) -> tuple[int, ...] | None:
+    """The sizes of an absent zero point: those of the scale, none for a product; None if they are not known."""
+    if node.op_type in _POSITIONS:
         return ()
-    return tuple(int(size) for size in scale.shape)
+    shape = node.inputs[1].shape if node.inputs[1] is not None else None
+    return tuple(shape.numpy()) if shape is not None and shape.is_static() else None
 
 
-def _set_constant(node: ir.Node, position: int, name: str, array: np.ndarray) -> None:
-    graph = node.graph
-    before = node.inputs[position]
-    tensor = ir.tensor(array, name=name)
-    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
-    assert isinstance(graph, ir.Graph)
-    graph.register_initializer(value)
-    node.replace_input_with(position, value)
-    if before is not None and not before.uses() and before.is_initializer() and not before.is_graph_output():
-        before.graph.initializers.pop(before.name)  # type: ignore[union-attr, arg-type]
+class _Shift:
+    """Adds 128 to constants; a constant with several users is written once."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._shifted: dict[ir.Value, ir.Value] = {}
+
+    def constant(self, node: ir.Node, position: int) -> None:
+        before = node.inputs[position]
+        assert before is not None
+        if before not in self._shifted:
+            array = _constant(before, ir.DataType.INT8).numpy().astype(np.int16) + _SHIFT
+            self._shifted[before] = self._new(before.graph, f"{before.name}_unsigned", array.astype(np.uint8))
+        node.replace_input_with(position, self._shifted[before])
+        if not before.uses() and before.is_initializer() and not before.is_graph_output():
+            before.graph.initializers.pop(before.name)  # type: ignore[union-attr, arg-type]
+
+    def zero_point(self, node: ir.Node, position: int) -> None:
+        if position < len(node.inputs) and node.inputs[position] is not None:
+            self.constant(node, position)
+            return
+        sizes = _sizes_of(node)
+        assert sizes is not None  # _is_known
+        node.resize_inputs(max(len(node.inputs), position + 1))
+        zero_point = self._new(node.graph, f"{node.name}_zero_point", np.full(sizes, _SHIFT, np.uint8))
+        node.replace_input_with(position, zero_point)
+
+    def _new(self, graph: ir.Graph | ir.Function | None, name: str, array: np.ndarray) -> ir.Value:
+        assert isinstance(graph, ir.Graph)
+        name = self._names.fresh(name)
+        tensor = ir.tensor(array, name=name)
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        graph.register_initializer(value)
+        return value
