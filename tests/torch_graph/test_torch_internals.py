@@ -20,6 +20,7 @@ from opbridge.torch_graph.example_values import assuming_values, example_fakes
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
 from opbridge.torch_graph.reuse import (
     mappings_of_onnxscript,
+    overriding_few_operators,
     quantized_operators,
     registering_kernels,
     reusing_operator_list,
@@ -237,6 +238,56 @@ def test_kernels_are_registered_as_by_torch():
             with pytest.raises(AssertionError):
                 operator.py_impl("HPU")(min)
     assert OperatorBase.py_impl is own
+
+
+class ManyComposites(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.convolution = torch.nn.Conv1d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        y = self.attention(x, x, x)[0] + self.convolution(x.mT).mT
+        y = torch.einsum("bij,bkj->bik", y, torch.nn.functional.layer_norm(y, (8,)))
+        return y.softmax(-1).std(1), torch.kron(y[0], y[1]), torch.nn.functional.interpolate(y, scale_factor=2)
+
+
+@pytest.mark.skipif(torch.__version__ >= "2.16", reason="torch overrides operators itself there")
+@pytest.mark.parametrize("kept", [(), ("aten::linear.default", "aten::einsum.default")])
+def test_composite_operators_that_are_not_overridden_decompose_as_before(kept, monkeypatch):
+    from torch._export import utils
+    from torch.export import decomp_utils, exported_program
+
+    own, overridden = exported_program._override_composite_implicit_decomp, []
+    checks = utils._check_valid_to_preserve, decomp_utils._get_decomp_for_cia
+    monkeypatch.setattr(
+        exported_program,
+        "_override_composite_implicit_decomp",
+        lambda callables: overridden.append(len(callables)) or own(callables),
+    )
+    sizes = ({0: torch.export.Dim("batch", min=2), 1: torch.export.Dim("length", min=2)},)
+    program = torch.export.export(ManyComposites().eval(), (torch.randn(3, 5, 8),), dynamic_shapes=sizes)
+    expected = program.run_decompositions(torch_internals.decomposition_table(set(kept)))
+    with overriding_few_operators():
+        table = torch_internals.decomposition_table(set(kept))
+        assert table == torch_internals.decomposition_table(set(kept)), "the functions are the same objects"
+        found = program.run_decompositions(table)
+    assert str(found.graph) == str(expected.graph)
+    assert overridden[1] < overridden[0] / 3
+    assert all(name.replace("::", "_") in str(found.graph).replace(".", "_") for name in kept)
+    assert checks == (utils._check_valid_to_preserve, decomp_utils._get_decomp_for_cia)
+
+
+def test_an_operator_that_gets_its_kernel_later_is_kept():
+    library = torch.library.Library("test_torch_internals_kernel", "DEF")
+    library.define("late(Tensor x) -> Tensor")
+    late = torch.ops.test_torch_internals_kernel.late.default
+    from torch._export import utils
+
+    with overriding_few_operators():
+        assert not utils._is_preservable_cia_op(late)
+        library.impl("late", lambda x: 2 * x, "CompositeImplicitAutograd")
+        assert utils._is_preservable_cia_op(late)
 
 
 def test_the_list_of_operators_is_asked_for_once_and_is_complete(monkeypatch):

@@ -65,9 +65,17 @@ def _put_off(number: int, frame: types.FrameType | None) -> bool:
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
         if frame.f_code.co_name == "<module>" and name.partition(".")[0] == "torch":
-            timer = threading.Timer(_LATER, _thread.interrupt_main, (number,))
+            timer = threading.Timer(_LATER, _send, (number,))
             timer.daemon = True
             timer.start()
             return True
         frame = frame.f_back
     return False
+
+
+def _send(number: int) -> None:
+    """Send a signal to the main thread, which wakes it if it waits for the operating system."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+    else:
+        _thread.interrupt_main(number)  # type: ignore[arg-type]

@@ -9,6 +9,10 @@
   small model. Here it runs only once.
 * ``torch._ops.OperatorBase.py_impl`` evaluates annotations with type variables each time it is called, and
   ``run_decompositions`` calls it 11,000 times per program, which takes 35 of 50 ms. Here it evaluates none.
+* ``torch.export.exported_program._override_composite_implicit_decomp`` registers 20 kernels for each of the 500 composite
+  operators, also for the 430 that decompose as they do without it. Here those are left out.
+* ``torch._export.utils._check_valid_to_preserve`` reads the schema of each operator, three times per program. Here it
+  reads a schema once.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from opbridge.torch_graph import LOWEST_OPSET
 __all__ = [
     "mappings_of_onnxscript",
     "quantized_operators",
+    "overriding_few_operators",
     "registering_kernels",
     "reusing_operator_list",
     "reusing_registry",
@@ -164,6 +169,65 @@ def _py_impl(self: Any, key: Any) -> Callable[[Any], Any]:
 
 
 _own_py_impl = torch._ops.OperatorBase.py_impl
+
+
+@contextlib.contextmanager
+def overriding_few_operators() -> Iterator[None]:
+    """Make torch override only composite operators that do not decompose as they do by themselves."""
+    from torch._export import utils
+    from torch.export import decomp_utils, exported_program
+
+    # Newer versions may override operators in another way.
+    if torch.__version__ >= "2.16":
+        yield
+        return
+    own = exported_program._override_composite_implicit_decomp
+    _own_check()
+
+    def overridden(callables: dict[Any, Any]) -> Any:
+        return own({op: function for op, function in callables.items() if function is not _DECOMPOSITIONS.get(op)})
+
+    with (
+        mock.patch.object(utils, "_check_valid_to_preserve", _is_valid_to_preserve),
+        mock.patch.object(decomp_utils, "_get_decomp_for_cia", _decomposition_of_composite),
+        mock.patch.object(exported_program, "_override_composite_implicit_decomp", overridden),
+    ):
+        yield
+
+
+_DECOMPOSITIONS: dict[Any, Any] = {}
+"""The function that calls torch's own decomposition of a composite operator, by operator."""
+
+
+def _decomposition_of_composite(op: Any) -> Any:
+    """``torch._export.utils._get_decomp_for_cia``, with the same result for the same operator."""
+    from torch._export.utils import _get_decomp_for_cia
+
+    if torch._C.DispatchKey.CompositeImplicitAutograd in op.py_kernels:
+        return _get_decomp_for_cia(op)
+    if op not in _DECOMPOSITIONS:
+        _DECOMPOSITIONS[op] = _get_decomp_for_cia(op)
+    return _DECOMPOSITIONS[op]
+
+
+def _is_valid_to_preserve(op: Any) -> bool:
+    """``torch._export.utils._check_valid_to_preserve``."""
+    # An operator can get its first kernel later.
+    return _check_once(op, not hasattr(op, "_schema") or torch._C._dispatch_has_kernel(op.name()))
+
+
+@functools.cache
+def _check_once(op: Any, has_kernel: bool) -> bool:
+    return bool(_own_check()(op))
+
+
+@functools.cache
+def _own_check() -> Any:
+    """Torch's function; the first call is made before it is replaced."""
+    from torch._export import utils
+
+    return utils._check_valid_to_preserve
+
 
 
 def quantized_operators() -> Any:
