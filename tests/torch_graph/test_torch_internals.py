@@ -25,6 +25,7 @@ from opbridge.torch_graph.reuse import (
     registering_kernels,
     reusing_operator_list,
     reusing_registry,
+    without_second_decomposition,
 )
 from opbridge.torch_graph.sources import innermost
 from opbridge.torch_graph.subgraphs import nested_subgraphs, outside_capture, trace_subgraph, tracer
@@ -276,6 +277,17 @@ def test_composite_operators_that_are_not_overridden_decompose_as_before(kept, m
     assert overridden[1] < overridden[0] / 3
     assert all(name.replace("::", "_") in str(found.graph).replace(".", "_") for name in kept)
     assert checks == (utils._check_valid_to_preserve, decomp_utils._get_decomp_for_cia)
+
+
+def test_torch_onnx_takes_a_program_as_it_is():
+    class Asked(torch.export.ExportedProgram):
+        def run_decompositions(self, *args, **kwargs):
+            pytest.fail("decomposed again")
+
+    program = torch.export.export(torch.nn.Linear(2, 2), (torch.randn(1, 2),)).run_decompositions()
+    program.__class__ = Asked
+    with without_second_decomposition():
+        assert torch.onnx.export(program, (), dynamo=True, verbose=False) is not None
 
 
 def test_an_operator_that_gets_its_kernel_later_is_kept():

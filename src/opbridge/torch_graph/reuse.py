@@ -9,8 +9,10 @@
   small model. Here it runs only once.
 * ``torch._ops.OperatorBase.py_impl`` evaluates annotations with type variables each time it is called, and
   ``run_decompositions`` calls it 11,000 times per program, which takes 35 of 50 ms. Here it evaluates none.
-* ``torch.export.exported_program._override_composite_implicit_decomp`` registers 20 kernels for each of the 500 composite
-  operators, also for the 430 that decompose as they do without it. Here those are left out.
+* ``torch.export.exported_program._override_composite_implicit_decomp`` registers 20 kernels for each of the 500
+  composite operators, also for the 410 that decompose as they do without it. Here those are left out.
+* ``torch.onnx._internal.exporter._fx_passes.decompose_with_registry`` makes a table of 1,500 decompositions, which a
+  program that is decomposed already ignores. Here it makes none.
 * ``torch._export.utils._check_valid_to_preserve`` reads the schema of each operator, three times per program. Here it
   reads a schema once.
 """
@@ -33,11 +35,12 @@ from opbridge.torch_graph import LOWEST_OPSET
 
 __all__ = [
     "mappings_of_onnxscript",
-    "quantized_operators",
     "overriding_few_operators",
+    "quantized_operators",
     "registering_kernels",
     "reusing_operator_list",
     "reusing_registry",
+    "without_second_decomposition",
 ]
 
 
@@ -74,6 +77,15 @@ def _registry(opset_version: int, libraries: tuple[str, ...]) -> Any:
     found = mappings_of_onnxscript()
     with mock.patch.object(onnxscript_apis, "get_torchlib_ops", return_value=list(found)):
         return _from_torchlib().__func__(ONNXRegistry, opset_version=opset_version)
+
+
+@contextlib.contextmanager
+def without_second_decomposition() -> Iterator[None]:
+    """Make torch.onnx take a program as it is."""
+    from torch.onnx._internal.exporter import _fx_passes
+
+    with mock.patch.object(_fx_passes, "decompose_with_registry", lambda program, registry: program, create=True):
+        yield
 
 
 _LIBRARIES = ("torchvision", "torch.ao.quantization.fx._decomposed")
@@ -227,7 +239,6 @@ def _own_check() -> Any:
     from torch._export import utils
 
     return utils._check_valid_to_preserve
-
 
 
 def quantized_operators() -> Any:

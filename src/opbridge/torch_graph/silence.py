@@ -7,6 +7,7 @@ the logging handlers) gets an addition that asks which thread it is, until no th
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import sys
@@ -125,7 +126,11 @@ def _handlers() -> set[logging.Handler]:
     """The handlers that the loggers and those below them write to."""
     found = set(logging.getLogger().handlers)
     for name, logger in list(logging.Logger.manager.loggerDict.items()):
-        related = any(name == own or name.startswith(f"{own}.") or own.startswith(f"{name}.") for own in _LOGGERS)
-        if related and isinstance(logger, logging.Logger):
+        if _is_related(name) and isinstance(logger, logging.Logger):
             found.update(logger.handlers)
     return found
+
+
+@functools.cache
+def _is_related(name: str) -> bool:
+    return any(name == own or name.startswith(f"{own}.") or own.startswith(f"{name}.") for own in _LOGGERS)

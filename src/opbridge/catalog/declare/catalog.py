@@ -60,10 +60,9 @@ class Catalog:
         Raises:
             InputError: A path does not exist, importing a file fails, or an operator is declared twice.
         """
-        builtin = tuple(_package_specs())
+        builtin = _package_specs()
         extra = [spec for item in ops for spec in _specs_in(item)]
         user = {(spec.target, spec.rung, spec.source): spec for spec in (*declared_specs(), *extra)}
-        _refuse_duplicates(builtin)
         _refuse_duplicates(user.values())
         return cls((*user.values(), *_registered_specs(user.values())), builtin, nan)
 
@@ -119,13 +118,14 @@ class Catalog:
 
     def provider(self, spec: OpSpec) -> str:
         """``"user"`` or ``"catalog"``."""
-        return "user" if spec in self.user else "catalog"
+        return "user" if any(spec is own for own in self.user) else "catalog"
 
 
 def _order(spec: OpSpec) -> tuple[str, str]:
     return spec.target, spec.rung
 
 
+@functools.cache
 def _matches(target: str, overload: torch._ops.OpOverload) -> bool:
     """Whether a target applies to this overload of the operator that it names."""
     wanted = target.partition(".")[2]
@@ -157,12 +157,15 @@ def _registered_specs(declared: Iterable[OpSpec]) -> Iterator[OpSpec]:
         yield from (spec for spec in source() if spec.target.partition(".")[0] not in taken)
 
 
-def _package_specs() -> Iterator[OpSpec]:
+@functools.cache
+def _package_specs() -> tuple[OpSpec, ...]:
     import opbridge.catalog.ops
 
-    for module in pkgutil.walk_packages(opbridge.catalog.ops.__path__, "opbridge.catalog.ops."):
-        if not module.ispkg:
-            yield from _module_specs(importlib.import_module(module.name))
+    modules = pkgutil.walk_packages(opbridge.catalog.ops.__path__, "opbridge.catalog.ops.")
+    imported = [importlib.import_module(module.name) for module in modules if not module.ispkg]
+    specs = tuple(spec for module in imported for spec in _module_specs(module))
+    _refuse_duplicates(specs)
+    return specs
 
 
 def _module_specs(module: ModuleType) -> Iterator[OpSpec]:
