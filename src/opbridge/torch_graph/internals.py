@@ -45,12 +45,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
-from opbridge.torch_graph.reuse import (
-    mappings_of_onnxscript,
-    overriding_few_operators,
-    registering_kernels,
-    reusing_operator_list,
-)
+from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
 from opbridge.torch_graph.size_guards import SizeGuard, current_path
 from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
@@ -149,7 +144,7 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
     """Apply the settings with which torch.onnx decomposes ``program``."""
-    with _settings(program.range_constraints), registering_kernels(), overriding_few_operators():
+    with _settings(program.range_constraints), decomposing_quickly():
         yield
 
 

@@ -34,6 +34,7 @@ import torch
 from opbridge.torch_graph import LOWEST_OPSET
 
 __all__ = [
+    "decomposing_quickly",
     "mappings_of_onnxscript",
     "overriding_few_operators",
     "quantized_operators",
@@ -149,6 +150,13 @@ class _Once:
         function, self._function = self._function, None
         if function is not None:
             function()
+
+
+@contextlib.contextmanager
+def decomposing_quickly() -> Iterator[None]:
+    """:func:`registering_kernels` and :func:`overriding_few_operators`."""
+    with registering_kernels(), overriding_few_operators():
+        yield
 
 
 @contextlib.contextmanager
