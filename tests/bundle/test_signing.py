@@ -206,6 +206,7 @@ def test_a_claim_is_not_signed(signed: Path, keys: Path) -> None:
         sign(signed, keys / "theirs.pem")
 
 
+@pytest.mark.slow
 def test_the_tool_of_openssf_checks_the_signature_too(signed: Path, keys: Path) -> None:
     program = f"import sys; sys.path += {sys.path!r}; from model_signing._cli import main; main()"
     command = [sys.executable, "-c", program, "verify", "key", str(signed), "--signature", str(signed / "model.sig")]

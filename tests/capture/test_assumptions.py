@@ -161,6 +161,7 @@ def test_the_verdict_names_the_assumptions_and_inputs_that_violate_them_fail(tmp
     assert other.cases[0].error.startswith("The inputs violate an assumption of the model")
 
 
+@pytest.mark.slow
 def test_the_command_line_accepts_assumptions_with_the_switch_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_the_caches_are_put_back() -> None:
     assert mask(3) is mask(3)
 
 
+@pytest.mark.slow
 def test_the_fix_of_a_dict_of_sizes_works_as_it_is_printed() -> None:
     x = torch.randn(5, 3)
     with pytest.raises(CaptureError) as caught:

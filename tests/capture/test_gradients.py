@@ -49,6 +49,7 @@ class Score(torch.nn.Module):
 MODELS = (Potential, Jacobian, Score)
 
 
+@pytest.mark.quick("Score")
 @pytest.mark.parametrize("model", MODELS)
 def test_the_program_computes_the_gradients_at_other_sizes(model: Any) -> None:
     module, x = model(), torch.randn(4, 3)

@@ -73,6 +73,7 @@ class Calls(nn.Module):
         return self.function(x)
 
 
+@pytest.mark.slow
 def test_sizes_stay_dynamic_and_checks_are_left_out(library: ModuleType, tmp_path: Path) -> None:
     model = Calls(lambda x: library.half(library.center(x)))
     bundle = opbridge.export(model, (torch.randn(12),), path=tmp_path / "bundle", dynamic_shapes=({0: DYNAMIC},))

@@ -235,6 +235,7 @@ def test_what_can_not_be_captured_is_rewritten() -> None:
     trip.check(torch.zeros(4))
 
 
+@pytest.mark.slow
 def test_a_function_within_a_loop_is_the_original() -> None:
     def shifted_thrice(x: torch.Tensor) -> torch.Tensor:
         def shift(count: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:

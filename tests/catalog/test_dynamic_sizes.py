@@ -30,7 +30,7 @@ class FourierUnit(nn.Module):
         return torch.fft.irfftn(changed, s=x.shape[-2:], dim=(-2, -1), norm="ortho")
 
 
-@pytest.mark.quick("dtype0")
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_inverse_transforms_to_dynamic_sizes(dtype: torch.dtype) -> None:
     example = torch.randn(2, 3, 8, 6, dtype=dtype)
@@ -68,6 +68,7 @@ def test_a_convolution_by_transforms_of_blocks() -> None:
         trip.check(torch.randn(1, 3, length), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_windows_of_a_dynamic_length() -> None:
     def model(x: Tensor) -> Tensor:
         return x.unfold(1, x.shape[1] // 2, x.shape[1] // 4)
@@ -152,6 +153,7 @@ def test_recurrent_layers_of_dynamic_length_twice_in_one_process(name: str) -> N
             trip.check(torch.randn(size))
 
 
+@pytest.mark.slow
 def test_an_lstm_with_a_projection() -> None:
     model = nn.LSTM(3, 4, proj_size=2, batch_first=True).requires_grad_(False)
     trip = travel(model, (torch.randn(2, 5, 3),), dynamic_shapes=({0: DYNAMIC},))

@@ -34,6 +34,7 @@ class Filter(torch.nn.Module):
         return sys.modules[FILTERING]._lfilter(x, a, b)
 
 
+@pytest.mark.slow
 def test_a_recursive_filter_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torchaudio", "torchaudio.functional", FILTERING):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))

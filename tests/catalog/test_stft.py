@@ -65,7 +65,7 @@ def _wide(value: Any) -> Any:
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(["as Whisper has it", "the engine's own"], id="two"),
+        pytest.param(["as Whisper has it", "the engine's own"], id="two", marks=pytest.mark.slow),
         pytest.param(list(OPTIONS), id="all", marks=pytest.mark.sweep),
     ],
 )

@@ -326,6 +326,7 @@ def test_verify_is_1_if_it_does_not_pass(run: Callable[..., Ran], replace: Calla
 # ops and doctor.
 
 
+@pytest.mark.slow
 def test_ops_lists_the_catalog_and_the_users_operators(
     run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_results_of_16_bits_have_their_type(dtype: torch.dtype) -> None:
     _proved([*(Call(function, (x,), {}) for function in functions), *scattered])
 
 
+@pytest.mark.slow
 def test_integers_and_booleans_where_the_standard_has_floating_point_alone() -> None:
     whole = torch.tensor([[3, -4, 0], [2, 2, 7]])
     rounded = [torch.ceil, torch.floor, torch.trunc, torch.round, torch.angle, lambda x: torch.angle(x > 0)]

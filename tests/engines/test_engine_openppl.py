@@ -106,6 +106,7 @@ class Missing(torch.nn.Module):
         )
 
 
+@pytest.mark.slow
 @not_built
 def test_what_it_lacks_is_expressed_by_what_it_has(engine, tmp_path):
     model, x = Missing().eval(), torch.randn(2, 4, 8)

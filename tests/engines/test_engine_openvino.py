@@ -69,6 +69,7 @@ class _Distances(torch.nn.Module):
         return torch.nn.functional.pdist(x)
 
 
+@pytest.mark.slow
 def test_what_a_scan_reads_from_outside_becomes_a_state(tmp_path: Path) -> None:
     bundle = opbridge.export(_Distances(), (torch.randn(5, 3),), path=tmp_path / "b", engines=["openvino"])
     assert bundle.verified, bundle.verification

@@ -232,6 +232,7 @@ def test_missing_sources_and_unwritable_caches(tmp_path, monkeypatch):
     assert "OPBRIDGE_CACHE" in caught.value.fix
 
 
+@pytest.mark.slow
 def test_undefined_functions_are_found_when_linking(cache, tmp_path):
     text = PLAIN.replace("void plain", "float helper();\nvoid plain").replace("VALUE", "helper()")
     with pytest.raises(BuildError, match=r"plain.h does not compile:\n  undefined (reference to .helper|symbol)"):
@@ -252,6 +253,7 @@ def test_where_the_cache_is(monkeypatch):
     assert cache_folder() == Path.home() / "Library" / "Caches" / "opbridge"
 
 
+@pytest.mark.slow
 def test_header_only_dependencies(cache, tmp_path, monkeypatch):
     eigen = write(tmp_path / "a.h", f"// opbridge: requires eigen\n{PLAIN.replace('VALUE', '1')}")
     assert requirements(eigen) == ("eigen",)

@@ -267,7 +267,7 @@ def has_try(x, factor, y):
         y[0] = 1
 
 
-@pytest.mark.quick("unknown_method", "allocates")
+@pytest.mark.quick("unknown_method", "allocates-0")
 @pytest.mark.parametrize(
     ("function", "line", "message"),
     [

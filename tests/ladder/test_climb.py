@@ -270,6 +270,7 @@ def geluish(x: Tensor) -> Tensor:
     return 2 * torch.nn.functional.gelu(x)
 
 
+@pytest.mark.slow
 def test_a_refusal_in_a_function_body_climbs() -> None:
     trip = travel(lambda x: geluish(x), (torch.randn(4),), engines=[PickyEngine("Gelu")], opset=20)
     (function,) = trip.proto.functions
@@ -299,6 +300,7 @@ def test_planning_does_not_change_the_program() -> None:
     assert planned.mapping_of("aten::relu.default") == "aten::relu.default"
 
 
+@pytest.mark.slow
 def test_the_file_holds_no_path_and_nothing_of_torchs_bookkeeping() -> None:
     def model(x: Tensor) -> Tensor:
         y = torch.hypot(x, x).exp()
@@ -323,6 +325,7 @@ def test_node_names_are_unique_in_the_whole_model() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_the_same_model_gives_the_same_file() -> None:
     def model(x: Tensor) -> Tensor:
         return geluish(torch.hypot(x, x)) + x.cummax(0)[0]

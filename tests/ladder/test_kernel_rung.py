@@ -120,6 +120,7 @@ def test_a_node_that_the_kernel_does_not_cover_runs_its_body(tmp_path: Path) -> 
     assert "runs its body: its kernel does not take these element types" in adaptation["what"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_a_wrong_kernel_fails_and_the_bodies_pass(tmp_path: Path) -> None:
     bundle = exported(tmp_path, scale_operator(tmp_path, formula="by + a"))
@@ -235,6 +236,7 @@ def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPBRIDGE_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels", "no_compiler")
 def test_without_a_compiler_the_bodies_run_and_a_finding_says_so(tmp_path: Path) -> None:
     scale = scale_operator(tmp_path)

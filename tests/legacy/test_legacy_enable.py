@@ -55,6 +55,7 @@ def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert changed == set()
 
 
+@pytest.mark.slow
 def test_importing_opbridge_changes_nothing_in_torch() -> None:
     code = (
         "import torch, torch.onnx\n"

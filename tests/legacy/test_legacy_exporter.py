@@ -379,6 +379,7 @@ def test_verbose_prints_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Gemm" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_with_the_bridge_off_the_old_declarations_do_not_count() -> None:
     legacy.disable()
     program = torch.onnx.export(Net(Own).eval(), (X,))

@@ -248,6 +248,7 @@ def test_a_call_becomes_what_its_symbolic_builds(exported: list[str], name: str)
     assert exported[list(CASES).index(name)] == CASES[name][1]
 
 
+@pytest.mark.slow
 def test_with_the_bridge_off_none_of_it_does() -> None:
     found = described(torch.onnx.export(All().eval(), (torch.randn(2, 3),)).model)
     expected = [text for name, (_, text) in CASES.items() if name != "forward without ctx"]
@@ -453,6 +454,7 @@ def test_a_model_that_asks_is_in_an_export(asks: str) -> None:
     assert targets_of(capture(model, (torch.randn(2),)).program) == []
 
 
+@pytest.mark.slow
 def test_inside_a_branch_it_is_an_error_and_not_dropped() -> None:
     def model(x):
         return torch.cond(x.sum() > 0, lambda x: plain(x, 2.0), lambda x: x - 1, (x,))
@@ -510,6 +512,7 @@ def test_the_model_for_an_engine_has_the_nodes_that_symbolic_wrote(tmp_path: Pat
     assert bundle.verified
 
 
+@pytest.mark.slow
 def test_a_stand_in_is_neither_passed_nor_failed(tmp_path: Path) -> None:
     with legacy.enable():
         bundle = opbridge.export(
@@ -545,6 +548,7 @@ class DrawnTwice(Drawn):
         return g.op("RandomUniformLike", x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "verdict"), [(Drawn, "not verified"), (DrawnTwice, "passed")])
 def test_numbers_that_only_forward_draws_are_no_reference(function: Any, verdict: str, tmp_path: Path) -> None:
     # The numbers of the sigmoid of an input of this shape may agree by chance.

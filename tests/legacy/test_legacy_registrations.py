@@ -371,6 +371,7 @@ def test_a_node_on_which_torchs_inference_fails_is_kept_or_named() -> None:
         torch.onnx.export(Model(torch.cos), (X,))
 
 
+@pytest.mark.slow
 def test_a_node_that_no_engine_has_is_not_replaced_by_torchs_mapping(tmp_path: Path) -> None:
     def model(x):
         return F.layer_norm(x, (3,))

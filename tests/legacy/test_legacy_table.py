@@ -55,6 +55,15 @@ def assert_is_right(case: Case, dynamic: bool, trees: Any) -> None:
         assert [str(tree) for _, tree in trees] == list(case.graph)
 
 
+QUICK = """
+    register_op parse_args_numbers setup_context list_of_split list_of_chunk mmdetection_topk mmdeploy_grid_sampler
+    python_op_of_two_results deform_conv2d_of_all_inputs torchvision_nms_of_standard_nodes opset_of_the_graph
+    after_unregister onnxscript_function aten_override forward_with_autocast symbolic_is_the_truth
+    the_older_of_two_opsets runtime_softmax mmdeploy_roll tolist the_newer_of_two_opsets roi_align_of_standard_nodes
+""".split()  # noqa: SIM905 - one name per line would be 23 lines
+"""Cases of each kind, which the quick tests run."""
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("legacy")
@@ -70,7 +79,7 @@ def test_the_table_is_large_and_its_oracle_is_used() -> None:
     assert all(case.oracle or case.graph for case in CASES.values())
 
 
-@pytest.mark.quick("False-torch.onnx.export", every=20)
+@pytest.mark.quick(*(f"{name}-False-torch.onnx.export" for name in QUICK), every=20)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("name", "dynamic"), STATIC_AND_DYNAMIC)
 def test_it_becomes_what_the_old_exporter_made_of_it(name: str, dynamic: bool, way: str, folder: Path) -> None:
@@ -133,7 +142,7 @@ SAME_WITHOUT = {
 """What torch.onnx alone makes of these is right too."""
 
 
-@pytest.mark.quick("tolist", "the_newer", "opset_20", "onnxscript", every=24)
+@pytest.mark.quick("tolist", every=24)
 @pytest.mark.newest
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CRASHES_WITHOUT])
 def test_it_fails_when_the_bridge_is_off(name: str, folder: Path) -> None:

@@ -207,6 +207,7 @@ class SizesInPython(nn.Module):
         return best, x.new_zeros(max([rows, x.shape[1]])), found[: min(4, len(found))], one + other, *cut
 
 
+@pytest.mark.slow
 def test_sizes_that_python_asks_for_stay_dynamic() -> None:
     trip = travel(SizesInPython(), (torch.randn(7, 3),), dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},))
     for rows, columns in ((7, 3), (3, 9), (12, 2)):
@@ -242,6 +243,7 @@ class ConvertsItsHead(nn.Module):
         return self.head(x.to(self.head[0].weight.dtype)).float()
 
 
+@pytest.mark.quick("half")
 @pytest.mark.parametrize(
     ("dtype", "convert"),
     [
@@ -379,6 +381,7 @@ def test_objects_without_tensors_stay_as_they_are() -> None:
     assert opened([plain, {1}, "text", None])[0] is plain
 
 
+@pytest.mark.slow
 def test_a_size_is_known_at_any_number() -> None:
     rewrites = Catalog.load().rewrites()
     shapes = ({0: DYNAMIC, 1: DYNAMIC},)

@@ -222,6 +222,7 @@ def test_no_room_for_the_verification(made, place, capfd, small_files):
     assert not [name for name in os.listdir(place / "b") if name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_no_room_for_outputs(made, place, capfd, small_files):
     np.savez("x.npz", x=np.ones((500, 4), np.float32))
     small_files(2000)
@@ -262,6 +263,7 @@ def test_a_damaged_bundle_is_not_used(made, place, capfd, name, how):
         assert "Traceback" not in ran.err
 
 
+@pytest.mark.quick("truncated")
 @pytest.mark.parametrize("how", ["missing", "truncated"])
 def test_a_damaged_side_file_is_named_and_can_be_made_again(made, place, capfd, how):
     shutil.copytree(made / "b", place / "b")

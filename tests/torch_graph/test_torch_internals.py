@@ -279,6 +279,7 @@ def test_composite_operators_that_are_not_overridden_decompose_as_before(kept, m
     assert checks == (utils._check_valid_to_preserve, decomp_utils._get_decomp_for_cia)
 
 
+@pytest.mark.slow
 def test_torch_onnx_takes_a_program_as_it_is():
     class Asked(torch.export.ExportedProgram):
         def run_decompositions(self, *args, **kwargs):

@@ -97,7 +97,7 @@ def test_what_the_engine_refuses_is_mended_and_verified(mended: Path, tmp_path: 
     np.testing.assert_allclose(z, torch.nn.functional.hardswish(expected.double()).numpy(), atol=1e-6)
 
 
-@pytest.mark.quick("proto")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["proto", "ir"])
 def test_models_in_memory(kind: str, tmp_path: Path) -> None:
     proto = onnx.parser.parse_model(MENDED)
@@ -151,6 +151,7 @@ def test_a_foreign_node_without_anything(foreign: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 def test_a_declared_body_serves_a_foreign_node(foreign: Path, tmp_path: Path, declarations: None) -> None:
     @opbridge.body_for("acme::Scale")
     def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
@@ -165,6 +166,7 @@ def test_a_declared_body_serves_a_foreign_node(foreign: Path, tmp_path: Path, de
     assert opbridge.verify(tmp_path / "b").passed
 
 
+@pytest.mark.slow
 def test_a_body_that_calls_a_declared_operator(foreign: Path, tmp_path: Path, declarations: None) -> None:
     @opbridge.operator("test_onnx_flow::inner", samples=lambda: [opbridge.Sample((torch.randn(2, 3),))])
     def inner(x: torch.Tensor) -> torch.Tensor:
@@ -194,6 +196,7 @@ def test_two_attributes_make_two_bodies(tmp_path: Path, declarations: None) -> N
     assert opbridge.load(tmp_path / "b")(x)[0].tolist() == [[-1.5, 0, 1.5, 3]]
 
 
+@pytest.mark.slow
 def test_an_open_size_is_not_taken_for_a_fixed_one(tmp_path: Path, declarations: None) -> None:
     @opbridge.body_for("acme::Rank")
     def rank(x: torch.Tensor) -> torch.Tensor:
@@ -260,6 +263,7 @@ def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     assert {comparison.status for comparison in found.comparisons} == {"differs"}
 
 
+@pytest.mark.slow
 def test_given_inputs_and_tolerances(mended: Path, tmp_path: Path) -> None:
     opbridge.export(mended, path=tmp_path / "b", verify=False)
     given = [{"x": np.ones((5, 8), np.float32)}]
@@ -270,6 +274,7 @@ def test_given_inputs_and_tolerances(mended: Path, tmp_path: Path) -> None:
         opbridge.verify(tmp_path / "b", rtol=-1)
 
 
+@pytest.mark.slow
 def test_indices_stay_within_their_table(tmp_path: Path) -> None:
     table = onnx.numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(3, 4), "table")
     text = '<ir_version: 8, opset_import: ["": 18]> net (int64[batch, length] ids) => (float[batch, length, 4] y)'
@@ -282,6 +287,7 @@ def test_indices_stay_within_their_table(tmp_path: Path) -> None:
     assert [sorted(case["sizes"]) for case in bundle.verification["cases"]] == [["batch", "length"]] * 5
 
 
+@pytest.mark.slow
 def test_random_outputs_are_compared_by_distribution(tmp_path: Path) -> None:
     text = """<ir_version: 8, opset_import: ["": 18]>
         net (float[n, 64] x) => (float[n, 64] y) { r = RandomNormalLike(x) y = Mul(r, r) }"""

@@ -186,6 +186,7 @@ def wrong(self: Any) -> Any:
     return op.Sigmoid(op.Mul(self, op.CastLike(1.001, self)))
 
 
+@pytest.mark.slow
 def test_a_failed_verification_still_writes_the_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opbridge.catalog.declare.spec._declared", [])
     opbridge.translation("aten::sigmoid")(wrong)

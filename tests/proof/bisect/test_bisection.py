@@ -219,7 +219,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.quick("wrong_factor", "wrong_weight")
+@pytest.mark.quick("wrong_weight")
 @pytest.mark.parametrize(("name", "plant"), FAULTS, ids=[plant.__name__ for _, plant in FAULTS])
 def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node], tmp_path: Path) -> None:
     model = exported(name).model.clone()
@@ -440,6 +440,7 @@ def test_an_onnx_model_against_itself(tmp_path: Path) -> None:
     assert first.node == planted.name
 
 
+@pytest.mark.slow
 def test_a_divergence_in_a_function_names_its_call(tmp_path: Path) -> None:
     @opbridge.operator("bisected::scaled")
     def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:

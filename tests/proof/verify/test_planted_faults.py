@@ -32,7 +32,7 @@ QUICK = (
 MOST_VERIFICATIONS = 20
 
 
-@pytest.mark.quick("swapped inputs", "size 1 only", every=6)
+@pytest.mark.quick("size 1 only", every=6)
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.deterministic], ids=lambda fault: fault.name)
 def test_fault_is_caught_and_bisected(fault: Fault, tmp_path: Path) -> None:
     bundle, entry, nodes = faulty_bundle(fault, tmp_path / "bundle")
@@ -54,7 +54,7 @@ def test_fault_of_some_runs_is_called_not_deterministic(tmp_path: Path) -> None:
     pytest.fail(f"in {MOST_VERIFICATIONS} verifications bisection only said: {', '.join(sorted(said))}")
 
 
-@pytest.mark.quick("detector", "mixer")
+@pytest.mark.quick("mixer")
 @pytest.mark.parametrize("name", MODELS)
 def test_model_without_the_faults_passes(name: str) -> None:
     bundle, entry = sound_bundle(getattr(fault_models, name))

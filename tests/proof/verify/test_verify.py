@@ -70,6 +70,7 @@ def test_reordered_arithmetic_passes(module: Any, args: Any) -> None:
     assert all(comparison.ratio < 0.5 for comparison in found.comparisons)
 
 
+@pytest.mark.slow
 def test_integers_infinities_nans_and_empty_outputs_pass() -> None:
     def function(x: torch.Tensor) -> Any:
         y = x @ WEIGHT
@@ -80,12 +81,14 @@ def test_integers_infinities_nans_and_empty_outputs_pass() -> None:
     assert found.comparisons[4].status == "equal"
 
 
+@pytest.mark.slow
 def test_divisible_dimension_is_honoured() -> None:
     found = verified(Function(lambda x: x.reshape(-1, 2, 4).sum(1)), (torch.randn(6, 4),), ({0: 2 * Dim("n", max=20)},))
     assert found.passed, found.summary()
     assert len({tuple(case.sizes.values()) for case in found.cases}) == 3
 
 
+@pytest.mark.slow
 def test_an_output_that_is_the_same_everywhere_is_noted() -> None:
     layer = torch.nn.Linear(4, 3)
     torch.nn.init.zeros_(layer.weight)
@@ -135,6 +138,7 @@ class Echo:
         return {name: value.numpy() for name, value in zip(self.item.output_names, run.own, strict=True)}
 
 
+@pytest.mark.slow
 def test_random_outputs_are_compared_by_distribution() -> None:
     def function(x: torch.Tensor) -> Any:
         noisy = torch.nn.functional.dropout(x + 2, 0.3, True)

@@ -87,6 +87,7 @@ def test_every_file_of_a_folder_is_a_case(folder: Path, capfd: pytest.CaptureFix
         opbridge.verify("b", inputs=named["mine"])
 
 
+@pytest.mark.slow
 def test_special_values_are_told_and_may_be_required(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "net.py:model", "-o", "b", "-q", "--special-values", "--nan", "exact"]) == 0
     assert "special values, NaN: as PyTorch" in capfd.readouterr().out

@@ -79,6 +79,7 @@ CONV_FAULTS = {
 }
 
 
+@pytest.mark.quick("padding on one side")
 @pytest.mark.parametrize("name", CONV_FAULTS)
 def test_fault_in_a_convolution_network_fails(name: str) -> None:
     found = check(conv(), CONV_FAULTS[name])
@@ -108,6 +109,7 @@ def replace_input(node: onnx.NodeProto, index: int, value: str) -> None:
     node.input[index] = value
 
 
+@pytest.mark.quick("swapped inputs")
 @pytest.mark.parametrize("name", ATTENTION_FAULTS)
 def test_fault_in_attention_fails(name: str) -> None:
     found = check(attention(), ATTENTION_FAULTS[name])
@@ -115,6 +117,7 @@ def test_fault_in_attention_fails(name: str) -> None:
     assert found.comparisons[0].status == "differs"
 
 
+@pytest.mark.slow
 def test_the_unchanged_models_pass() -> None:
     for built in (conv(), attention(), mixed()):
         found = check(built, lambda model: None)
@@ -194,6 +197,7 @@ def test_changed_shape_fails(change: Any) -> None:
     assert found.verdict == "failed"
 
 
+@pytest.mark.slow
 def test_engine_failure_is_a_case_and_the_run_goes_on() -> None:
     item = captured(Function(lambda x: x * 2), (torch.randn(4, 3),), ({0: torch.export.Dim("n")},))
     inner = session(onnx_model(item))

@@ -180,6 +180,7 @@ def test_each_dimension_moves_alone_and_with_its_own_step() -> None:
     assert (shapes[0], set(shapes[1:4]), shapes[4:]) == ((4, 64, 7), alone, [(6, 128, 9), (3, 32, 6)])
 
 
+@pytest.mark.slow
 def test_a_dimension_of_which_pytorch_accepts_one_size_is_not_verified() -> None:
     class Fixed(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -197,6 +198,7 @@ def test_a_dimension_of_which_pytorch_accepts_one_size_is_not_verified() -> None
     assert [case.verdict for case in found.cases] == ["passed", "passed", "not verified"]
 
 
+@pytest.mark.slow
 def test_a_size_that_pytorch_accepts_and_the_captured_program_does_not_is_a_failure() -> None:
     item = captured(Function(lambda x: x.index_select(0, torch.tensor([3]))), (torch.randn(4, 3),), ({0: Dim("n")},))
     other = dataclasses.replace(item, module=Function(lambda x: x[3:4]))
@@ -205,6 +207,7 @@ def test_a_size_that_pytorch_accepts_and_the_captured_program_does_not_is_a_fail
     assert re.match(r"PyTorch accepts s\d+=3, but the captured program does not: ", found.error or "")
 
 
+@pytest.mark.slow
 def test_a_guard_that_excludes_the_example_and_makes_no_difference() -> None:
     model = Function(lambda x: x * 2 if x.shape[0] == 1 else x + x)
     item = captured(model, (torch.randn(2, 3),), ({0: Dim("n")},))

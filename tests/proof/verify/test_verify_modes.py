@@ -84,6 +84,7 @@ def failing_sizes(found: Verification) -> list[tuple[str, str]]:
     return [(case.name.rpartition("=")[2], case.verdict) for case in found.cases if case.verdict != "passed"]
 
 
+@pytest.mark.slow
 def test_a_kernel_wrong_at_odd_sizes_of_a_late_dimension() -> None:
     def odd(feeds: Feeds, results: Feeds) -> None:
         if feeds["args_0"].shape[2] % 2:
@@ -104,6 +105,7 @@ def test_a_kernel_wrong_at_a_size_shows_at_the_edges(size: int) -> None:
     assert failing_sizes(edges) == [(str(size), "failed")]
 
 
+@pytest.mark.slow
 def test_an_engine_that_refuses_empty_tensors_is_an_error_only_at_the_edges() -> None:
     def refuses(feeds: Feeds, results: Feeds) -> None:
         if not feeds["args_0"].size:
@@ -129,6 +131,7 @@ def test_sound_models_pass_at_the_edges() -> None:
         assert any(1 in case.sizes.values() for case in found.cases)
 
 
+@pytest.mark.slow
 def test_declared_ranges_are_kept_at_the_edges() -> None:
     item = captured(Function(lambda x: x + 1), (torch.randn(6, 3),), ({0: Dim("n", min=1)},))
     cases = verify(
