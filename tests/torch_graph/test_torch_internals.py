@@ -1,5 +1,6 @@
 """Every internal of torch that opbridge reads, so that a release that moves one fails here first."""
 
+import copy
 import importlib
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from opbridge.torch_graph.reuse import (
     registering_kernels,
     reusing_operator_list,
     reusing_registry,
+    with_known_results,
     without_second_decomposition,
 )
 from opbridge.torch_graph.sources import innermost
@@ -289,6 +291,40 @@ def test_torch_onnx_takes_a_program_as_it_is():
     program.__class__ = Asked
     with without_second_decomposition():
         assert torch.onnx.export(program, (), dynamo=True, verbose=False) is not None
+
+
+@pytest.mark.skipif(torch.__version__ >= "2.16", reason="torch converts types itself there")
+def test_types_are_converted_as_before_and_known_results_are_not_computed_again(monkeypatch):
+    class Mixed(torch.nn.Module):
+        def forward(self, x, y):
+            a = x + y
+            b = torch.where(y > 1, y, 2.5) * x.half()
+            return a, b.roll(1, 0), (y.sqrt() + x[0]).cumsum(0), torch.atan2(y, y)
+
+    sizes = ({0: torch.export.Dim("n", min=2)}, {0: torch.export.Dim("n", min=2)})
+    program = torch.export.export(Mixed(), (torch.rand(3), torch.arange(3)), dynamic_shapes=sizes)
+    computed = []
+    own = torch.fx.Interpreter.run_node
+
+    def noting(self, node):
+        if type(self).__name__ == "_TypePromotionInterpreter":
+            computed.append(str(node.target))
+        return own(self, node)
+
+    monkeypatch.setattr(torch.fx.Interpreter, "run_node", noting)
+
+    def nodes():
+        model = torch.onnx.export(copy.deepcopy(program), (), dynamo=True, verbose=False, optimize=False).model
+        outputs = [(str(value.dtype), str(value.shape)) for node in model.graph for value in node.outputs]
+        return [node.op_type for node in model.graph], outputs
+
+    expected = nodes()
+    assert "aten.cumsum.default" in computed
+    computed.clear()
+    with with_known_results():
+        assert nodes() == expected
+    assert "aten.cumsum.default" not in computed
+    assert "Cast" in expected[0]
 
 
 def test_an_operator_that_gets_its_kernel_later_is_kept():

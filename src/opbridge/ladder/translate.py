@@ -30,7 +30,7 @@ from opbridge.onnx_model.scopes import all_nodes, scopes
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
 from opbridge.torch_graph.origins import Origin, captured_nodes, origins_of_values
-from opbridge.torch_graph.reuse import reusing_registry, without_second_decomposition
+from opbridge.torch_graph.reuse import reusing_registry, with_known_results, without_second_decomposition
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import source_of_node, source_of_stack_trace
 from opbridge.torch_graph.subgraphs import nested_subgraphs
@@ -154,6 +154,7 @@ def _export(plan: Plan, opset: int, requested_opset: int | None) -> ir.Model:
             silenced(),
             reusing_registry(),
             without_second_decomposition(),
+            with_known_results(),
             torch_internals.translating(plan.program),
             exact_constants(),
             quick_matching(),

@@ -13,6 +13,8 @@
   composite operators, also for the 410 that decompose as they do without it. Here those are left out.
 * ``torch.onnx._internal.exporter._fx_passes.decompose_with_registry`` makes a table of 1,500 decompositions, which a
   program that is decomposed already ignores. Here it makes none.
+* ``torch.onnx._internal.fx.passes.type_promotion._TypePromotionInterpreter.run_node`` computes the shape of every
+  result of a program again, of some data-dependent sizes without success. Here it takes the known results.
 * ``torch._export.utils._check_valid_to_preserve`` reads the schema of each operator, three times per program. Here it
   reads a schema once.
 """
@@ -41,6 +43,7 @@ __all__ = [
     "registering_kernels",
     "reusing_operator_list",
     "reusing_registry",
+    "with_known_results",
     "without_second_decomposition",
 ]
 
@@ -86,6 +89,31 @@ def without_second_decomposition() -> Iterator[None]:
     from torch.onnx._internal.exporter import _fx_passes
 
     with mock.patch.object(_fx_passes, "decompose_with_registry", lambda program, registry: program, create=True):
+        yield
+
+
+@contextlib.contextmanager
+def with_known_results() -> Iterator[None]:
+    """Make torch.onnx compute only the results of operators whose inputs it converts to another type."""
+    from torch.onnx._internal.fx.passes import type_promotion
+
+    # Newer versions may convert types in another way.
+    if torch.__version__ >= "2.16":
+        yield
+        return
+    interpreter = type_promotion._TypePromotionInterpreter
+    own = interpreter.run_node
+
+    def run_node(self: Any, node: torch.fx.Node) -> Any:
+        if node.op != "call_function" or "val" not in node.meta:
+            return own(self, node)
+        rule = type_promotion.get_type_promotion_rule(node, self.type_promotion_table)
+        if rule is not None:
+            with self._set_current_node(node):
+                self._maybe_promote_node(node, rule)
+        return node.meta["val"]
+
+    with mock.patch.object(interpreter, "run_node", run_node):
         yield
 
 
