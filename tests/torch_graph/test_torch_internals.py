@@ -246,13 +246,18 @@ def test_kernels_are_registered_as_by_torch():
 class ManyComposites(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.linear = torch.nn.Linear(8, 8)
         self.convolution = torch.nn.Conv1d(8, 8, 3, padding=1)
 
     def forward(self, x):
-        y = self.attention(x, x, x)[0] + self.convolution(x.mT).mT
+        y = torch.nn.functional.scaled_dot_product_attention(x, self.linear(x), x) + self.convolution(x.mT).mT
         y = torch.einsum("bij,bkj->bik", y, torch.nn.functional.layer_norm(y, (8,)))
         return y.softmax(-1).std(1), torch.kron(y[0], y[1]), torch.nn.functional.interpolate(y, scale_factor=2)
+
+
+def operators_of(program):
+    nodes = program.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int)
+    return [str(node.target) for node in program.graph.nodes if node.op == "call_function" and node not in nodes]
 
 
 @pytest.mark.skipif(torch.__version__ >= "2.16", reason="torch overrides operators itself there")
@@ -275,9 +280,9 @@ def test_composite_operators_that_are_not_overridden_decompose_as_before(kept, m
         table = torch_internals.decomposition_table(set(kept))
         assert table == torch_internals.decomposition_table(set(kept)), "the functions are the same objects"
         found = program.run_decompositions(table)
-    assert str(found.graph) == str(expected.graph)
+    assert operators_of(found) == operators_of(expected)
     assert overridden[1] < overridden[0] / 3
-    assert all(name.replace("::", "_") in str(found.graph).replace(".", "_") for name in kept)
+    assert {name.replace("::", ".") for name in kept} <= set(operators_of(found))
     assert checks == (utils._check_valid_to_preserve, decomp_utils._get_decomp_for_cia)
 
 
