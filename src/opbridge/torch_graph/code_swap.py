@@ -9,21 +9,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
-import linecache
 import types
 from collections.abc import Iterator, Mapping
 
 from opbridge.torch_graph.sources import full_path
 
-__all__ = ["functions_of", "parsed_file", "renamed", "swapped"]
-
-
-def parsed_file(file: str) -> ast.Module | None:
-    """A new syntax tree of a Python file; None if its source is not available."""
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return None
+__all__ = ["functions_of", "renamed", "swapped"]
 
 
 def functions_of(before: ast.Module, after: ast.Module, file: str) -> dict[tuple[str, int], types.CodeType]:

@@ -15,8 +15,9 @@ import types
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from opbridge.torch_graph.code_swap import functions_of, parsed_file, swapped
+from opbridge.torch_graph.code_swap import functions_of, swapped
 from opbridge.torch_graph.sources import SourceLine, frames_of_error, innermost
+from opbridge.torch_graph.statements import parsed_file
 
 __all__ = ["lines_of_error", "lines_to_leave_out", "statement_that_only_raises", "without_checks"]
 

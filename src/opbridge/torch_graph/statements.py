@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["Condition", "called_name", "condition_at", "tested_at"]
+__all__ = ["Condition", "called_name", "condition_at", "parsed_file", "tested_at"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +34,15 @@ class Condition:
         return f"for ... in {self.text}" if self.keyword == "for" else f"{self.keyword} {self.text}"
 
 
-@functools.lru_cache(maxsize=16)
-def _parsed(file: str) -> ast.Module | None:
+def parsed_file(file: str) -> ast.Module | None:
+    """A new syntax tree of a Python file; None if its source is not available."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return None
+
+
+_parsed = functools.lru_cache(maxsize=16)(parsed_file)
 
 
 def _spans(node: ast.AST | None, line: int) -> bool:

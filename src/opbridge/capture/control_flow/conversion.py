@@ -23,9 +23,9 @@ from opbridge.findings import (
     dynamic_dimension,
     restricted_dimension,
 )
-from opbridge.torch_graph.code_swap import functions_of, parsed_file, renamed, swapped
+from opbridge.torch_graph.code_swap import functions_of, renamed, swapped
 from opbridge.torch_graph.sources import SourceLine, frames_outside_torch
-from opbridge.torch_graph.statements import condition_at
+from opbridge.torch_graph.statements import condition_at, parsed_file
 
 __all__ = ["OF_DATA", "Conversions", "converting"]
 
