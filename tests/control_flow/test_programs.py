@@ -73,7 +73,7 @@ def test_captured(name: str) -> None:
             torch.testing.assert_close(result, expected, check_dtype=False)
 
 
-@pytest.mark.quick("if_else", "cond_returns", every=30)
+@pytest.mark.quick("if_else", "cond_returns", every=60)
 @pytest.mark.parametrize("program", PROGRAMS, ids=_ids)
 def test_exported(program: Program, tmp_path: Path) -> None:
     model = program.made()

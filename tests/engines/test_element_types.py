@@ -95,7 +95,7 @@ def _double_calls() -> list[Call]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.newest
 def test_float64_keeps_all_its_digits() -> None:
     _proved(_double_calls())

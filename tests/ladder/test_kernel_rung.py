@@ -296,7 +296,7 @@ def test_without_a_required_library_the_body_runs_and_a_finding_says_so(
     assert [item.severity for item in found.findings if item.code == "no-compiler"] == ["warning"]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.usefixtures("kernels")
 def test_a_file_that_has_another_operator(tmp_path: Path) -> None:
     scale = scale_operator(tmp_path)

@@ -133,7 +133,7 @@ def test_the_document_states_what_the_run_converted(
     assert (int(row[1]), int(row[2])) == (len(converted), round(100 * len(converted) / len(CASES)))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_nearly_all_of_the_table_is_converted_and_the_rest_is_listed() -> None:
     found = {file: migrated_file(FOLDER / file) for file in FILES}
     left = {name for name, case in CASES.items() if not case.migrates and not case.source}
@@ -469,7 +469,7 @@ torch.onnx.export(Net(), (torch.ones(2, 3),), sys.argv[1], opset_version=13)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_what_the_command_reports_as_converted_was_run_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

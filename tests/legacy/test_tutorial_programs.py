@@ -230,13 +230,13 @@ def run(script: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=6)
 def test_as_it_is(program: Path) -> None:
     done = run(program, "-m", "opbridge", "run-script")
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=6)
 def test_migrated(program: Path, request: pytest.FixtureRequest) -> None:
     migration = migrate(program)
     assert migration.left == ()
@@ -249,7 +249,7 @@ def test_migrated(program: Path, request: pytest.FixtureRequest) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_inputs_that_are_fed_by_made_up_names(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

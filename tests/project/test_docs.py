@@ -287,7 +287,7 @@ def test_the_picture_of_the_terminal_is_what_the_readme_shows() -> None:
     assert {word for word in shown.split() if word != seconds[1]} <= set(picture)
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.newest
 @pytest.mark.parametrize("guide", ["README.md", "docs/usage.md", *TUTORIALS])
 def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_the_python_code_runs(guide: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.newest
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_the_notebook_runs(name: str, tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_the_notebooks_are_listed_and_stored_without_outputs() -> None:
         assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_code_about_old_scripts_runs(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = tmp_path / "old.py"
@@ -348,7 +348,7 @@ def test_the_code_about_old_scripts_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.xfail(
     importlib.metadata.version("torch") < "2.14",
     reason="torch 2.13 folds the batch size into a Reshape that set-dimension does not free yet",
@@ -374,7 +374,7 @@ def test_the_surgery_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_kernels_of_the_guide_compile_and_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from opbridge.kernels.compiler import build

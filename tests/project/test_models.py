@@ -116,7 +116,7 @@ def test_a_detector_is_proved_at_other_sizes(tmp_path: Path) -> None:
     assert counts != {0}
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_second_stage_of_a_mask_rcnn_is_proved_at_other_sizes(tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     corners = 40 * torch.rand(12, 2)

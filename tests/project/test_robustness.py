@@ -81,7 +81,7 @@ def test_a_crash_is_a_result_and_the_other_cases_are_run(place, monkeypatch, cap
     assert "something is odd" in crashes[0]["log"]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_killing_the_engine_costs_one_case(place, monkeypatch):
     crashing_engine.install(place / "engine", monkeypatch, "Sinh=slow")
     process = opbridge("export", "m.onnx", "-o", "b", *ENGINES, "--json")
@@ -153,7 +153,7 @@ def test_limits_on_the_command_line(made, place, monkeypatch, capfd):
 # opbridge's own process.
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGKILL", -9)])
 def test_killing_an_export(made, place, monkeypatch, capfd, name, code):
     shutil.copytree(made / "b", place / "b")

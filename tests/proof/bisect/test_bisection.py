@@ -318,7 +318,7 @@ def test_an_engine_that_is_not_deterministic(tmp_path: Path) -> None:
     assert divergence.first.node == pool.name
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("layer", [0, 11, 23])
 def test_a_search_takes_a_logarithmic_number_of_runs(layer: int, tmp_path: Path) -> None:
     model = exported("chain").model.clone()
@@ -396,7 +396,7 @@ def make():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_bundle_verified_later_in_another_process(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG_OPERATOR)
     (tmp_path / "entry.py").write_text(ENTRY)

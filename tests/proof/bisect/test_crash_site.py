@@ -119,7 +119,7 @@ def test_a_model_that_is_no_onnx(tmp_path):
     assert CrashSites().locate("sizes 2", EngineError("refused", fix="none")) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_next_case_crashes_at_the_same_node_or_at_another(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Abs=negative,Sinh=crash")
     sites = CrashSites()

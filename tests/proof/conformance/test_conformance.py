@@ -221,7 +221,7 @@ def reads(x: torch.Tensor) -> torch.Tensor:
     return x + float(f"{x.sum()}")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_samples_of_one_export_have_a_verdict_each() -> None:
     values = torch.tensor([[1.0, 2.0], [3.0, 4.0]])[None, None]
     pool = torch.nn.functional.avg_pool2d

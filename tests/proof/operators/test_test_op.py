@@ -76,7 +76,7 @@ def rows(found: OperatorCheck, status: str) -> dict[tuple[str, str], str]:
     return {(result.sample, result.check): result.detail for result in found.results if result.status == status}
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_scaffold_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new_operator("test_test_op::scaffolded", tmp_path, kernel=True)
     assert main(["test-op", str(tmp_path / "scaffolded.py"), "-q", "--json"]) == 0
@@ -95,7 +95,7 @@ def test_the_scaffold_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     file = tmp_path / "tabled.py"
@@ -342,7 +342,7 @@ def test_an_engine_that_is_not_installed(check: Check, monkeypatch: pytest.Monke
     assert rows(found, "not run") == {("", "onnxruntime"): "onnxruntime is not installed. pip install onnxruntime"}
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_kernel_that_crashes(tmp_path: Path) -> None:
     header = kernel("test_test_op::crashing", "x").replace("opbridge::elementwise", "__builtin_trap(); elementwise")
     (tmp_path / "kernel.h").write_text(header.replace("elementwise(call", "opbridge::elementwise(call"))
@@ -358,7 +358,7 @@ def test_a_kernel_that_crashes(tmp_path: Path) -> None:
     assert not found.passed
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
