@@ -72,5 +72,4 @@ FIXES = {
         "height is Dim('height', min=10), width is Dim('width', min=10)",
         {"height": Dim("height", min=10), "width": Dim("width", min=10)},
     ),
-    "spandrel/SwinIR": Fix("height and width left out of dynamic_shapes", {"height": None, "width": None}),
 }
