@@ -117,7 +117,7 @@ def _and_data(model: Model, x: torch.Tensor) -> torch.Tensor:
     return x if model.ready & (x.sum() > 0) else -x
 
 
-@pytest.mark.quick("written_in_a_branch", "data_in_it")
+@pytest.mark.quick("data_in_it")
 @pytest.mark.parametrize("function", [_written_in_a_branch, _data_in_it, _data_in_a_view, _and_data])
 def test_what_depends_on_data_is_not_constant(function: Callable[..., torch.Tensor]) -> None:
     model, x = Model(function), torch.ones(4, 6)

@@ -205,6 +205,7 @@ def test_transforms_keep_their_digits(tmp_path: Path) -> None:
         assert np.abs(found - form.numpy()).max() < 1e-6 * expected.abs().max()
 
 
+@pytest.mark.slow
 def test_halves_and_parts_at_the_border(tmp_path: Path) -> None:
     class Border(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:

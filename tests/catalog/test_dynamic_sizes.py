@@ -88,6 +88,7 @@ def test_a_quotient_of_sizes_is_rounded_down() -> None:
         trip.check(torch.randn(first), torch.randn(second))
 
 
+@pytest.mark.slow
 def test_sizes_that_are_computed_in_floating_point() -> None:
     """In float32 18 / 1.2 is less than 15, and 160001 * 11025 is not exact."""
 
@@ -121,6 +122,7 @@ def test_integers_times_a_dynamic_number() -> None:
     trip.check(torch.randn(7), torch.tensor([[2, 5, -1]]))
 
 
+@pytest.mark.slow
 def test_quotients_that_are_rounded_and_windows_by_strides() -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
         n = x.shape[1]

@@ -182,6 +182,7 @@ def test_operators_in_operators() -> None:
     trip.check(torch.randn(3, 4))
 
 
+@pytest.mark.slow
 def test_two_uses_with_different_attributes_one_inside_another_operator() -> None:
     """The body inside ``nested`` and the one in the graph are of one name, and must not be taken for each other."""
     trip = travel(
@@ -195,6 +196,7 @@ def test_several_outputs_one_of_them_unused() -> None:
     trip.check(torch.randn(3, 4), torch.randn(2, 3, 4))
 
 
+@pytest.mark.slow
 def test_optional_tensors_present_and_absent() -> None:
     def model(x: Tensor, mask: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
         return masked(x, None), masked(x, mask), masked(x, None, bias), masked(x, mask, bias)
@@ -227,6 +229,7 @@ def test_a_dynamic_int_is_an_input_of_the_node() -> None:
     trip.check(torch.randn(7, 4))
 
 
+@pytest.mark.slow
 def test_inside_a_branch() -> None:
     def model(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda x: twice_plus(x, x), lambda x: scaled(x, 3.0), (x,))

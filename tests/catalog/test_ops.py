@@ -202,7 +202,7 @@ def test_samples(names: list[str], tmp_path: Path) -> None:
         _compare(found, calls[name], name)
 
 
-@pytest.mark.quick("deform_conv2d", "convolution", "francis", every=6)
+@pytest.mark.quick("deform_conv2d", every=6)
 @pytest.mark.parametrize("spec", WITH_OWN_SAMPLES, ids=lambda spec: spec.target)
 def test_own_samples(spec: OpSpec, tmp_path: Path) -> None:
     calls = _own_calls(spec)
@@ -297,7 +297,7 @@ def test_sizes_stay_dynamic_that_torch_freezes_or_refuses(tmp_path: Path) -> Non
     _at_other_sizes(calls, None, tmp_path / "bundle")
 
 
-@pytest.mark.quick("francis", "deform", "aten", every=2)
+@pytest.mark.quick("deform", every=2)
 @pytest.mark.newest
 @pytest.mark.parametrize(
     # The rows of a grouped product are those that its offsets end at, and a recurrent layer has weights of fixed size.
@@ -501,7 +501,7 @@ SPECIAL = {
 }
 
 
-@pytest.mark.quick("zeta", "hypot", every=6)
+@pytest.mark.quick("zeta", every=6)
 @pytest.mark.newest
 @pytest.mark.parametrize("names", _groups(list(SPECIAL)), ids=_id)
 def test_special_values(names: list[str], tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ REFUSED_BEFORE = {"cropped_after_padding": "2.14"}
 """torch 2.13's ``cond`` fails where the sizes of the two results are other expressions than their strides."""
 
 
-@pytest.mark.quick("return", "in_place", "python_range", "append")
+@pytest.mark.quick("return", "in_place", "append")
 @pytest.mark.parametrize("name", QUICK)
 def test_captured(name: str) -> None:
     program = BY_NAME[name]

@@ -40,7 +40,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.quick("bucketize", "scatter_reduce", "min.other", "view", "shapes for")
+@pytest.mark.quick("bucketize", "scatter_reduce", "min.other", "shapes for")
 @pytest.mark.parametrize("name", QUICK)
 def test_a_quick_report(name, tmp_path):
     row = child.main(f"situations:situation#{name}", "opbridge", tmp_path)

@@ -297,6 +297,7 @@ def test_a_model_whose_values_are_all_of_another_type(tmp_path: Path) -> None:
     assert divergence.detail == "no value between the inputs and the outputs has a counterpart in the reference"
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_not_deterministic(tmp_path: Path) -> None:
     model = exported("pictures").model
     pool = node_of(model, "AveragePool")

@@ -207,6 +207,7 @@ def test_only_the_sizes_that_both_take_are_compared(tmp_path: Path) -> None:
     assert [dict(case.sizes) for case in found.verification.cases] == [{"batch": 6}]
 
 
+@pytest.mark.slow
 def test_a_narrower_model_within_a_tolerance(tmp_path: Path) -> None:
     wide = small(tmp_path / "wide.onnx", shape=["n"])
     half = small(tmp_path / "half.onnx", shape=["n"], dtype=TensorProto.FLOAT16)

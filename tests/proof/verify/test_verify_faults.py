@@ -143,6 +143,7 @@ RESULT_FAULTS = {
 }
 
 
+@pytest.mark.quick("argmax")
 @pytest.mark.parametrize("name", RESULT_FAULTS)
 def test_fault_in_one_result_fails_for_that_output_only(name: str) -> None:
     item, model = mixed()
@@ -226,6 +227,7 @@ def test_size_baked_into_the_model_fails_at_other_sizes() -> None:
     assert [case.verdict for case in found.cases] == ["passed", "failed", "failed"]
 
 
+@pytest.mark.slow
 def test_captured_graph_that_is_not_the_module_fails() -> None:
     item, model = conv()
     other = ConvNet()

@@ -94,6 +94,7 @@ def test_a_kernel_wrong_at_odd_sizes_of_a_late_dimension() -> None:
     assert [case.name for case in plain.cases if case.verdict == "failed"] == ["sizes 4", "sizes 6"]
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_kernel_wrong_at_a_size_shows_at_the_edges(size: int) -> None:
     def fails(feeds: Feeds, results: Feeds) -> None:
