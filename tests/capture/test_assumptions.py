@@ -65,7 +65,21 @@ def refuses_to_be_converted(x: Tensor) -> Tensor:
     return x * 2
 
 
+def looks_a_size_up(x: Tensor) -> Tensor:
+    return x * {4: 2.0}.get(x.shape[0], 1.0)
+
+
+def blocks_of_a_size(x: Tensor) -> Tensor:
+    blocks = []
+    for start in range(int(x.shape[0] / 2) - 1):
+        blocks.append(x[2 * start : 2 * start + 1])
+    blocks.append(x[x.shape[0] - 1 :])
+    return torch.cat(blocks, blocks[0].dim() - 2)
+
+
 CASES = {
+    "a size as a key": Case(looks_a_size_up, [("n", "4")]),
+    "blocks of a size": Case(blocks_of_a_size, [("n", "4")]),
     "branches of two ranks": Case(
         refuses_to_be_converted, [("x.min() > 0", "True"), ("len(x) > 1 and x.min() > 0", "")], X - 100
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -16,7 +16,7 @@ from opbridge.findings import Finding, control_flow, data_dependent_value, missi
 from opbridge.torch_graph.declared import fixed_at
 from opbridge.torch_graph.dimensions import arguments_by_name
 from opbridge.torch_graph.example_values import Frames, assuming_values, taking_branches
-from opbridge.torch_graph.sources import AssumedValue, SourceLine, innermost
+from opbridge.torch_graph.sources import AssumedValue, innermost
 from opbridge.torch_graph.state import keeping_state
 from opbridge.torch_graph.statements import tested_at
 
@@ -44,25 +44,31 @@ class Assumptions:
         self._failures: list[CaptureFailure] = []
 
     def extend(self, failure: CaptureFailure) -> bool:
-        """Assume what this failure needs: sizes, values of tensors, branches. False if there is nothing more."""
+        """Assume what this failure needs: sizes, values of tensors, branches, or all sizes.
+
+        Returns:
+            False if there is nothing more to assume.
+        """
         if failure.axes:
-            possible = self._fix(failure)
+            possible = self._fix(failure, failure.axes)
         elif failure.finding.code == control_flow.CODE:
             possible, self._takes_branches = not self._takes_branches, True
         else:
             possible = not self._reads_values
         self._reads_values = self._reads_values or not failure.axes
+        possible = possible or self._fix(failure)
         self._failures += [failure] if possible else []
         return possible
 
-    def _fix(self, failure: CaptureFailure) -> bool:
+    def _fix(self, failure: CaptureFailure, axes: Sequence[str] | None = None) -> bool:
+        """Fix the dynamic dimensions on these axes, or all of them."""
         found = False
-        line = failure.lines[-1] if failure.lines else None
+        places = [str(line) for line in failure.lines] or failure.finding.sources
         for dimension in declared_by(self._module, self._example, self._dynamic_shapes).dimensions:
             sources = [place.source for place, _ in dimension.places]
-            if not set(sources) & set(failure.axes) or set(sources) <= set(self._sizes):
+            if (axes is not None and not set(sources) & set(axes)) or set(sources) <= set(self._sizes):
                 continue
-            assumption = Assumption("size", dimension.name, str(dimension.size), _place(line))
+            assumption = Assumption("size", dimension.name, str(dimension.size), _place(places[-1] if places else ""))
             self._sizes.update(dict.fromkeys(sources, assumption))
             found = True
         return found
@@ -110,7 +116,7 @@ def _of_lines(values: list[AssumedValue]) -> Iterator[Assumption]:
     for line in dict.fromkeys(lines.values()):
         found = list(dict.fromkeys(_shown(value.value) for value in values if lines[value] == line))
         tested, is_one = tested_at(line) or (line.text if line is not None else values[0].condition, True)
-        yield Assumption("value", tested, found[0] if is_one and len(found) == 1 else "", _place(line))
+        yield Assumption("value", tested, found[0] if is_one and len(found) == 1 else "", _place(str(line or "")))
 
 
 def _shown(value: str) -> str:
@@ -121,7 +127,6 @@ def _shown(value: str) -> str:
         return value
 
 
-def _place(line: SourceLine | None) -> str:
+def _place(place: str) -> str:
     """The line without the folder of a file outside the current folder, for the manifest has no absolute paths."""
-    place = str(line or "")
     return PurePath(place).name if PurePath(place).is_absolute() else place

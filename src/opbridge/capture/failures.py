@@ -10,6 +10,7 @@ from opbridge import findings
 from opbridge.errors import CaptureError, OpbridgeError
 from opbridge.findings import dynamic_dimension
 from opbridge.findings.base import Failure, Finding
+from opbridge.torch_graph.cached_functions import hashed_sources
 from opbridge.torch_graph.sources import FixedSize, SourceLine, innermost
 
 __all__ = ["CaptureFailure", "capture_finding", "explain_capture_failure"]
@@ -85,7 +86,9 @@ def explain_capture_failure(
     kind = getattr(findings.by_code(finding.code), "ERROR", CaptureError)
     if kind is CaptureError:
         lines = [line for size in fixed_sizes if (line := innermost(size.frames, libraries=True)) is not None]
-        axes = dynamic_dimension.axes_in(str(error)) if finding.code == dynamic_dimension.CODE else ()
+        axes = (
+            dynamic_dimension.axes_in(str(error)) if finding.code == dynamic_dimension.CODE else hashed_sources(error)
+        )
         return CaptureFailure(finding, details=details, lines=lines, axes=axes)
     raised: OpbridgeError = kind(finding.message, fix=finding.fix, details=details)
     return raised
