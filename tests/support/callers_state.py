@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch._decomp import decomposition_table
+from torch.export import decomp_utils, exported_program
+from torch.onnx._internal.exporter import _fx_passes
+from torch.onnx._internal.fx.passes import type_promotion
 from torch.utils import _pytree
 
 __all__ = ["differences", "state"]
@@ -42,6 +45,12 @@ def state() -> dict[str, Any]:
             len(getattr(hooks, f"_global_{name}_hooks")) for name in ("forward", "forward_pre", "backward")
         ],
         "functions": (torch.cdist, torch.Tensor.unfold, torch.onnx.export, torch.jit.trace, torch.nn.Module.__call__),
+        "exporter": (
+            _fx_passes.decompose_with_registry,
+            type_promotion._TypePromotionInterpreter.run_node,
+            exported_program._override_composite_implicit_decomp,
+            decomp_utils._get_decomp_for_cia,
+        ),
         "operators": dict.fromkeys(torch._C._dispatch_get_all_op_names()),
         "decompositions": {str(name): id(function) for name, function in decomposition_table.items()},
         "pytrees": dict.fromkeys(map(str, _pytree.SUPPORTED_NODES)),

@@ -153,9 +153,9 @@ def _export(plan: Plan, opset: int, requested_opset: int | None) -> ir.Model:
         with (
             silenced(),
             reusing_registry(),
+            torch_internals.translating(plan.program),
             without_second_decomposition(),
             with_known_results(),
-            torch_internals.translating(plan.program),
             exact_constants(),
             quick_matching(),
             nested_subgraphs(),

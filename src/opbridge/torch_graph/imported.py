@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.machinery
 import sys
+import threading
 import types
 from collections.abc import Iterator, Sequence
 
@@ -17,13 +18,20 @@ __all__ = ["importing_outside"]
 
 
 class _Finder:
-    """Finds modules with the other finders, and has their loaders run the modules' code outside the capture."""
+    """Finds modules with the other finders, and has their loaders run the modules' code outside the capture.
+
+    What another thread imports meanwhile is no concern of the capture, whose modes are those of all threads.
+    """
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The specification of a module; None for torch's own, or if no finder knows it."""
-        if name.partition(".")[0] == "torch":  # A capture imports parts of torch, and leaving it does too.
+        """The specification of a module; None for torch's own, in another thread, or if no finder knows it."""
+        # A capture imports parts of torch, and leaving it does too.
+        if name.partition(".")[0] == "torch" or threading.get_ident() != self._thread:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)

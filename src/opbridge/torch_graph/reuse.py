@@ -85,7 +85,7 @@ def _registry(opset_version: int, libraries: tuple[str, ...]) -> Any:
 
 @contextlib.contextmanager
 def without_second_decomposition() -> Iterator[None]:
-    """Make torch.onnx take a program as it is."""
+    """Make torch.onnx take a program as it is; while one thread is here, no other may be."""
     from torch.onnx._internal.exporter import _fx_passes
 
     with mock.patch.object(_fx_passes, "decompose_with_registry", lambda program, registry: program, create=True):
@@ -94,7 +94,7 @@ def without_second_decomposition() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_known_results() -> Iterator[None]:
-    """Make torch.onnx compute only the results of operators whose inputs it converts to another type."""
+    """Make torch.onnx compute only results of operators whose inputs it converts to another type; for one thread."""
     from torch.onnx._internal.fx.passes import type_promotion
 
     # Newer versions may convert types in another way.
@@ -221,7 +221,7 @@ _own_py_impl = torch._ops.OperatorBase.py_impl
 
 @contextlib.contextmanager
 def overriding_few_operators() -> Iterator[None]:
-    """Make torch override only composite operators that do not decompose as they do by themselves."""
+    """Make torch override only composite operators that decompose in another way than usual; for one thread."""
     from torch._export import utils
     from torch.export import decomp_utils, exported_program
 
