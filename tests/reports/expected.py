@@ -38,14 +38,6 @@ EXPECTED: dict[str, Expected] = {
         "refused",
         "torch.export can't capture packed quantized weights.",
     ),
-    "weights in MKL-DNN's layout": Expected(
-        "refused",
-        "to_mkldnn makes TorchScript modules, which have no Python code to capture.",
-    ),
-    "TorchScript inside the model": Expected(
-        "refused",
-        "TorchScript has no Python code to capture; the error says to use the module that it was made from.",
-    ),
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 from side_by_side import Situation
-from situations import REPORTS, interfaces
+from situations import REPORTS
 from torch import nn
 
 __all__ = ["FIXES", "Fix", "situation"]
@@ -44,31 +44,8 @@ def _padded(situation: Situation) -> Situation:
     return Situation(PaddedInput(), (nested.to_padded_tensor(0.0), lengths))
 
 
-class CallsModule(nn.Module):
-    """``CallsScripted`` with the module and the function from which TorchScript made its parts."""
-
-    def __init__(self, scripted: interfaces.CallsScripted) -> None:
-        super().__init__()
-        self.inner = nn.Sequential(nn.Linear(5, 5), nn.ReLU())
-        self.inner.load_state_dict(scripted.inner.state_dict())
-
-    def forward(self, text: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The same as ``CallsScripted.forward``."""
-        scaled, total = interfaces.scripted_scale(text, lengths)
-        return self.inner(scaled), total
-
-
-def _module_before_mkldnn(situation: Situation) -> Situation:
-    return dataclasses.replace(situation, model=nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval())
-
-
 FIXES = {
     "a jagged tensor as the input": Fix("the input is padded, and the model takes the lengths of its rows", _padded),
-    "weights in MKL-DNN's layout": Fix("the nn.Module before to_mkldnn is exported", _module_before_mkldnn),
-    "TorchScript inside the model": Fix(
-        "the nn.Module with the weights of the TorchScript module is exported",
-        lambda situation: dataclasses.replace(situation, model=CallsModule(situation.model)),
-    ),
 }
 
 

@@ -27,6 +27,7 @@ from opbridge.capture.names import output_names as names_of_outputs
 from opbridge.capture.python_draws import contents_of, generator_states, refuse_constant_draws
 from opbridge.capture.quantized import dequantized_modules
 from opbridge.capture.rewriting import Used, rewriting
+from opbridge.capture.torchscript import as_submodule, scripted_as_python
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, first_line
 from opbridge.findings import Finding, capture_failed
@@ -170,7 +171,7 @@ def capture(
         return dataclasses.replace(captured, unchecked=tuple(notes.checks), converted=tuple(notes.operators))
 
     output_names = without_check(output_names)
-    with changed_attributes_as_buffers(module, *example):
+    with scripted_as_python(module), changed_attributes_as_buffers(module, *example):
         captured = _with_changes(attempt, assumptions if assume else None)
     captured = dataclasses.replace(captured, assumptions=assumptions.listed(), obstacles=assumptions.obstacles())
     if assume != "check" or all(item.kind == "size" for item in captured.assumptions):
@@ -370,7 +371,7 @@ def _named_forward(function: Any) -> Any:
 def as_module(model: Any) -> torch.nn.Module:
     """Return the model as a module: a module itself, or a module that calls a function."""
     if isinstance(model, torch.nn.Module):
-        return model
+        return as_submodule(model) if isinstance(model, torch.jit.ScriptModule) else model
     if callable(model) and not isinstance(model, type):
         return _Function(model)
     raise InputError(

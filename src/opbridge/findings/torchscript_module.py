@@ -1,12 +1,14 @@
-"""The model is a TorchScript module.
+"""The model is a TorchScript module that has no counterpart in Python.
 
-What it means: the model comes from ``torch.jit.script``, ``torch.jit.trace`` or ``torch.jit.load``.
+What it means: the model, or a part of it, comes from ``torch.jit.script``, ``torch.jit.trace`` or ``torch.jit.load``.
 
 Why it is a problem: ``torch.export`` captures a model by running its Python code, and a TorchScript module has none.
+opbridge writes that code from the graph of the module, but not for classes that are written in C++, nor for modules
+that have several methods instead of ``forward``.
 
 Example::
 
-    opbridge.export(torch.jit.load("model.pt"), (x,), path="out")
+    opbridge.export(torch.jit.script(nn.LSTM(3, 4)), (x,), path="out")
 
 Fix: pass the ``nn.Module`` from which the TorchScript module was made. If it is not available, write an .onnx file with
 ``torch.onnx.export`` under ``opbridge.legacy.enable()`` and pass that file.
