@@ -7,9 +7,10 @@ A TorchScript graph holds data types, memory formats and layouts as numbers. Its
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,11 +45,12 @@ def python_source(graph: Any, parameters: Sequence[str]) -> PythonSource:
     Raises:
         Untranslatable: The graph has a node without a counterpart in Python.
     """
-    writer = _Writer()
-    inputs = list(graph.inputs())
-    writer.names[inputs[0].debugName()] = "self"
-    for value, parameter in zip(inputs[1:], parameters, strict=True):
-        writer.names[value.debugName()] = parameter.partition("=")[0]
+    names = ["self", *(parameter.partition("=")[0] for parameter in parameters)]
+    if not NAMESPACE.keys().isdisjoint(names):
+        raise Untranslatable(f"a parameter has one of the names {', '.join(NAMESPACE)}")
+    writer = _Writer(names)
+    for value, name in zip(graph.inputs(), names, strict=True):
+        writer.names[value.debugName()] = name
     writer.nodes(graph.nodes(), 1)
     results = ", ".join(writer.name(value) for value in graph.outputs())
     lines = [f"def forward({', '.join(['self', *parameters])}):", *writer.lines, f"    return {results}", ""]
@@ -58,7 +60,8 @@ def python_source(graph: Any, parameters: Sequence[str]) -> PythonSource:
 class _Writer:
     """Writes one line for each node."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Collection[str]) -> None:
+        self._free = (name for number in itertools.count(1) if (name := f"v{number}") not in taken)
         self.lines: list[str] = []
         self.names: dict[str, str] = {}
         self.constants: dict[str, Any] = {}
@@ -66,7 +69,10 @@ class _Writer:
         """The numbers of tensors that a trace makes of sizes, to compute with them and to read them again."""
 
     def name(self, value: Any) -> str:
-        return self.names.setdefault(value.debugName(), f"v{len(self.names)}")
+        name = value.debugName()
+        if name not in self.names:
+            self.names[name] = next(self._free)
+        return self.names[name]
 
     def nodes(self, nodes: Iterable[Any], depth: int) -> None:
         for node in nodes:
