@@ -128,7 +128,7 @@ def capture(
     """Capture a model as a graph.
 
     Args:
-        model: An ``nn.Module``, a function of tensors, or an ``ExportedProgram``.
+        model: An ``nn.Module``, a function of tensors, an ``ExportedProgram`` or a TorchScript module.
         args: Example inputs; a single tensor is the only input.
         kwargs: Example inputs by keyword.
         dynamic_shapes: The dynamic dimensions, in the form of ``torch.export.export``; a dimension may also be named by
