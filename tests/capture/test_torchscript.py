@@ -62,6 +62,25 @@ class Sizes(nn.Module):
         return x[:, :, :half].reshape(x.shape[0], -1, half) * (x.shape[0] + 1)
 
 
+class Containers(nn.Module):
+    """Containers that are read and changed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        table = {"two": 2.0}
+        factors = [table.get("two", 3.0), table.get("three", 3.0), math.log(8, 2)]
+        factors.append(float(len(factors)))
+        for number, factor in enumerate(factors):
+            x = x * factor + number
+        return x
+
+
+class Sorting(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        order = [3, 1]
+        order.sort()
+        return x * order[0]
+
+
 class Outer(nn.Module):
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -76,6 +95,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "a script": lambda: torch.jit.script(Gate().eval()),
     "a trace": lambda: torch.jit.trace(Gate().eval(), X),
     "a frozen script": lambda: torch.jit.freeze(torch.jit.script(Gate().eval())),
+    "containers": lambda: torch.jit.script(Containers()),
     "loops": lambda: torch.jit.script(Loops()),
     "a trace of sizes": lambda: torch.jit.trace(Sizes(), X),
     "inside a model": lambda: Outer(torch.jit.script(Gate().eval())).eval(),
@@ -109,6 +129,7 @@ def test_a_file_that_torch_jit_saved_keeps_the_names_of_its_inputs_and_the_modul
     assert capture(loaded, (X,)).input_names == ("x",)
 
 
-def test_what_has_no_counterpart_is_refused() -> None:
+@pytest.mark.parametrize("module", [nn.LSTM(4, 5), Sorting()], ids=["several methods", "a list that is sorted"])
+def test_what_has_no_counterpart_is_refused(module: nn.Module) -> None:
     with pytest.raises(CaptureError, match="TorchScript module"):
-        capture(torch.jit.script(nn.LSTM(4, 5)), (X,))
+        capture(torch.jit.script(module), (X,))

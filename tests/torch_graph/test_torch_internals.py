@@ -295,8 +295,10 @@ def test_torch_onnx_takes_a_program_as_it_is():
 
     program = torch.export.export(torch.nn.Linear(2, 2), (torch.randn(1, 2),)).run_decompositions()
     program.__class__ = Asked
+    other = torch.export.export(torch.nn.BatchNorm1d(2).eval(), (torch.randn(1, 2),))
     with without_second_decomposition():
         assert torch.onnx.export(program, (), dynamo=True, verbose=False) is not None
+        assert torch.onnx.export(other, (), dynamo=True, verbose=False) is not None, "a program that is not"
 
 
 @pytest.mark.skipif(torch.__version__ >= "2.16", reason="torch converts types itself there")

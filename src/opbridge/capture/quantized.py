@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opbridge.capture.quantized_functions import QuantizedFunctions, rounding_to
+from opbridge.capture.submodules import replaced_submodules
 from opbridge.catalog.formulas.quantization import quantization_parameters
 from opbridge.torch_graph.reuse import quantized_operators
 
@@ -28,26 +29,26 @@ _RANGES = {torch.quint8: (0, 255, torch.uint8), torch.qint8: (-128, 127, torch.i
 @contextlib.contextmanager
 def dequantized_modules(module: nn.Module) -> Iterator[None]:
     """Replace the quantized submodules by modules that quantize and dequantize inside the block."""
-    replaced: list[tuple[nn.Module, str, nn.Module]] = []
+    if _LIBRARY not in sys.modules:
+        yield
+        return
     functions = QuantizedFunctions()
-    try:
-        for parent in list(module.modules()) if _LIBRARY in sys.modules else ():
-            for name, child in parent._modules.items():
-                other = _replacement(child, functions)
-                if child is not None and other is not None:
-                    replaced.append((parent, name, child))
-                    parent._modules[name] = other.eval()
-        with functions if replaced else contextlib.nullcontext():
-            yield
-    finally:
-        for parent, name, child in replaced:
-            parent._modules[name] = child
+
+    def replacement(child: nn.Module) -> nn.Module | None:
+        other = _replacement(child, functions)
+        return other.eval() if other is not None else None
+
+    with (
+        replaced_submodules(module, replacement) as has_any,
+        functions if has_any else contextlib.nullcontext(),
+    ):
+        yield
 
 
-def _replacement(child: nn.Module | None, functions: QuantizedFunctions) -> nn.Module | None:
+def _replacement(child: nn.Module, functions: QuantizedFunctions) -> nn.Module | None:
     """The module that takes the place of a quantized module; None for any other module."""
     kind = type(child)
-    if child is None or not kind.__module__.startswith(("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")):
+    if not kind.__module__.startswith(("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")):
         return None
     given: Any = child
     if kind.__name__ == "DeQuantize":

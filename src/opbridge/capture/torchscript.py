@@ -5,37 +5,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import linecache
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from opbridge.torch_graph.torchscript_source import NAMESPACE, Untranslatable, python_source
+from opbridge.capture.submodules import replaced_submodules
+from opbridge.torch_graph.torchscript_source import NAMESPACE, Untranslatable, literal, python_source
 
 __all__ = ["as_submodule", "scripted_as_python"]
 
 
-@contextlib.contextmanager
-def scripted_as_python(module: nn.Module) -> Iterator[None]:
+def scripted_as_python(module: nn.Module) -> contextlib.AbstractContextManager[bool]:
     """Replace the TorchScript submodules by modules that compute the same in Python, inside the block.
 
     A submodule that has no counterpart in Python stays, and torch.export refuses it.
     """
-    replaced: list[tuple[nn.Module, str, nn.Module]] = []
-    try:
-        for parent in list(module.modules()):
-            if isinstance(parent, torch.jit.ScriptModule):
-                continue
-            for name, child in parent._modules.items():
-                other = _in_python(child) if isinstance(child, torch.jit.ScriptModule) else None
-                if child is not None and other is not None:
-                    replaced.append((parent, name, child))
-                    parent._modules[name] = other
-        yield
-    finally:
-        for parent, name, child in replaced:
-            parent._modules[name] = child
+    return replaced_submodules(
+        module, lambda child: _in_python(child) if isinstance(child, torch.jit.ScriptModule) else None
+    )
 
 
 class _Part(nn.Module):
@@ -44,8 +32,9 @@ class _Part(nn.Module):
     def __init__(self, scripted: Any) -> None:
         super().__init__()
         for name, parameter in scripted.named_parameters(recurse=False):
-            # Those of a loaded module are tensors.
-            self.register_parameter(name, nn.Parameter(parameter, requires_grad=parameter.requires_grad))
+            if not isinstance(parameter, nn.Parameter):  # Those of a loaded module are tensors.
+                parameter = nn.Parameter(parameter, requires_grad=parameter.requires_grad)
+            self.register_parameter(name, parameter)
         for name, buffer in scripted.named_buffers(recurse=False):
             self.register_buffer(name, _plain(buffer))
         for name, child in scripted.named_children():
@@ -98,8 +87,11 @@ def _compiled(text: str, scripted: torch.jit.ScriptModule) -> Any:
 
 def as_submodule(scripted: torch.jit.ScriptModule) -> nn.Module:
     """A module with the same parameters of ``forward`` that calls a TorchScript module."""
-    # nn.LSTM has several methods instead of forward.
-    parameters = _parameters(scripted) if hasattr(scripted, "inlined_graph") else ["*inputs"]
+    try:
+        # nn.LSTM has several methods instead of forward.
+        parameters = _parameters(scripted) if hasattr(scripted, "inlined_graph") else ["*inputs"]
+    except Untranslatable:
+        parameters = ["*inputs"]
     names = ", ".join(parameter.partition("=")[0] for parameter in parameters)
     text = f"def forward({', '.join(['self', *parameters])}):\n    return self.scripted({names})\n"
     calling = type("TorchScript", (nn.Module,), {"forward": _compiled(text, scripted)})()
@@ -110,4 +102,11 @@ def as_submodule(scripted: torch.jit.ScriptModule) -> nn.Module:
 def _parameters(scripted: Any) -> list[str]:
     """The parameters of ``forward`` after the module, with their defaults."""
     arguments = scripted.forward.schema.arguments[1:]
-    return [f"{one.name}={one.default_value!r}" if one.has_default_value() else one.name for one in arguments]
+    return [f"{one.name}={_default(one.default_value)}" if one.has_default_value() else one.name for one in arguments]
+
+
+def _default(value: Any) -> str:
+    text = literal(value)
+    if text is None:
+        raise Untranslatable(f"a default of {value}")
+    return text

@@ -85,10 +85,16 @@ def _registry(opset_version: int, libraries: tuple[str, ...]) -> Any:
 
 @contextlib.contextmanager
 def without_second_decomposition() -> Iterator[None]:
-    """Make torch.onnx take a program as it is; while one thread is here, no other may be."""
+    """Make torch.onnx take a decomposed program, of a class of its own, as it is; for one thread."""
     from torch.onnx._internal.exporter import _fx_passes
 
-    with mock.patch.object(_fx_passes, "decompose_with_registry", lambda program, registry: program, create=True):
+    own = _fx_passes.decompose_with_registry
+
+    def decomposed(program: torch.export.ExportedProgram, registry: Any) -> torch.export.ExportedProgram:
+        # Another thread may call torch.onnx.export.
+        return own(program, registry) if type(program) is torch.export.ExportedProgram else program
+
+    with mock.patch.object(_fx_passes, "decompose_with_registry", decomposed):
         yield
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NAMESPACE", "PythonSource", "Untranslatable", "python_source"]
+__all__ = ["NAMESPACE", "PythonSource", "Untranslatable", "literal", "python_source"]
 
 
 class Untranslatable(Exception):
@@ -98,9 +98,9 @@ class _Writer:
                 self._loop(node, inputs, depth)
             case "prim::RaiseException":
                 self._write(depth, f"raise RuntimeError({inputs[0]})")
-            case "prim::TupleUnpack" | "prim::ListUnpack":
+            case "prim::TupleUnpack" | "prim::ListUnpack" if node.outputsSize():
                 self._write(depth, f"{''.join(f'{self.name(one)}, ' for one in node.outputs())}= {inputs[0]}")
-            case "aten::warn" | "prim::Print":
+            case "aten::warn" | "prim::Print" | "prim::TupleUnpack" | "prim::ListUnpack":
                 pass
             case _ if (number := self._number_of(node, kind, inputs)) is not None:
                 result = self.name(node.output())
@@ -117,17 +117,18 @@ class _Writer:
         """The number that a node makes a tensor of, computes with as a tensor, or reads from one."""
         if kind == "prim::NumToTensor":
             return inputs[0]
-        first, *others = (self._numbers.get(value.debugName()) for value in node.inputs()) if inputs else (None,)
+        known = [self._numbers.get(value.debugName()) for value in node.inputs()]
         if kind in _READS:
-            return first
-        if kind not in _EXACT or (first is None and not any(others)) or inputs[2:] not in ([], ["1"]):
+            return known[0]
+        if kind not in _EXACT or not any(known) or inputs[2:] not in ([], ["1"]):
             return None
-        left, right = (self._numbers.get(value.debugName()) or _literal(value) for value in list(node.inputs())[:2])
+        left, right = (number or _literal(value) for number, value in list(zip(known, node.inputs(), strict=True))[:2])
         return None if left is None or right is None else f"{left} {_EXACT[kind]} {right}"
 
     def _constant(self, value: Any) -> str:
-        if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-            return repr(value)
+        text = literal(value)
+        if text is not None:
+            return text
         name = f"constant_{len(self.constants)}"
         self.constants[name] = value
         return f"self.{name}"
@@ -178,10 +179,21 @@ class _Writer:
         arguments = overload._schema.arguments if overload is not None else ()
         if name in _PYTHON and not any("Tensor" in str(one.type) for one in arguments):
             return _PYTHON[name](inputs)
-        if overload is None:
+        # A list that an operator changes would be a copy of the one in Python.
+        if overload is None or any(_is_written(one) and "List" in str(one.type) for one in arguments):
             raise Untranslatable(kind)
         given = [_given(argument, text) for argument, text in zip(arguments, inputs, strict=True)]
         return f"torch.ops.{namespace}.{name}.{overload._overloadname}({', '.join(given)})"
+
+
+def literal(value: Any) -> str | None:
+    """The source of a constant; None if Python has no literal for it."""
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    return repr(value) if value is None or isinstance(value, bool | int | str) or is_finite else None
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _literal(value: Any) -> str | None:
@@ -273,14 +285,14 @@ _PYTHON: dict[str, Callable[[list[str]], str]] = {
             "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "remainder": "%", "pow": "**", "eq": "==",
             "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "__and__": "&", "__or__": "|", "__xor__": "^",
         }.items()},
-        **{name: f"math.{name}({{0}})" for name in ("ceil", "floor", "sqrt", "log", "exp")},
+        **{name: f"math.{name}({{all}})" for name in ("ceil", "floor", "sqrt", "log", "exp")},
         "neg": "-{0}", "abs": "abs({0})", "round": "round({0})",
         "__getitem__": "{0}[{1}]", "__contains__": "{1} in {0}", "slice": "{0}[{1}:{2}:{3}]",
         "append": "{0}.append({1})", "extend": "{0}.extend({1})", "insert": "{0}.insert({1}, {2})",
         "pop": "{0}.pop({1})", "reverse": "{0}.reverse()", "clear": "{0}.clear()",
         "copy": "{0}.copy()", "list": "list({0})",
         "_set_item": "{0}.__setitem__({1}, {2})", "keys": "list({0}.keys())", "values": "list({0}.values())",
-        "items": "list({0}.items())", "get": "{0}.get({1})", "format": "{0}.format({listed})", "str": "str({0})",
+        "items": "list({0}.items())", "get": "dict.get({all})", "format": "{0}.format({listed})", "str": "str({0})",
         "__range_length": "len(range({0}, {1}, {2}))", "__derive_index": "{1} + {0} * {2}",
     }.items()
 }  # fmt: skip
