@@ -200,3 +200,24 @@ def test_a_branch_for_a_batch_of_one_is_captured_for_the_others() -> None:
 def test_a_model_that_takes_one_row_only_is_captured_at_one() -> None:
     found = capture(lambda x: x + torch.ones(1, 3) if x.shape[0] < 2 else x[:, 5], (X[:1],), dynamic_shapes=({0: "n"},))
     assert [tuple(leaf.shape) for leaf in found.program.example_inputs[0]] == [(1, 3)]
+
+
+class WithBias(torch.nn.Module):
+    """torch asks whether n is 1, because the bias might broadcast."""
+
+    def forward(self, q: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        rows = bias[:, None].expand(-1, 2, -1).reshape(4, 1, -1)
+        return torch.baddbmm(rows, q, q.mT)
+
+
+def test_a_dimension_that_was_declared_from_one_is_right_at_one() -> None:
+    n = Dim("n", min=1)
+    captured = capture(WithBias(), (torch.rand(4, 3, 5), torch.rand(2, 3)), dynamic_shapes=({1: n}, {1: n}))
+    assert [int(limits.lower) for limits in captured.program.range_constraints.values()] == [1]
+    at_one = torch.rand(4, 1, 5), torch.rand(2, 1)
+    assert torch.equal(captured.program.module(check_guards=False)(*at_one), WithBias()(*at_one))
+
+
+def test_a_dimension_that_was_declared_from_one_and_is_wrong_at_one() -> None:
+    with pytest.raises(CaptureError, match=r"it needs x.shape\[0\] != 1"):
+        capture(lambda x: x + (0, 1)[x.shape[0] in (1,)], (X,), dynamic_shapes={"x": {0: Dim("n", min=1)}})

@@ -30,7 +30,7 @@ from opbridge.torch_graph.size_guards import SizeGuard
 from opbridge.torch_graph.sources import SourceLine, innermost
 from opbridge.torch_graph.statements import condition_at
 
-__all__ = ["at_least_two", "check_declared_sizes"]
+__all__ = ["at_least_two", "check_declared_sizes", "is_right_at_one"]
 
 _STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
 _MOST_SECONDS = 60.0
@@ -86,6 +86,25 @@ def check_declared_sizes(
         harmless = all(guard.is_inequality() for guard in failing)
         if not (harmless and _computes(program, moved, expected)):
             raise _failure(*chosen[0], failing, declared.dimensions, guards)
+
+
+def is_right_at_one(
+    module: torch.nn.Module,
+    program: torch.export.ExportedProgram,
+    example: tuple[tuple[Any, ...], dict[str, Any]],
+    declared: DeclaredDimensions,
+) -> bool:
+    """Whether the program computes what eager PyTorch does if dimensions that were declared from 1 have this size.
+
+    A size that eager PyTorch refuses is no difference.
+    """
+    from_one = [one for one in declared.dimensions if one.low == 1]
+    for chosen in [*([one] for one in from_one), from_one]:
+        moved = declared.resized(example, {source: size for one in chosen for source, size in one.sizes_at(1).items()})
+        expected = _eager_results(module, *moved)
+        if expected is not None and not _computes(program, moved, expected):
+            return False
+    return True
 
 
 def _together(

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.declared_sizes import at_least_two
+from opbridge.capture.declared_sizes import at_least_two, is_right_at_one
 from opbridge.capture.failures import CaptureFailure, explain_capture_failure
 from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimensions
-from opbridge.torch_graph.dimensions import arguments_by_name, from_two, without_limits, without_names
+from opbridge.torch_graph.dimensions import arguments_by_name, declared_sizes, from_two, without_limits, without_names
 from opbridge.torch_graph.gradients import without_gradient_modes
 from opbridge.torch_graph.imported import importing_outside
 from opbridge.torch_graph.outputs import opening_outputs
@@ -78,20 +78,42 @@ def _export(
     """Export the module; if it restricts a size, for a smaller range, as far as none is declared.
 
     A size from 2 up is tried first, because the model may distinguish the size 1. Then torch.export chooses the range.
-    Its conditions are in ``guards``, so that eager PyTorch judges whether other sizes are legal.
+    Its conditions are in ``guards``, so that eager PyTorch judges whether other sizes are legal. A dimension that was
+    declared from 1 may be captured from 2 if the program is right for the size 1 too.
     """
     shapes = without_names(dynamic_shapes)
     try:
         return _export_as_declared(module, example, shapes, guards)
     except CaptureFailure as failure:
         if failure.finding.code == dynamic_dimension.CODE:
-            declared = declared_by(module, example, dynamic_shapes).dimensions
-            restricted = {one.name for one in declared if any(place.source in failure.axes for place, _ in one.places)}
-            for smaller in (from_two(shapes), without_limits(from_two(shapes), restricted)):
-                guards.clear()
-                with contextlib.suppress(CaptureError):
-                    return _export_as_declared(module, example, smaller, guards)
+            declared = declared_by(module, example, dynamic_shapes)
+            restricted = {
+                one.name for one in declared.dimensions if any(place.source in failure.axes for place, _ in one.places)
+            }
+            from_one = any(one.low == 1 for one in declared.dimensions if one.name in restricted)
+            for minimum in (0, 1) if from_one else (0,):
+                shorter = from_two(shapes, declared=minimum)
+                for smaller in (shorter, without_limits(shorter, restricted)):
+                    guards.clear()
+                    with contextlib.suppress(CaptureError):
+                        program = _export_as_declared(module, example, smaller, guards)
+                        if minimum == 0:
+                            return program
+                        if is_right_at_one(module, program, example, declared):
+                            return _from_one(program, shapes, arguments_by_name(module, *example))
         raise
+
+
+def _from_one(
+    program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: dict[str, Any]
+) -> torch.export.ExportedProgram:
+    """The program, with the ranges of the dimensions that were declared from 1."""
+    ranges = program.range_constraints
+    for _, size, dimension in declared_sizes(program, dynamic_shapes, arguments):
+        if isinstance(size, torch.SymInt) and getattr(dimension, "min", None) == 1 and size.node.expr in ranges:
+            limits = ranges[size.node.expr]
+            ranges[size.node.expr] = type(limits)(1, limits.upper)
+    return program
 
 
 def _export_as_declared(

@@ -38,14 +38,17 @@ def without_names(dynamic_shapes: Any) -> Any:
     return dynamic_shapes
 
 
-def from_two(dynamic_shapes: Any) -> Any:
-    """``dynamic_shapes`` in which each named dimension whose minimum was not declared begins at 2."""
+def from_two(dynamic_shapes: Any, *, declared: int = 0) -> Any:
+    """``dynamic_shapes`` in which each named dimension whose minimum is at most ``declared`` begins at 2.
+
+    The minimum is 0 if the user has declared none.
+    """
     if isinstance(dynamic_shapes, Mapping):
-        return {key: from_two(value) for key, value in dynamic_shapes.items()}
+        return {key: from_two(value, declared=declared) for key, value in dynamic_shapes.items()}
     if isinstance(dynamic_shapes, (tuple, list)):
-        return type(dynamic_shapes)(from_two(value) for value in dynamic_shapes)
+        return type(dynamic_shapes)(from_two(value, declared=declared) for value in dynamic_shapes)
     root = getattr(dynamic_shapes, "root", dynamic_shapes)
-    if not isinstance(root, torch.export.Dim) or int(root.min) > 0:
+    if not isinstance(root, torch.export.Dim) or int(root.min) > declared:
         return dynamic_shapes
     high = root.max if isinstance(root.max, int) else None
     raised = torch.export.Dim(root.__name__, min=2, max=high)

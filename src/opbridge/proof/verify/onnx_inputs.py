@@ -143,6 +143,7 @@ class OnnxSizes:
     """See :class:`~opbridge.proof.verify.size_search.SizesToTry`; sizes have no ranges and no relations."""
 
     base: Mapping[str, int]
+    from_one: Sequence[str] = ()
 
     def candidates(self, name: str, direction: int) -> list[int]:
         """Sizes at a distance from the base size, and multiples or fractions of it."""

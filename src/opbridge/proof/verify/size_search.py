@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -23,6 +24,10 @@ class SizesToTry(Protocol):
     def base(self) -> Mapping[str, int]:
         """The size of every dimension in the example."""
 
+    @property
+    def from_one(self) -> Sequence[str]:
+        """The dimensions that must be right at the size 1."""
+
     def candidates(self, name: str, direction: int) -> Sequence[int]:
         """Other sizes of one dimension, the first to be tried first; larger ones first for 1, smaller ones for -1."""
 
@@ -34,7 +39,7 @@ class SizesToTry(Protocol):
 
 
 class SizeSearch(Generic[_T]):
-    """Varies each dimension alone, then all of them together.
+    """Varies each dimension alone, then all of them together, and tries the size 1 where it was declared.
 
     The number of trials, the time of those that are refused, and the number of elements are limited. Each dimension has
     its own step, so that a dimension that must be a multiple of 32 does not make the others as large.
@@ -72,6 +77,10 @@ class SizeSearch(Generic[_T]):
                     yield result
         for direction in (1, -1):
             yield self._first(self._together(direction))
+        at_one = [name for name in self._sizes.from_one if all(sizes[name] != 1 for sizes in self.done)]
+        if at_one:
+            apart = ({**self._base, name: 1} for name in at_one)
+            yield self._first(itertools.chain([{**self._base, **dict.fromkeys(at_one, 1)}], apart))
 
     def unmoved(self) -> list[str]:
         """The dimensions that have other sizes in their ranges, of which none was accepted."""

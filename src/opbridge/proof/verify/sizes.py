@@ -94,6 +94,11 @@ class Sizes:
         """
         return all(size >= min(2, self.base[name]) or size == self.ranges[name][0] == 1 for name, size in sizes.items())
 
+    @property
+    def from_one(self) -> list[str]:
+        """The symbols whose declared range begins at 1."""
+        return [name for name, (low, _) in self.ranges.items() if low == 1 and self.base[name] > 1]
+
     def edges(self, done: Sequence[Mapping[str, int]]) -> Iterator[tuple[str, dict[str, int]]]:
         """Assignments with one symbol at a size at which kernels often fail: 0, 1, and an odd or an even size.
 
