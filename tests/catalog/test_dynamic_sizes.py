@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -166,3 +167,69 @@ def test_an_lstm_with_a_projection() -> None:
         return
     trip = travel(model, (torch.randn(2, 5, 3),), dynamic_shapes=({1: DYNAMIC},))
     trip.check(torch.randn(2, 8, 3))
+
+
+def _made_from_sizes(x: Tensor) -> tuple[Tensor, ...]:
+    """A size as the argument of functions in which torch would make it constant."""
+    n = x.shape[0]
+    quotient, remainder = divmod(n, 3)
+    return (
+        torch.logspace(0, 1, n),
+        torch.tril_indices(n, n),
+        torch.triu_indices(n, n + 1, offset=1, dtype=torch.int32),
+        torch.fft.fftfreq(n),
+        torch.fft.rfftfreq(n, 0.5),
+        functional.one_hot(torch.arange(n), n),
+        torch.vander(x[:, 0], increasing=True),
+        torch.vander(x[:, 0], N=3),
+        x.repeat_interleave(n, 0),
+        x.repeat_interleave(n),
+        torch.cat(x.tensor_split(3, 0)[::-1]),
+        x[:quotient] + remainder,
+        x * math.log(n),
+        x[: int(math.log2(n))],
+        functional.affine_grid(x[:2, :3][None], [1, 1, n, 4], align_corners=False),
+        functional.affine_grid(torch.eye(3, 4)[None], [1, 1, 2, n, 4], align_corners=True),
+    )
+
+
+def _pooled_by_sizes(x: Tensor) -> tuple[Tensor, ...]:
+    image, half = x[None, None], x.shape[0] // 2
+    return (
+        functional.avg_pool2d(image, x.shape),
+        functional.avg_pool2d(image, (half, 2)),
+        functional.avg_pool1d(x.T, x.shape[0]),
+        functional.max_pool2d(image, kernel_size=image.shape[2:]),
+        functional.max_pool2d(image, (half, 2), stride=(1, half)),
+        torch.max_pool1d(x.T, [half]),
+        functional.lp_pool1d(x.T, 2, half),
+        nn.MaxPool3d((1, half, 1), (1, half, 2))(image[None]),
+    )
+
+
+def _windows_of_sizes(x: Tensor) -> tuple[Tensor, ...]:
+    n = x.shape[0]
+    return (
+        torch.hann_window(n),
+        torch.hann_window(n, False, dtype=torch.float64),
+        torch.hamming_window(n, periodic=True, alpha=0.5, beta=0.4),
+        torch.hamming_window(n),
+        torch.bartlett_window(n, periodic=False),
+        torch.blackman_window(n),
+        torch.kaiser_window(n, True, 8.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "lengths"),
+    [(_made_from_sizes, (8, 9, 5, 16)), (_pooled_by_sizes, (8, 9, 5)), (_windows_of_sizes, (8, 9, 2, 1))],
+)
+def test_a_size_as_an_argument(model: Callable[[Tensor], tuple[Tensor, ...]], lengths: tuple[int, ...]) -> None:
+    trip = travel(model, (torch.randn(8, 6),), dynamic_shapes=({0: DYNAMIC},))
+    for length in lengths:
+        trip.check(torch.randn(length, 6))
+
+
+def test_a_limit_of_elements_is_not_tried() -> None:
+    """torch.quantile refuses more than 16 million elements."""
+    travel(lambda x: x.quantile(0.3, 0), (torch.randn(8, 6),), dynamic_shapes=({0: DYNAMIC},)).check(torch.randn(9, 6))

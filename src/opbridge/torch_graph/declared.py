@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -80,10 +81,7 @@ class DeclaredDimensions:
             example: The example inputs, in any nesting.
             sizes: The new sizes, by :attr:`Place.source`.
         """
-        axes: dict[int, dict[int, int]] = {}
-        for place in self.places:
-            if place.source in sizes:
-                axes.setdefault(id(place.tensor), {})[place.axis] = sizes[place.source]
+        axes = self._axes(sizes)
 
         def resize(tensor: torch.Tensor) -> torch.Tensor:
             for axis, size in axes.get(id(tensor), {}).items():
@@ -91,6 +89,23 @@ class DeclaredDimensions:
             return tensor
 
         return torch.utils._pytree.tree_map_only(torch.Tensor, resize, example)
+
+    def elements(self, example: Any, sizes: Mapping[str, int]) -> int:
+        """The number of elements of :meth:`resized`."""
+        axes = self._axes(sizes)
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(example) if isinstance(leaf, torch.Tensor)]
+        return sum(
+            math.prod(axes.get(id(tensor), {}).get(axis, size) for axis, size in enumerate(tensor.shape))
+            for tensor in tensors
+        )
+
+    def _axes(self, sizes: Mapping[str, int]) -> dict[int, dict[int, int]]:
+        """The new size of each axis, by the id of the tensor."""
+        axes: dict[int, dict[int, int]] = {}
+        for place in self.places:
+            if place.source in sizes:
+                axes.setdefault(id(place.tensor), {})[place.axis] = sizes[place.source]
+        return axes
 
 
 def declared_places(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Iterator[Place]:

@@ -3,7 +3,7 @@
 ``len(x)`` must return an integer, and ``min(k, n)`` must compare its arguments. Both therefore specialize a dynamic
 dimension to the size in the example, or fail for a size that depends on data. They have equivalents that a graph can
 contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name, and so
-are ``math.sqrt`` and NumPy's ``sqrt``, ``ceil`` and ``floor``.
+are ``divmod``, ``math.sqrt``, ``math.log``, ``math.log2`` and NumPy's ``sqrt``, ``ceil`` and ``floor``.
 
 ``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
 as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
@@ -38,11 +38,12 @@ def dynamic_builtins() -> Iterator[None]:
     Calls from torch's own code, and calls without a dynamic size, are not affected. The replacements are made once and
     live on, because Dynamo remembers the ids of functions that it finds in NumPy's modules.
     """
-    originals = {"len": len, "min": min, "max": max}
+    originals = {"len": len, "min": min, "max": max, "divmod": divmod}
     replaced = {
         "len": _length(len),
         "min": _extreme(min, torch.sym_min),
         "max": _extreme(max, torch.sym_max),
+        "divmod": _quotient(divmod),
     }
     vars(builtins).update(replaced)
     originals_of = {key: getattr(*key) for key in _FUNCTIONS}
@@ -84,6 +85,15 @@ def _extreme(original: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) 
     return extreme
 
 
+@functools.cache
+def _quotient(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def quotient(a: Any, b: Any, /) -> Any:
+        return (a // b, a % b) if _is_dynamic((a, b)) and not _called_by_torch() else original(a, b)
+
+    return quotient
+
+
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
@@ -113,8 +123,21 @@ def _square_root(value: Any) -> Any:
     return torch.sym_float(value) ** 0.5
 
 
+def _wide(value: Any) -> torch.Tensor:
+    return torch.scalar_tensor(value, dtype=torch.float64)
+
+
+def _exact_log2(value: torch.Tensor) -> torch.Tensor:
+    """The logarithm, which is exact for powers of 2; an engine divides two rounded logarithms."""
+    logarithm = value.log2()
+    whole = logarithm.round()
+    return torch.where(torch.exp2(whole) == value, whole, logarithm)
+
+
 _FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[[Any], Any]] = {
     (math, "sqrt"): _square_root,
+    (math, "log"): lambda value: _wide(value).log().item(),
+    (math, "log2"): lambda value: _exact_log2(_wide(value)).item(),
     (np, "sqrt"): _square_root,
     (np, "ceil"): lambda value: torch.sym_float(math.ceil(value)),
     (np, "floor"): lambda value: torch.sym_float(math.floor(value)),

@@ -1,15 +1,19 @@
-"""Parts of pooling: the maximum of a window, and the number of windows."""
+"""Parts of pooling: the maximum of a window, the number of windows, and windows of dynamic sizes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.catalog.declare.nan import keeps_nan
+from opbridge.catalog.formulas.windows import windows
 
-__all__ = ["first_largest", "pooled_length"]
+__all__ = ["first_largest", "over_dynamic_windows", "pooled_length"]
 
 
 def first_largest(windows: Tensor, axis: int = -1) -> tuple[Tensor, Tensor]:
@@ -41,3 +45,35 @@ def pooled_length(length: int, kernel: int, stride: int, padding: int, ceil_mode
     if isinstance(begins_outside, bool):
         return count - begins_outside
     return count - torch.sym_ite(begins_outside, 1, 0)
+
+
+def over_dynamic_windows(
+    x: Tensor, rank: int, kernel_size: Any, stride: Any, reduce: Callable[[Tensor, int], Tensor]
+) -> Tensor | None:
+    """Reduce windows along the last ``rank`` axes, one axis after the other; None if no size of them is dynamic.
+
+    torch's operators of pooling make the sizes of windows constant.
+
+    Args:
+        x: The tensor, without padding.
+        rank: The number of axes.
+        kernel_size: The size of a window: one, or one for each axis.
+        stride: The same for the distance of windows; by default it is the size.
+        reduce: Reduces an axis and removes it; the reduction of all axes is that of one after the other.
+    """
+    kernel = _for_axes(kernel_size, rank)
+    steps = kernel if stride is None or stride == [] else _for_axes(stride, rank)
+    if not any(isinstance(number, torch.SymInt) for number in (*kernel, *steps)):
+        return None
+    for axis, size, step in zip(range(x.dim() - rank, x.dim()), kernel, steps, strict=True):
+        if statically_known_true(size == x.shape[axis]):
+            x = reduce(x, axis).unsqueeze(axis)
+        else:
+            count = (x.shape[axis] - size) // step + 1
+            x = reduce(windows(x, axis, size, count, step, 1), axis + 1)
+    return x
+
+
+def _for_axes(value: Any, rank: int) -> list[Any]:
+    values: Sequence[Any] = value if isinstance(value, (list, tuple)) else [value]
+    return list(values) * rank if len(values) == 1 else list(values)

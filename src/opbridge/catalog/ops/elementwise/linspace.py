@@ -1,4 +1,4 @@
-"""``linspace`` with dynamic sizes."""
+"""``linspace`` and ``logspace`` with dynamic sizes."""
 
 from __future__ import annotations
 
@@ -37,3 +37,16 @@ def linspace(original: Callable[..., Tensor], start: Any, end: Any, steps: Any, 
         start + step * index.to(dtype),
         end - step * (steps - 1 - index).to(dtype),
     )
+
+
+@rewrite("torch.logspace")
+def logspace(
+    original: Callable[..., Tensor], start: Any, end: Any, steps: Any, base: float = 10.0, **options: Any
+) -> Any:
+    """``base`` to the power of ``steps`` numbers from ``start`` to ``end``.
+
+    logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, ...) -> Tensor
+    """
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    exponents = linspace(original, start, end, steps, **options) if dtype.is_floating_point else NotImplemented
+    return NotImplemented if exponents is NotImplemented else base**exponents

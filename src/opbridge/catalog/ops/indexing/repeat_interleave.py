@@ -1,4 +1,4 @@
-"""``repeat_interleave`` of positions."""
+"""``repeat_interleave`` of positions, and by a dynamic number."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 from onnxscript import INT64
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.declare.spec import decomposition, translation
 
 
 @translation("aten::repeat_interleave.Tensor", overrides="torch's mapping does not support output_size")
@@ -32,3 +33,20 @@ def repeat_interleave(repeats: Any, *, output_size: Any = None) -> Any:
     )
     # The last marks are after the end.
     return op.Cast(op.Slice(op.CumSum(marks, op.Constant(value_int=0)), zero, total), to=repeats.dtype)
+
+
+@decomposition("aten::repeat_interleave.self_int", overrides="torch's mapping does not repeat by a dynamic number")
+def repeat_interleave_by_number(
+    self: Tensor, repeats: Any, dim: int | None = None, *, output_size: Any = None
+) -> Tensor:
+    """Each element along ``dim``, or of the flattened tensor, ``repeats`` times.
+
+    repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor
+    """
+    if isinstance(repeats, int):
+        return NotImplemented
+    x = self.flatten() if dim is None else self
+    axis = 0 if dim is None else dim % self.dim()
+    sizes = [-1] * (x.dim() + 1)
+    sizes[axis + 1] = repeats
+    return x.unsqueeze(axis + 1).expand(sizes).flatten(axis, axis + 1)

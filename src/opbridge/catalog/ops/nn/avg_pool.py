@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, rewrite
-from opbridge.catalog.formulas.pooling import pooled_length
+from opbridge.catalog.formulas.pooling import over_dynamic_windows, pooled_length
 from opbridge.catalog.formulas.windows import window_sums
 
 _WHY = "torch's mapping ignores divisor_override, and engines divide by different counts in ceil mode"
@@ -130,10 +130,15 @@ def of_padded(
     *divisor: Any,
     **options: Any,
 ) -> Any:
-    """The same with padding before it where the padding is a dynamic size, which the operator makes constant."""
+    """The same with dynamic sizes of windows, or of the padding, which the operator makes constant."""
+    rank = int(original.__name__[-2])
+    if padding in (0, [0] * rank, (0,) * rank) and not ceil_mode and not divisor and not options:
+        windows = over_dynamic_windows(input, rank, kernel_size, stride, Tensor.mean)
+        if windows is not None:
+            return windows
     edges = list(padding) if isinstance(padding, (list, tuple)) else [padding]
     if not any(isinstance(edge, torch.SymInt) for edge in edges) or ceil_mode or not count_include_pad:
         return NotImplemented
-    edges = edges * int(original.__name__[-2]) if len(edges) == 1 else edges
+    edges = edges * rank if len(edges) == 1 else edges
     padded = torch.nn.functional.pad(input, [edge for edge in reversed(edges) for _ in range(2)])
     return original(padded, kernel_size, kernel_size if stride is None else stride, 0, False, True, *divisor, **options)
