@@ -256,7 +256,7 @@ def test_export(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
         "external_data": True, "ir_version": None, "state": False, "assume": False, "seed": 7,
         "entry": "net.py:model", "inputs": None,
         "edge_sizes": False, "special_values": False, "shrink": None, "bisect": True, "trace": False,
-        "nan": "absent",
+        "nan": "auto",
     }  # fmt: skip
 
 

@@ -66,10 +66,10 @@ def register(commands: Commands) -> None:
     )
     parser.add_argument(
         "--nan",
-        choices=("absent", "exact"),
-        default="absent",
-        help="absent (default): a model that equals PyTorch as long as no value is NaN; exact: a longer model that "
-        "equals PyTorch for NaN too",
+        choices=("auto", "absent", "exact"),
+        default="auto",
+        help="absent: a model that equals PyTorch as long as no value is NaN; exact: a longer model that equals PyTorch "
+        "for NaN too; auto (default): exact if the verification meets NaN",
     )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")

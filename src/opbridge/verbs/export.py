@@ -18,6 +18,7 @@ from opbridge.catalog.declare.catalog import Ops
 from opbridge.engines import chosen as engines_named
 from opbridge.engines.base import Engine
 from opbridge.engines.process.limits import limited
+from opbridge.errors import TranslationError, UnsupportedOperatorError
 from opbridge.legacy.switch import exporting, written
 from opbridge.verbs.arguments import catalog_of, opened, quiet
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from opbridge.ladder.climbed import ClimbedAll
     from opbridge.proof.verify.modes import Given as Inputs
     from opbridge.proof.verify.options import VerifyOptions
+    from opbridge.proof.verify.verification import Verification
     from opbridge.verbs.options import ExportOptions
     from opbridge.verbs.sources import Source
 
@@ -60,7 +62,7 @@ def export(
     entry: str | None = None,
     time_limit: float | None = None,
     memory_limit: int | None = None,
-    nan: str = "absent",
+    nan: str = "auto",
     progress: Callable[[str], None] = quiet,
 ) -> Bundle:
     """Export a model for the engines, write a bundle, and verify it.
@@ -111,7 +113,8 @@ def export(
         memory_limit: The bytes that an engine's process may take (not on Windows); by default there is no limit.
         nan: "absent" for the shortest model that equals PyTorch on every input for which no value of the eager run is
             NaN; "exact" for a model that also returns what PyTorch returns for NaN, in more nodes. Operators that
-            detect NaN, and everything before them, are exact in both. ``special_values="require"`` implies "exact".
+            detect NaN, and everything before them, are exact in both. "auto" is "absent" unless the verification meets
+            NaN. ``special_values="require"`` implies "exact".
         progress: A callback that receives the name of each stage as it begins.
 
     Raises:
@@ -121,7 +124,7 @@ def export(
         InputError: The arguments do not fit the model, or the bundle can't be written.
         EngineNotInstalledError: An engine is not installed.
     """
-    from opbridge.catalog.declare.nan import EXACT, checked_nan
+    from opbridge.catalog.declare.nan import ABSENT, AUTO, EXACT, checked_nan
     from opbridge.engines.versions import Versions
     from opbridge.proof.verify.modes import REQUIRE, Modes
     from opbridge.proof.verify.options import VerifyOptions
@@ -130,7 +133,7 @@ def export(
     from opbridge.verbs.sources import open_source
 
     modes = Modes.of(edge_sizes, special_values, shrink)
-    contract = EXACT if modes.special_values == REQUIRE else checked_nan(nan)
+    contract = EXACT if modes.special_values == REQUIRE else ABSENT if nan == AUTO else checked_nan(nan)
     checks = VerifyOptions(
         seed=DEFAULT_SEED if seed is None else seed,
         inputs=inputs,
@@ -146,6 +149,7 @@ def export(
         with_reference,
         external_data,
         contract,
+        may_become_exact=nan == AUTO,
     )
     check_destination(path, overwrite=overwrite)
     chosen = engines_named(engines, progress)
@@ -163,7 +167,32 @@ def export(
         assume=assume,
     )
     with limited(time_limit=time_limit, memory_limit=memory_limit), exporting():
-        return _export(open_source(given, catalog_of(given, ops, contract), progress), chosen, options, progress)
+        source = open_source(given, catalog_of(given, ops, contract), progress)
+        try:
+            return _export(source, chosen, options, progress)
+        except _NanFoundError:
+            return _export_exactly(source, chosen, options, progress)
+
+
+class _NanFoundError(Exception):
+    """A value is NaN in PyTorch, and the model assumes that there is none."""
+
+
+def _export_exactly(
+    source: Source, engines: Sequence[Engine], options: ExportOptions, report: Callable[[str], None]
+) -> Bundle:
+    """Export with NaN as in PyTorch, or without it if an engine has no operators for that."""
+    from opbridge.catalog.declare.nan import EXACT
+
+    report("a value is NaN: exporting with NaN as in PyTorch")
+    lean = source.catalog
+    options = dataclasses.replace(options, may_become_exact=False)
+    source.catalog = dataclasses.replace(lean, nan=EXACT)
+    try:
+        return _export(source, engines, dataclasses.replace(options, nan=EXACT), report)
+    except (TranslationError, UnsupportedOperatorError):
+        source.catalog = lean
+        return _export(source, engines, options, report)
 
 
 def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, report: Callable[[str], None]) -> Bundle:
@@ -172,6 +201,7 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
     from opbridge.bundle.model_files import convert_programs, write_models
     from opbridge.ladder.climb import climb_all
     from opbridge.ladder.findings import list_findings
+    from opbridge.proof.verify.verification import OUTSIDE
     from opbridge.report.page import render_page
 
     source.prepare(options)
@@ -199,7 +229,10 @@ def _export(source: Source, engines: Sequence[Engine], options: ExportOptions, r
             if options.verify is None:
                 return None
             draft = Bundle(folder, read_manifest(folder), Trust.OWN)
-            return _verified(source, climbed, draft, engines, options.verify, report)
+            verified = _verified(source, climbed, draft, engines, options.verify, report)
+            if options.may_become_exact and any(case.verdict == OUTSIDE for case in verified.cases):
+                raise _NanFoundError
+            return verified.to_dict()
 
         bundle = write_bundle(
             options.path,
@@ -222,8 +255,8 @@ def _verified(
     engines: Sequence[Engine],
     options: VerifyOptions,
     report: Callable[[str], None],
-) -> dict[str, Any]:
-    """The verification of a bundle that is being written, as JSON data."""
+) -> Verification:
+    """The verification of a bundle that is being written."""
     from opbridge.catalog.declare.nan import EXACT
     from opbridge.proof.verify.journal import Journal
     from opbridge.proof.verify.small_input import SmallInput
@@ -233,4 +266,4 @@ def _verified(
     complete = dataclasses.replace(options, small=SmallInput(draft.path), journal=Journal(report=report), nan=nan)
     translated = climbed.onnx.translated if climbed.onnx is not None else None
     origins = translated.origins if translated is not None else {}
-    return verify_bundle(source.reference(climbed), draft, engines, complete, origins, report).to_dict()
+    return verify_bundle(source.reference(climbed), draft, engines, complete, origins, report)

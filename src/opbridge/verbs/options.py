@@ -24,6 +24,7 @@ class ExportOptions:
         with_reference: Whether to save the captured program, or the ONNX model, in the bundle.
         external_data: Whether to store the weights in a separate file; None decides by their size.
         nan: What the model does with NaN.
+        may_become_exact: Whether to export again with ``nan="exact"`` if the verification meets NaN.
     """
 
     path: str | Path
@@ -33,3 +34,4 @@ class ExportOptions:
     with_reference: bool = False
     external_data: bool | None = None
     nan: Nan = ABSENT
+    may_become_exact: bool = False

@@ -35,7 +35,13 @@ __all__ = ["Source", "open_source"]
 
 
 class Source(Protocol):
-    """The source of a model."""
+    """The source of a model.
+
+    Attributes:
+        catalog: The mappings and the declared bodies.
+    """
+
+    catalog: Catalog
 
     @property
     def text(self) -> str:
@@ -52,10 +58,6 @@ class Source(Protocol):
     @property
     def captured(self) -> Captured | None:
         """The captured program; None for an ONNX model."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The mappings and the declared bodies."""
 
     def prepare(self, options: ExportOptions) -> None:
         """Check the model before the ladder. Raises InputError if it can't be exported with these options."""

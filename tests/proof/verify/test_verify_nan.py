@@ -13,6 +13,7 @@ pytest.importorskip("onnxruntime")
 
 from support.roundtrip import travel  # noqa: E402
 
+import opbridge  # noqa: E402
 from opbridge.cli import main  # noqa: E402
 from opbridge.engines import get  # noqa: E402
 from opbridge.onnx_model.write import save_model  # noqa: E402
@@ -133,3 +134,14 @@ def test_uninitialized_memory_that_is_written_later_counts_as_no_nan(tmp_path: P
         assert verified(columns, tmp_path, "absent", ROWS).passed
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_nan_in_the_verification_makes_the_model_exact(tmp_path: Path) -> None:
+    def correlated(x: Any) -> Any:
+        unknown = torch.full_like(x, NAN)
+        return torch.where(x.abs() > 9, unknown, x).sort(1).values
+
+    bundle = opbridge.export(correlated, (torch.rand(3, 5),), path=tmp_path / "exact")
+    assert bundle.verified
+    assert bundle.manifest["nan"] == "exact"
+    assert not opbridge.export(correlated, (torch.rand(3, 5),), path=tmp_path / "lean", nan="absent").verified

@@ -2,7 +2,8 @@
 
 By default an exported model equals PyTorch on every input for which no value of the eager run is NaN. A mapping that
 needs extra nodes only for NaN asks :func:`keeps_nan` whether this call needs them. The plan sets the answer for each
-call: true if the user requests ``nan="exact"``, or if an operator that detects NaN may see the result.
+call: true if the user requests ``nan="exact"``, if the verification meets NaN and the user requests nothing else, or if
+an operator that detects NaN may see the result.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import Literal, get_args
 
 from opbridge.errors import InputError
 
-__all__ = ["ABSENT", "EXACT", "Nan", "checked_nan", "keeping_nan", "keeps_nan"]
+__all__ = ["ABSENT", "AUTO", "EXACT", "Nan", "checked_nan", "keeping_nan", "keeps_nan"]
 
 Nan = Literal["absent", "exact"]
 """The contract of a model: no value of the eager run is NaN, or NaN gives the same results as in PyTorch."""
 
 ABSENT: Nan = "absent"
 EXACT: Nan = "exact"
+AUTO = "auto"
+"""An export's choice of the contract: absent, unless the verification meets NaN."""
 
 _kept: ContextVar[bool] = ContextVar("_kept", default=True)
 
