@@ -68,8 +68,8 @@ def register(commands: Commands) -> None:
         "--nan",
         choices=("auto", "absent", "exact"),
         default="auto",
-        help="absent: a model that equals PyTorch as long as no value is NaN; exact: a longer model that equals PyTorch "
-        "for NaN too; auto (default): exact if the verification meets NaN",
+        help="absent: a model that equals PyTorch as long as no value is NaN; exact: a longer model that is right for "
+        "NaN too; auto (default): exact if the verification meets NaN",
     )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")
