@@ -8,6 +8,7 @@ import threading
 from unittest import mock
 
 import pytest
+import sympy
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -622,3 +623,24 @@ def test_torch_onnx_writes_calls_of_inner_functions_with_call_op():
     with nested_subgraphs():
         assert hop.call_op is not own
     assert hop.call_op is own
+
+
+def test_an_equation_of_sizes_that_sympy_cannot_solve_is_a_condition():
+    from torch._dynamo.source import LocalSource
+    from torch.fx.experimental.symbolic_shapes import DimConstraints
+    from torch.utils._sympy.functions import FloorDiv
+
+    size = sympy.Symbol("size", integer=True, positive=True)
+
+    def constraints():
+        found = DimConstraints({size: [LocalSource("x")]}, {size: sympy.Integer(64)}, set(), {})
+        found._univariate_inequalities[size] = {sympy.Eq(size / 16, 2 * FloorDiv(size / 4, 8)), size >= 29}
+        found._symbols_with_equalities = {size}
+        return found
+
+    with pytest.raises(NotImplementedError):
+        constraints().solve()
+    with torch_internals.capturing(None):
+        found = constraints()
+        found.solve()
+    assert (len(found._dynamic_results), found._static_results) == (2, set())

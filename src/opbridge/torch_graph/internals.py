@@ -15,6 +15,7 @@
   alternative, the ``meta`` device, can't run a program with CPU constants.)
 * ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before
   casting it to its final type, so a float64 graph would lose half of its digits.
+* ``DimConstraints.solve``: fails for an equation that sympy can't solve, as in YOLOv9 with dynamic sizes.
 * ``ShapeEnv._set_replacement``, ``_log_guard`` and ``var_to_sources``: show which line of a model specializes a dynamic
   size or restricts it. torch's error names only the size, and most restrictions are no error.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
@@ -42,6 +43,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
@@ -137,8 +139,30 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
     loops instead of being unrolled.
     """
     importlib.import_module("torch._dynamo")
-    with _settings(dynamic_shapes):
+    with _settings(dynamic_shapes), _leaving_unsolved_equations():
         yield
+
+
+@contextlib.contextmanager
+def _leaving_unsolved_equations() -> Iterator[None]:
+    """Let an equation of sizes that sympy can't solve be a condition; torch would fail, without naming the size."""
+    from torch.fx.experimental.symbolic_shapes import DimConstraints
+
+    before = DimConstraints.solve
+
+    def solve(self: DimConstraints) -> None:
+        for symbol in list(self._symbols_with_equalities):
+            try:
+                sympy.reduce_inequalities(self._univariate_inequalities[symbol], symbol)
+            except NotImplementedError:
+                self._symbols_with_equalities.discard(symbol)
+        before(self)
+
+    DimConstraints.solve = solve  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        DimConstraints.solve = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
