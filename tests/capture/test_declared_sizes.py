@@ -221,3 +221,13 @@ def test_a_dimension_that_was_declared_from_one_is_right_at_one() -> None:
 def test_a_dimension_that_was_declared_from_one_and_is_wrong_at_one() -> None:
     with pytest.raises(CaptureError, match=r"it needs x.shape\[0\] != 1"):
         capture(lambda x: x + (0, 1)[x.shape[0] in (1,)], (X,), dynamic_shapes={"x": {0: Dim("n", min=1)}})
+
+
+def test_a_size_below_the_range_that_torch_concludes_may_be_right() -> None:
+    """torch asks whether the quotient is 1, and concludes that n is at least 5."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        rows = (x.shape[2] - 1) // 4 + 1
+        return torch.nn.functional.interpolate(x[:, :, :1], size=(rows, 8), mode="bilinear", align_corners=True)
+
+    capture(model, (torch.rand(1, 1, 8, 8),), dynamic_shapes={"x": {2: Dim.DYNAMIC}})

@@ -203,6 +203,8 @@ def _pooled_by_sizes(x: Tensor) -> tuple[Tensor, ...]:
         functional.max_pool2d(image, (half, 2), stride=(1, half)),
         torch.max_pool1d(x.T, [half]),
         functional.lp_pool1d(x.T, 2, half),
+        functional.adaptive_max_pool2d(image, (half, None)),
+        functional.adaptive_max_pool1d(x.T, x.shape[0] - 1),
         nn.MaxPool3d((1, half, 1), (1, half, 2))(image[None]),
     )
 

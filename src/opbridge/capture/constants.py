@@ -40,6 +40,8 @@ _ANSWERED = frozenset(
 )
 """The functions whose result, or whose result's size, depends on the contents of tensors."""
 
+_PLAIN = (Tensor, torch.nn.Parameter)
+
 _active: contextvars.ContextVar[Constants | None] = contextvars.ContextVar("constants", default=None)
 
 
@@ -120,7 +122,7 @@ class Constants(TorchFunctionMode):
         known = self._known.get(id(tensor))
         if known is not None:
             return known if _version(tensor) == known.version else None
-        if id(tensor) in self._known or is_fake(tensor) or type(tensor) is not Tensor or not _is_small(tensor):
+        if id(tensor) in self._known or is_fake(tensor) or type(tensor) not in _PLAIN or not _is_small(tensor):
             return None
         try:
             tensor.data_ptr()  # Tensors of torch.func have no memory of their own.

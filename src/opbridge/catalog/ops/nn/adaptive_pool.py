@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.pooling import first_largest
 from opbridge.catalog.formulas.series import in_working_precision
 
@@ -78,16 +78,19 @@ def _places(x: Tensor, axis: int, outputs: int) -> Tensor:
     return torch.minimum(start.unsqueeze(-1) + longest, stop.unsqueeze(-1) - 1)
 
 
+def _maxima(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    for axis, outputs in zip(range(x.dim() - len(output_size), x.dim()), output_size, strict=True):
+        x = _taken(x, axis, _places(x, axis, outputs)).amax(axis + 1)
+    return x
+
+
 def _largest(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
     """The largest element of each window, and its index in the flattened axes; of equal elements the first.
 
     The index takes more work than the element, and many models do not use it, so the two are computed separately.
     """
-    rank = len(output_size)
-    axes = range(self.dim() - rank, self.dim())
-    value = self
-    for axis, outputs in zip(axes, output_size, strict=True):
-        value = _taken(value, axis, _places(value, axis, outputs)).amax(axis + 1)
+    axes = range(self.dim() - len(output_size), self.dim())
+    value = _maxima(self, output_size)
     x, step = self, 1
     place: Any = None
     for axis, outputs in reversed(list(zip(axes, output_size, strict=True))):
@@ -116,3 +119,25 @@ def adaptive_max_pool3d(self: Tensor, output_size: Sequence[int]) -> tuple[Tenso
     adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)
     """
     return _largest(self, output_size)
+
+
+def _of_dynamic_size(rank: int) -> Callable[..., Any]:
+    @rewrite(f"torch.nn.functional.adaptive_max_pool{rank}d")
+    def adaptive_max_pool(
+        original: Callable[..., Any], input: Tensor, output_size: Any, return_indices: bool = False
+    ) -> Any:
+        sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
+        sizes = [own if size is None else size for own, size in zip(input.shape[-rank:], sizes, strict=True)]
+        if return_indices or not any(isinstance(size, torch.SymInt) for size in sizes):
+            return NotImplemented
+        return _maxima(input, sizes)
+
+    adaptive_max_pool.__name__ = adaptive_max_pool.__qualname__ = f"dynamic_max_pool{rank}d"
+    adaptive_max_pool.__doc__ = f"""The largest element of each window; torch would make the number of windows constant.
+
+    adaptive_max_pool{rank}d(Tensor self, int[{rank}] output_size) -> (Tensor, Tensor)
+    """
+    return adaptive_max_pool
+
+
+dynamic_max_pool1d, dynamic_max_pool2d, dynamic_max_pool3d = map(_of_dynamic_size, (1, 2, 3))
