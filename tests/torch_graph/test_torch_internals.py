@@ -644,3 +644,26 @@ def test_an_equation_of_sizes_that_sympy_cannot_solve_is_a_condition():
         found = constraints()
         found.solve()
     assert (len(found._dynamic_results), found._static_results) == (2, set())
+
+
+def test_a_module_may_raise_what_the_model_catches():
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    class Layers(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = Layer()
+
+        def forward(self, x):
+            try:
+                return self.layer(x, lengths=None)
+            except TypeError:
+                return self.layer(x)
+
+    with pytest.raises(AssertionError, match="Unexpected key"):
+        torch.export.export(Layers(), (torch.ones(2),))
+    with torch_internals.capturing(None):
+        program = torch.export.export(Layers(), (torch.ones(2),))
+    assert program.module()(torch.ones(2)).tolist() == [2.0, 2.0]

@@ -16,6 +16,7 @@
 * ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before
   casting it to its final type, so a float64 graph would lose half of its digits.
 * ``DimConstraints.solve``: fails for an equation that sympy can't solve, as in YOLOv9 with dynamic sizes.
+* ``torch.fx.Tracer.module_stack``: keeps the name of a module whose ``forward`` raised.
 * ``ShapeEnv._set_replacement``, ``_log_guard`` and ``var_to_sources``: show which line of a model specializes a dynamic
   size or restricts it. torch's error names only the size, and most restrictions are no error.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
@@ -139,8 +140,31 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
     loops instead of being unrolled.
     """
     importlib.import_module("torch._dynamo")
-    with _settings(dynamic_shapes), _leaving_unsolved_equations():
+    with _settings(dynamic_shapes), _leaving_unsolved_equations(), _leaving_modules():
         yield
+
+
+@contextlib.contextmanager
+def _leaving_modules() -> Iterator[None]:
+    """Let torch's tracer leave a module that raises, as in ``try: layer(x, lengths) except TypeError: layer(x)``."""
+    from torch.fx import Tracer
+
+    before = Tracer.call_module
+
+    @functools.wraps(before)
+    def call_module(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        entered = self.module_stack.copy()
+        try:
+            return before(self, *args, **kwargs)
+        except Exception:
+            self.module_stack = entered
+            raise
+
+    Tracer.call_module = call_module  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Tracer.call_module = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
