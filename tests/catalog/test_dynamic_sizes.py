@@ -235,3 +235,19 @@ def test_a_size_as_an_argument(model: Callable[[Tensor], tuple[Tensor, ...]], le
 def test_a_limit_of_elements_is_not_tried() -> None:
     """torch.quantile refuses more than 16 million elements."""
     travel(lambda x: x.quantile(0.3, 0), (torch.randn(8, 6),), dynamic_shapes=({0: DYNAMIC},)).check(torch.randn(9, 6))
+
+
+def test_an_inverse_transform_of_frames_to_a_dynamic_length() -> None:
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        window = torch.hann_window(12)
+        spectrum = torch.stft(x, 16, 4, 12, window, return_complex=True)
+        whole = torch.stft(x, 16, 4, normalized=True, onesided=False, return_complex=True)
+        return (
+            torch.istft(spectrum, 16, 4, 12, window, length=x.shape[1]),
+            spectrum[0].istft(16, 4, 12, window=window, length=x.shape[1] + 2),
+            torch.istft(whole, 16, 4, normalized=True, onesided=False, length=x.shape[1] - 5),
+        )
+
+    trip = travel(model, (torch.randn(2, 50),), dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},))
+    for length in (50, 51, 47, 100):
+        trip.check(torch.randn(3, length), atol=1e-5)
