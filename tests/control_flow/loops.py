@@ -444,6 +444,18 @@ def collatz(x):
     return steps
 
 
+@program("Loop", cases=MANY, dynamic=ROWS)
+def for_with_a_state_that_is_none_before_it(x):
+    state, states = None, []
+    for row in x:
+        now = row.tanh()
+        if state is not None:
+            now = now + 0.5 * state
+        states.append(now)
+        state = now
+    return torch.stack(states), state
+
+
 @program("Loop", cases=counts(3, 0, 1, 9))
 class Recurrent(nn.Module):
     def __init__(self):

@@ -6,7 +6,9 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.branches import if_
 from opbridge.capture.control_flow.conditions import condition
@@ -15,6 +17,7 @@ from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import State
 from opbridge.capture.control_flow.traced_loop import TracedLoop
 from opbridge.capture.control_flow.values import Contents
+from opbridge.errors import CaptureError
 
 __all__ = ["for_", "list_of", "while_"]
 
@@ -94,7 +97,21 @@ def list_of(
 def _over(
     sequence: DynamicSequence, body: Callable[[Any], None], goes_on: Action | None, state: State, site: Site
 ) -> None:
-    TracedLoop(goes_on, lambda index: body(sequence.item(index)), state, site, sequence.length).run()
+    """Trace the loop; if its variables change their types in the first iteration only, run that one before it."""
+    before, contents = state.get(), Contents(state.held(), state.touched)
+    try:
+        TracedLoop(goes_on, lambda index: body(sequence.item(index)), state, site, sequence.length).run()
+    except CaptureError as error:
+        if not statically_known_true(sequence.length >= 1):
+            raise
+        state.set(before)
+        contents.restore()
+        try:
+            body(sequence.item(torch.zeros((), dtype=torch.int64)))
+            rest = TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1)
+            rest.run()
+        except CaptureError:
+            raise error from None
 
 
 def _rest(
