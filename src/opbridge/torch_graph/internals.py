@@ -1,6 +1,6 @@
 """The internals of torch that opbridge uses, with reasons and guards.
 
-``reuse.py``, ``recurrent.py``, ``gradients.py`` and ``example_values.py`` have more.
+``reuse.py``, ``capture_faults.py``, ``recurrent.py``, ``gradients.py`` and ``example_values.py`` have more.
 ``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: list the torch operators that
@@ -15,8 +15,6 @@
   alternative, the ``meta`` device, can't run a program with CPU constants.)
 * ``torch.onnx._internal.exporter._building.OpRecorder.eval``: torch.onnx writes a Python number in float32 before
   casting it to its final type, so a float64 graph would lose half of its digits.
-* ``DimConstraints.solve``: fails for an equation that sympy can't solve, as in YOLOv9 with dynamic sizes.
-* ``torch.fx.Tracer.module_stack``: keeps the name of a module whose ``forward`` raised.
 * ``ShapeEnv._set_replacement``, ``_log_guard`` and ``var_to_sources``: show which line of a model specializes a dynamic
   size or restricts it. torch's error names only the size, and most restrictions are no error.
 * ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
@@ -44,9 +42,9 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-import sympy  # type: ignore[import-untyped]
 import torch
 
+from opbridge.torch_graph.capture_faults import leaving_modules, leaving_unsolved_equations
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
 from opbridge.torch_graph.size_guards import SizeGuard, current_path
@@ -140,53 +138,8 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
     loops instead of being unrolled.
     """
     importlib.import_module("torch._dynamo")
-    with _settings(dynamic_shapes), _leaving_unsolved_equations(), _leaving_modules():
+    with _settings(dynamic_shapes), leaving_unsolved_equations(), leaving_modules():
         yield
-
-
-@contextlib.contextmanager
-def _leaving_modules() -> Iterator[None]:
-    """Let torch's tracer leave a module that raises, as in ``try: layer(x, lengths) except TypeError: layer(x)``."""
-    from torch.fx import Tracer
-
-    before = Tracer.call_module
-
-    @functools.wraps(before)
-    def call_module(self: Tracer, *args: Any, **kwargs: Any) -> Any:
-        entered = self.module_stack.copy()
-        try:
-            return before(self, *args, **kwargs)
-        except Exception:
-            self.module_stack = entered
-            raise
-
-    Tracer.call_module = call_module  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Tracer.call_module = before  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def _leaving_unsolved_equations() -> Iterator[None]:
-    """Let an equation of sizes that sympy can't solve be a condition; torch would fail, without naming the size."""
-    from torch.fx.experimental.symbolic_shapes import DimConstraints
-
-    before = DimConstraints.solve
-
-    def solve(self: DimConstraints) -> None:
-        for symbol in list(self._symbols_with_equalities):
-            try:
-                sympy.reduce_inequalities(self._univariate_inequalities[symbol], symbol)
-            except NotImplementedError:
-                self._symbols_with_equalities.discard(symbol)
-        before(self)
-
-    DimConstraints.solve = solve  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        DimConstraints.solve = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.formulas.windows import windows
 
-__all__ = ["first_largest", "over_dynamic_windows", "pooled_length"]
+__all__ = ["first_largest", "is_always", "over_dynamic_windows", "pooled_length"]
 
 
 def first_largest(windows: Tensor, axis: int = -1) -> tuple[Tensor, Tensor]:
@@ -72,6 +72,12 @@ def over_dynamic_windows(
             count = (x.shape[axis] - size) // step + 1
             x = reduce(windows(x, axis, size, count, step, 1), axis + 1)
     return x
+
+
+def is_always(value: Any, number: int) -> bool:
+    """Whether an argument for one or more axes is this number for all of them, and not dynamic."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(one, int) and one == number for one in values)
 
 
 def _for_axes(value: Any, rank: int) -> list[Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, rewrite
-from opbridge.catalog.formulas.pooling import over_dynamic_windows, pooled_length
+from opbridge.catalog.formulas.pooling import is_always, over_dynamic_windows, pooled_length
 from opbridge.catalog.formulas.windows import window_sums
 
 _WHY = "torch's mapping ignores divisor_override, and engines divide by different counts in ceil mode"
@@ -132,7 +132,7 @@ def of_padded(
 ) -> Any:
     """The same with dynamic sizes of windows, or of the padding, which the operator makes constant."""
     rank = int(original.__name__[-2])
-    if padding in (0, [0] * rank, (0,) * rank) and not ceil_mode and not divisor and not options:
+    if is_always(padding, 0) and not ceil_mode and not divisor and not options:
         windows = over_dynamic_windows(input, rank, kernel_size, stride, Tensor.mean)
         if windows is not None:
             return windows

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import rewrite
-from opbridge.catalog.formulas.pooling import over_dynamic_windows
+from opbridge.catalog.formulas.pooling import is_always, over_dynamic_windows
 
 
 def _max_pool(rank: int) -> Callable[..., Any]:
@@ -24,7 +24,7 @@ def _max_pool(rank: int) -> Callable[..., Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        plain = not (ceil_mode or return_indices) and {*_numbers(padding)} == {0} and {*_numbers(dilation)} == {1}
+        plain = not (ceil_mode or return_indices) and is_always(padding, 0) and is_always(dilation, 1)
         windows = over_dynamic_windows(input, rank, kernel_size, stride, Tensor.amax) if plain else None
         return NotImplemented if windows is None else windows
 
@@ -35,10 +35,6 @@ def _max_pool(rank: int) -> Callable[..., Any]:
     int[{rank}] dilation=1, bool ceil_mode=False) -> Tensor
     """
     return max_pool
-
-
-def _numbers(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _lp_pool(rank: int) -> Callable[..., Any]:

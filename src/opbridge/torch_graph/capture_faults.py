@@ -1,0 +1,61 @@
+"""Faults of torch's capture, corrected while opbridge captures a model.
+
+* ``DimConstraints.solve`` fails for an equation that sympy can't solve, as in YOLOv9 with dynamic height and width.
+* ``torch.fx.Tracer.module_stack`` keeps the name of a module whose ``forward`` has raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+
+__all__ = ["leaving_modules", "leaving_unsolved_equations"]
+
+
+@contextlib.contextmanager
+def leaving_modules() -> Iterator[None]:
+    """Let torch's tracer leave a module that raises, as in ``try: layer(x, lengths) except TypeError: layer(x)``."""
+    from torch.fx import Tracer
+
+    before = Tracer.call_module
+
+    @functools.wraps(before)
+    def call_module(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        entered = self.module_stack.copy()
+        try:
+            return before(self, *args, **kwargs)
+        except Exception:
+            self.module_stack = entered
+            raise
+
+    Tracer.call_module = call_module  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Tracer.call_module = before  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def leaving_unsolved_equations() -> Iterator[None]:
+    """Let an equation of sizes that sympy can't solve be a condition; torch would fail, without naming the size."""
+    from torch.fx.experimental.symbolic_shapes import DimConstraints
+
+    before = DimConstraints.solve
+
+    def solve(self: DimConstraints) -> None:
+        for symbol in list(self._symbols_with_equalities):
+            try:
+                sympy.reduce_inequalities(self._univariate_inequalities[symbol], symbol)
+            except NotImplementedError:
+                self._symbols_with_equalities.discard(symbol)
+        before(self)
+
+    DimConstraints.solve = solve  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        DimConstraints.solve = before  # type: ignore[method-assign]
