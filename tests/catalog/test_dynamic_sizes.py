@@ -193,6 +193,20 @@ def _made_from_sizes(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def _computed_with_sizes(x: Tensor) -> tuple[Tensor, ...]:
+    """Functions of a size, which Python would compute once."""
+    n = x.shape[0]
+    numbers = (math.exp(-n), math.sin(n), math.tanh(0.1 * n), math.hypot(n, 3), math.gcd(n, 6), math.log(n, 2))
+    return (
+        *(x * number for number in numbers),
+        x[: math.isqrt(n)],
+        x[: math.floor(math.log10(10 * n))],
+        x[: n >> 1],
+        functional.pad(x, (0, 0, 0, n << 2)),
+        x * (n & 3) + (3 & n),
+    )
+
+
 def _pooled_by_sizes(x: Tensor) -> tuple[Tensor, ...]:
     image, half = x[None, None], x.shape[0] // 2
     return (
@@ -224,7 +238,12 @@ def _windows_of_sizes(x: Tensor) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize(
     ("model", "lengths"),
-    [(_made_from_sizes, (8, 9, 5, 16)), (_pooled_by_sizes, (8, 9, 5)), (_windows_of_sizes, (8, 9, 2, 1))],
+    [
+        (_made_from_sizes, (8, 9, 5, 16)),
+        (_computed_with_sizes, (8, 9, 100, 3)),
+        (_pooled_by_sizes, (8, 9, 5)),
+        (_windows_of_sizes, (8, 9, 2, 1)),
+    ],
 )
 def test_a_size_as_an_argument(model: Callable[[Tensor], tuple[Tensor, ...]], lengths: tuple[int, ...]) -> None:
     trip = travel(model, (torch.randn(8, 6),), dynamic_shapes=({0: DYNAMIC},))

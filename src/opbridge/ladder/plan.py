@@ -25,6 +25,7 @@ from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.steps import Missing, Step, Uses, find_missing, has_complex_input, list_steps
 from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.bit_operations import without_bit_operations
 from opbridge.torch_graph.checks import CHECKS, remove_checks
 from opbridge.torch_graph.decomposed import decomposed
 from opbridge.torch_graph.dimensions import dynamic_axes
@@ -272,6 +273,7 @@ def _normalize(decomposed: torch.export.ExportedProgram) -> None:
     simplify(decomposed)
     shield_results(decomposed)
     promote_integers_beside_numbers(decomposed)
+    without_bit_operations(decomposed)
     compute_sizes_in_float64(decomposed)
     floor_negative_quotients(decomposed)
 

@@ -3,7 +3,7 @@
 ``len(x)`` must return an integer, and ``min(k, n)`` must compare its arguments. Both therefore specialize a dynamic
 dimension to the size in the example, or fail for a size that depends on data. They have equivalents that a graph can
 contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name, and so
-are ``divmod``, ``math.sqrt``, ``math.log``, ``math.log2`` and NumPy's ``sqrt``, ``ceil`` and ``floor``.
+are ``divmod``, functions of ``math`` such as ``sqrt`` and ``log``, and NumPy's ``sqrt``, ``ceil`` and ``floor``.
 
 ``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
 as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from opbridge.torch_graph.sources import SourceLine
 
@@ -107,13 +108,14 @@ _DYNAMIC = (torch.SymInt, torch.SymFloat)
 
 
 @functools.cache
-def _function(original: Callable[..., Any], symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A function of a number that has an equivalent for dynamic ones."""
+def _function(original: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers that has an equivalent for dynamic ones."""
 
     @functools.wraps(original)
     def function(*values: Any, **options: Any) -> Any:
-        if len(values) == 1 and not options and isinstance(values[0], _DYNAMIC) and not _called_by_torch():
-            return symbolic(values[0])
+        are_numbers = all(type(value) in _NUMBERS for value in values)
+        if are_numbers and not options and _is_dynamic(values) and not _called_by_torch():
+            return symbolic(*values)
         return original(*values, **options)
 
     return function
@@ -123,21 +125,37 @@ def _square_root(value: Any) -> Any:
     return torch.sym_float(value) ** 0.5
 
 
-def _wide(value: Any) -> torch.Tensor:
+def _wide(value: Any) -> Tensor:
     return torch.scalar_tensor(value, dtype=torch.float64)
 
 
-def _exact_log2(value: torch.Tensor) -> torch.Tensor:
-    """The logarithm, which is exact for powers of 2; an engine divides two rounded logarithms."""
-    logarithm = value.log2()
+def _whole(value: Any) -> Tensor:
+    return torch.scalar_tensor(value, dtype=torch.int64)
+
+
+def _logarithm(value: Any, base: Any) -> Any:
+    """The logarithm, which is exact for powers of the base: the quotient of two logarithms is rounded."""
+    number, base = _wide(value), _wide(base)
+    logarithm = number.log() / base.log()
     whole = logarithm.round()
-    return torch.where(torch.exp2(whole) == value, whole, logarithm)
+    return torch.where(base**whole == number, whole, logarithm).item()
 
 
-_FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[[Any], Any]] = {
+def _elementary(function: Callable[[Tensor], Tensor]) -> Callable[[Any], Any]:
+    return lambda value: function(_wide(value)).item()
+
+
+_ELEMENTARY = ("cos", "cosh", "erf", "exp", "expm1", "log1p", "sin", "sinh", "tan", "tanh")
+
+_FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[..., Any]] = {
     (math, "sqrt"): _square_root,
-    (math, "log"): lambda value: _wide(value).log().item(),
-    (math, "log2"): lambda value: _exact_log2(_wide(value)).item(),
+    (math, "isqrt"): lambda value: math.floor(_square_root(value)),
+    (math, "log"): lambda value, *base: _logarithm(value, *base) if base else _wide(value).log().item(),
+    (math, "log2"): lambda value: _logarithm(value, 2),
+    (math, "log10"): lambda value: _logarithm(value, 10),
+    (math, "gcd"): lambda *values: torch.gcd(*map(_whole, values)).item(),
+    (math, "hypot"): lambda *values: torch.stack(list(map(_wide, values))).square().sum().sqrt().item(),
+    **{(math, name): _elementary(getattr(Tensor, name)) for name in _ELEMENTARY},
     (np, "sqrt"): _square_root,
     (np, "ceil"): lambda value: torch.sym_float(math.ceil(value)),
     (np, "floor"): lambda value: torch.sym_float(math.floor(value)),
