@@ -231,3 +231,17 @@ def test_a_size_below_the_range_that_torch_concludes_may_be_right() -> None:
         return torch.nn.functional.interpolate(x[:, :, :1], size=(rows, 8), mode="bilinear", align_corners=True)
 
     capture(model, (torch.rand(1, 1, 8, 8),), dynamic_shapes={"x": {2: Dim.DYNAMIC}})
+
+
+def test_a_condition_that_holds_in_the_declared_range_is_no_restriction() -> None:
+    """torch can't prove that a number of blocks of 256 is 1."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        blocks = pad(x, (0, 0, 0, (256 - x.shape[0] % 256) % 256)).reshape(-1, 256, x.shape[1])
+        return x + (0, 1)[bool(blocks.shape[0] != 1)]
+
+    captured = capture(model, (X,), dynamic_shapes={"x": {0: Dim("n", min=1, max=64)}})
+    (limits,) = captured.program.range_constraints.values()
+    assert (int(limits.lower), int(limits.upper)) == (1, 64)
+    with pytest.raises(CaptureError):
+        capture(model, (X,), dynamic_shapes={"x": {0: Dim("n", min=1, max=300)}})

@@ -29,13 +29,14 @@ from opbridge.torch_graph.size_guards import SizeGuard
 from opbridge.torch_graph.sources import SourceLine, innermost
 from opbridge.torch_graph.statements import condition_at
 
-__all__ = ["at_least_two", "check_declared_sizes", "is_right_at_one"]
+__all__ = ["at_least_two", "check_declared_sizes", "hold_in_declared_range", "is_right_at_one"]
 
 _STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
 _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
+_MOST_SIZES = 4096
 _SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
 
@@ -89,6 +90,25 @@ def check_declared_sizes(
             raise _failure(*chosen[0], failing, declared.dimensions, guards)
 
 
+def hold_in_declared_range(
+    guards: Sequence[SizeGuard], dimensions: Sequence[DynamicDimension], declared: DeclaredDimensions
+) -> bool:
+    """Whether the guards hold at each size from 2 of dimensions with a maximum, if the others have the example's size.
+
+    False for a range of more than some thousand sizes.
+    """
+    base = {place.source: int(place.tensor.shape[place.axis]) for place in declared.places}
+    for one in dimensions:
+        if one.high is None:
+            continue
+        sizes = range(max(_SMALLEST, one.low), one.high + 1)
+        if len(sizes) > _MOST_SIZES or any(
+            guard.fails({**base, **one.sizes_at(size)}) for size in sizes for guard in guards
+        ):
+            return False
+    return True
+
+
 def is_right_at_one(
     module: torch.nn.Module,
     program: torch.export.ExportedProgram,
@@ -100,7 +120,7 @@ def is_right_at_one(
     A size that eager PyTorch refuses is no difference.
     """
     from_one = [one for one in declared.dimensions if one.low == 1]
-    for chosen in [*([one] for one in from_one), from_one]:
+    for chosen in [*([one] for one in from_one), *([from_one] if len(from_one) > 1 else [])]:
         moved = declared.resized(example, {source: size for one in chosen for source, size in one.sizes_at(1).items()})
         expected = _eager_results(module, *moved)
         if expected is not None and not _computes(program, moved, expected):
@@ -142,7 +162,8 @@ def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Ite
     beyond = sorted({limit + step for limit in limits if limit is not None for step in (-1, 1)})
     whole = sorted({times * divisor for guard in guards for divisor in guard.divisors() for times in (1, 2)})
     near = [base + step for step in _STEPS] + [2 * base, 3 * base] + [base - step for step in _STEPS] + [base // 2]
-    for size in dict.fromkeys([*near, *beyond, *whole]):
+    ends = [dimension.low, *([] if dimension.high is None else [dimension.high])]
+    for size in dict.fromkeys([*near, *beyond, *whole, *ends]):
         if _may_have(dimension, size):
             yield size
 

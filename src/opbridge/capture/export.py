@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from opbridge.capture.declared_sizes import at_least_two, is_right_at_one
+from opbridge.capture.declared_sizes import at_least_two, hold_in_declared_range, is_right_at_one
 from opbridge.capture.failures import CaptureFailure, explain_capture_failure
 from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
@@ -90,29 +90,39 @@ def _export(
             restricted = {
                 one.name for one in declared.dimensions if any(place.source in failure.axes for place, _ in one.places)
             }
-            from_one = any(one.low == 1 for one in declared.dimensions if one.name in restricted)
-            for minimum in (0, 1) if from_one else (0,):
-                shorter = from_two(shapes, declared=minimum)
-                for smaller in (shorter, without_limits(shorter, restricted)):
-                    guards.clear()
-                    with contextlib.suppress(CaptureError):
-                        program = _export_as_declared(module, example, smaller, guards)
-                        if minimum == 0:
-                            return program
-                        if is_right_at_one(module, program, example, declared):
-                            return _from_one(program, shapes, arguments_by_name(module, *example))
+            limited = [one for one in declared.dimensions if one.name in restricted and one.high is not None]
+            for smaller in _smaller_ranges(shapes, declared, restricted):
+                guards.clear()
+                with contextlib.suppress(CaptureError):
+                    program = _export_as_declared(module, example, smaller, guards)
+                    holds = hold_in_declared_range(guards, limited, declared)
+                    if holds and is_right_at_one(module, program, example, declared):
+                        return _in_declared_ranges(program, shapes, arguments_by_name(module, *example))
         raise
 
 
-def _from_one(
+def _smaller_ranges(shapes: Any, declared: DeclaredDimensions, restricted: Collection[str]) -> Iterator[Any]:
+    """Ranges without the sizes 0 and 1, and then those that torch.export chooses for the restricted dimensions."""
+    from_one = any(one.low == 1 for one in declared.dimensions if one.name in restricted)
+    for minimum in (0, 1) if from_one else (0,):
+        shorter = from_two(shapes, declared=minimum)
+        yield from (shorter, without_limits(shorter, restricted))
+    if any(one.high is not None for one in declared.dimensions if one.name in restricted):
+        # torch can't prove some conditions that hold in the whole range, such as (n + 255) // 256 == 1 up to 64.
+        yield without_limits(from_two(shapes, declared=1), restricted, declared=True)
+
+
+def _in_declared_ranges(
     program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: dict[str, Any]
 ) -> torch.export.ExportedProgram:
-    """The program, with the ranges of the dimensions that were declared from 1."""
+    """The program, with the ranges that were declared: from 1, and up to the maximum."""
     ranges = program.range_constraints
     for _, size, dimension in declared_sizes(program, dynamic_shapes, arguments):
-        if isinstance(size, torch.SymInt) and getattr(dimension, "min", None) == 1 and size.node.expr in ranges:
+        if isinstance(size, torch.SymInt) and isinstance(dimension, torch.export.Dim) and size.node.expr in ranges:
             limits = ranges[size.node.expr]
-            ranges[size.node.expr] = type(limits)(1, limits.upper)
+            lower = 1 if dimension.min == 1 else limits.lower
+            upper = limits.upper if not isinstance(dimension.max, int) else min(limits.upper, dimension.max)
+            ranges[size.node.expr] = type(limits)(lower, upper)
     return program
 
 
