@@ -107,7 +107,9 @@ def _smaller_ranges(shapes: Any, declared: DeclaredDimensions, restricted: Colle
     for minimum in (0, 1) if from_one else (0,):
         shorter = from_two(shapes, declared=minimum)
         yield from (shorter, without_limits(shorter, restricted))
-    if any(one.high is not None for one in declared.dimensions if one.name in restricted):
+    limited = [one for one in declared.dimensions if one.name in restricted and one.high is not None]
+    # The places of a dimension are equal only by its name, which these ranges leave out.
+    if limited and all(len(one.places) == 1 for one in limited):
         # torch can't prove some conditions that hold in the whole range, such as (n + 255) // 256 == 1 up to 64.
         yield without_limits(from_two(shapes, declared=1), restricted, declared=True)
 
