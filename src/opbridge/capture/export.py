@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from opbridge.capture.declared_sizes import at_least_two, hold_in_declared_range, is_right_at_one
+from opbridge.capture.declared_sizes import at_least_two, is_right_at_one, is_right_in_declared_range
 from opbridge.capture.failures import CaptureFailure, explain_capture_failure
 from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
@@ -90,28 +90,36 @@ def _export(
             restricted = {
                 one.name for one in declared.dimensions if any(place.source in failure.axes for place, _ in one.places)
             }
-            limited = [one for one in declared.dimensions if one.name in restricted and one.high is not None]
-            for smaller in _smaller_ranges(shapes, declared, restricted):
+            for smaller, is_valid in _smaller_ranges(shapes, declared, restricted):
                 guards.clear()
                 with contextlib.suppress(CaptureError):
                     program = _export_as_declared(module, example, smaller, guards)
-                    holds = hold_in_declared_range(guards, limited, declared)
-                    if holds and is_right_at_one(module, program, example, declared):
+                    if is_valid(module, program, example, declared, guards):
                         return _in_declared_ranges(program, shapes, arguments_by_name(module, *example))
         raise
 
 
-def _smaller_ranges(shapes: Any, declared: DeclaredDimensions, restricted: Collection[str]) -> Iterator[Any]:
-    """Ranges without the sizes 0 and 1, and then those that torch.export chooses for the restricted dimensions."""
-    from_one = any(one.low == 1 for one in declared.dimensions if one.name in restricted)
-    for minimum in (0, 1) if from_one else (0,):
-        shorter = from_two(shapes, declared=minimum)
-        yield from (shorter, without_limits(shorter, restricted))
+def _smaller_ranges(
+    shapes: Any, declared: DeclaredDimensions, restricted: Collection[str]
+) -> Iterator[tuple[Any, Callable[..., bool]]]:
+    """Ranges without the sizes 0 and 1, and then those that torch.export chooses for the restricted dimensions.
+
+    Yields:
+        The dynamic shapes, and whether a program that was captured with them is valid for the sizes that they leave out
+        and that were declared: a function of the arguments of :func:`is_right_in_declared_range`.
+    """
+    shorter = from_two(shapes)
+    for smaller in (shorter, without_limits(shorter, restricted)):
+        yield smaller, lambda *_: True
+    if any(one.low == 1 for one in declared.dimensions if one.name in restricted):
+        shorter = from_two(shapes, declared=1)
+        for smaller in (shorter, without_limits(shorter, restricted)):
+            yield smaller, is_right_at_one
     limited = [one for one in declared.dimensions if one.name in restricted and one.high is not None]
     # The places of a dimension are equal only by its name, which these ranges leave out.
     if limited and all(len(one.places) == 1 for one in limited):
         # torch can't prove some conditions that hold in the whole range, such as (n + 255) // 256 == 1 up to 64.
-        yield without_limits(from_two(shapes, declared=1), restricted, declared=True)
+        yield without_limits(from_two(shapes, declared=1), restricted, declared=True), is_right_in_declared_range
 
 
 def _in_declared_ranges(
