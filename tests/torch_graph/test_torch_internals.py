@@ -121,6 +121,21 @@ def test_the_line_that_fixes_or_restricts_a_size_is_noted():
     assert (environment._set_replacement, environment._log_guard) == before
 
 
+def test_a_condition_that_holds_at_all_sizes_is_not_assumed():
+    class Even(torch.nn.Module):
+        def forward(self, x):
+            return x + 1 if 2 * ((x.shape[0] - 1) // 2) < x.shape[0] else x
+
+    environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
+    own = environment._maybe_evaluate_static
+    shapes = {"x": {0: torch.export.Dim.AUTO}}
+    guards = []
+    with torch_internals.capturing(shapes), torch_internals.noting_sizes([], guards):
+        torch.export.export(Even(), (torch.randn(3),), dynamic_shapes=shapes)
+    assert not guards
+    assert environment._maybe_evaluate_static is own
+
+
 def test_values_of_the_example_are_assumed_and_noted():
     class Branch(torch.nn.Module):
         def forward(self, x):

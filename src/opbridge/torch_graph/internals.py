@@ -1,6 +1,7 @@
 """The internals of torch that opbridge uses, with reasons and guards.
 
-``reuse.py``, ``capture_faults.py``, ``recurrent.py``, ``gradients.py`` and ``example_values.py`` have more.
+``reuse.py``, ``capture_faults.py``, ``size_conditions.py``, ``recurrent.py``, ``gradients.py`` and
+``example_values.py`` have more.
 ``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: list the torch operators that
@@ -47,6 +48,7 @@ import torch
 from opbridge.torch_graph.capture_faults import leaving_modules, leaving_unsolved_equations
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
+from opbridge.torch_graph.size_conditions import deciding_conditions
 from opbridge.torch_graph.size_guards import SizeGuard, current_path
 from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
@@ -170,7 +172,17 @@ def _settings(dynamic: Any) -> Iterator[None]:
     # Otherwise a number that a loop uses becomes an argument if it was another one in an earlier export.
     static = importlib.import_module("torch._dynamo.config").patch(automatic_dynamic_shapes=False)
     shapes = shapes_of_recurrent_layers() if dynamic else contextlib.nullcontext()
-    with exclusively, settings, static, recurrent(dynamic), shapes, _sizes_from_zero(), reusing_operator_list():
+    decided = deciding_conditions() if dynamic else contextlib.nullcontext()
+    with (
+        exclusively,
+        settings,
+        static,
+        recurrent(dynamic),
+        shapes,
+        decided,
+        _sizes_from_zero(),
+        reusing_operator_list(),
+    ):
         yield
 
 

@@ -44,6 +44,8 @@ def pooled_length(length: int, kernel: int, stride: int, padding: int, ceil_mode
     begins_outside = (count - 1) * stride >= length + padding
     if isinstance(begins_outside, bool):
         return count - begins_outside
+    if statically_known_true(torch.sym_not(begins_outside)):
+        return count
     return count - torch.sym_ite(begins_outside, 1, 0)
 
 

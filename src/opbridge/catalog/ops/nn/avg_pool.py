@@ -35,6 +35,11 @@ def _elements(
     return counts
 
 
+def _ends_with_a_window(length: int, kernel: int, stride: int, padding: int) -> bool:
+    """Whether ceil mode makes no difference: the last window ends where the padded input ends."""
+    return isinstance(length, int) and (length + 2 * padding - kernel) % stride == 0
+
+
 def _pooled(
     rank: int,
     x: Tensor,
@@ -46,10 +51,20 @@ def _pooled(
     divisor_override: int | None,
 ) -> Any:
     # ONNX Runtime has AveragePool for float32 only; float16 and bfloat16 get casts around it.
-    if not ceil_mode and divisor_override is None and x.is_floating_point() and x.dtype != torch.float64:
+    is_node = divisor_override is None and x.is_floating_point() and x.dtype != torch.float64
+    if is_node and not ceil_mode:
         return NotImplemented
     kernel = _for_axes(kernel_size, rank)
     steps, edge = _for_axes(stride, rank) if stride else kernel, _for_axes(padding, rank)
+    operator = getattr(torch.ops.aten, f"avg_pool{rank}d")
+    if is_node:
+        if all(
+            _ends_with_a_window(x.shape[axis - rank], kernel[axis], steps[axis], edge[axis]) for axis in range(rank)
+        ):
+            return operator(x, kernel, steps, edge, False, count_include_pad)
+        # Without padding a window is divided by the number of its own elements.
+        if not any(edge) and all(step <= size for step, size in zip(steps, kernel, strict=True)):
+            return operator(x, kernel, steps, edge, True, False) if count_include_pad else NotImplemented
     sizes = [
         pooled_length(x.shape[axis - rank], kernel[axis], steps[axis], edge[axis], ceil_mode) for axis in range(rank)
     ]
@@ -60,7 +75,6 @@ def _pooled(
     if working.dtype == torch.float64:
         total = window_sums(padded, kernel, steps)
     else:
-        operator = getattr(torch.ops.aten, f"avg_pool{rank}d")
         total = operator(padded, kernel, steps) * math.prod(kernel)
     for axis, size in enumerate(sizes):
         total = total.narrow(axis - rank, 0, size)

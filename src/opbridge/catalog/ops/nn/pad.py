@@ -31,7 +31,7 @@ def _gone_round(x: Tensor, padding: Sequence[int]) -> Tensor:
 
     If a negative padding crops an axis, only the remaining elements wrap around.
     """
-    x = torch.ops.aten.constant_pad_nd(x, [min(amount, 0) for amount in padding], 0.0)
+    x = _cropped(x, padding)
     padding = [max(amount, 0) for amount in padding]
     for number in range(len(padding) // 2):
         before, after = padding[2 * number], padding[2 * number + 1]
@@ -40,22 +40,35 @@ def _gone_round(x: Tensor, padding: Sequence[int]) -> Tensor:
     return x
 
 
-def _is_plain(x: Tensor, padding: Sequence[int]) -> bool:
-    """Whether ONNX Pad can be used: nothing is cropped, and the tensor is not empty."""
-    is_cut = any(isinstance(amount, int) and amount < 0 for amount in padding)
-    return not is_cut and not any(isinstance(size, int) and size == 0 for size in x.shape)
+def _cropped(x: Tensor, padding: Sequence[int]) -> Tensor:
+    """The tensor without what the negative amounts cut off."""
+    crop = [min(amount, 0) for amount in padding]
+    is_kept = all(isinstance(amount, int) and amount == 0 for amount in crop)
+    return x if is_kept else torch.ops.aten.constant_pad_nd(x, crop, 0.0)  # type: ignore[no-any-return]
+
+
+def _padded(x: Tensor, padding: Sequence[int], mode: str, place: Callable[[Tensor, int], Tensor]) -> Any:
+    """Padding in a mode of ONNX's Pad, after which the negative amounts cut; an empty tensor is padded by places."""
+    if any(isinstance(size, int) and size == 0 for size in x.shape):
+        return _by_places(x, padding, place)
+    if not any(isinstance(amount, int) and amount < 0 for amount in padding):
+        return NotImplemented
+    outside = [max(amount, 0) for amount in padding]
+    is_padded = any(not isinstance(amount, int) or amount for amount in outside)
+    return _cropped(_by_mode(x, outside, mode) if is_padded else x, padding)
+
+
+def _by_mode(x: Tensor, padding: Sequence[int], mode: str) -> Tensor:
+    result: Tensor = getattr(torch.ops.aten, f"{mode}_pad{len(padding) // 2}d")(x, padding)
+    return result
 
 
 def _replicated(x: Tensor, padding: Sequence[int]) -> Any:
-    if _is_plain(x, padding):
-        return NotImplemented
-    return _by_places(x, padding, lambda wanted, length: wanted.clamp_min(0).clamp_max(length - 1))
+    return _padded(x, padding, "replication", lambda wanted, length: wanted.clamp_min(0).clamp_max(length - 1))
 
 
 def _mirrored(x: Tensor, padding: Sequence[int]) -> Any:
-    if _is_plain(x, padding):
-        return NotImplemented
-    return _by_places(x, padding, lambda wanted, length: length - 1 - (length - 1 - wanted.abs()).abs())
+    return _padded(x, padding, "reflection", lambda wanted, length: length - 1 - (length - 1 - wanted.abs()).abs())
 
 
 @decomposition("aten::replication_pad1d", overrides=_WHY)
@@ -122,8 +135,7 @@ def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float |
         return _gone_round(self, pad)
     if mode == "constant":
         return torch.ops.aten.constant_pad_nd(self, pad, 0.0 if value is None else value)
-    kind = {"reflect": "reflection", "replicate": "replication"}[mode]
-    return getattr(torch.ops.aten, f"{kind}_pad{len(pad) // 2}d")(self, pad)
+    return _by_mode(self, pad, {"reflect": "reflection", "replicate": "replication"}[mode])
 
 
 @rewrite("torch.nn.functional.pad")

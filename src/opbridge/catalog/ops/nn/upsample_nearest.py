@@ -1,4 +1,4 @@
-"""Nearest-neighbor interpolation with scale factors that are not integers."""
+"""Nearest-neighbor interpolation where ONNX's Resize does not take the same pixels, or torch does not map to it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
 _WHY = "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they differ at integer positions"
+_UPSAMPLE = {
+    3: torch.ops.aten.upsample_nearest1d.vec,
+    4: torch.ops.aten.upsample_nearest2d.vec,
+    5: torch.ops.aten.upsample_nearest3d.vec,
+}
 
 
 @decomposition("aten::upsample_nearest1d.vec", overrides=_WHY)
@@ -24,16 +30,25 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
     upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 
-    Output sizes, integer factors and their inverses that are powers of 2 are left to ONNX's Resize.
+    Output sizes are left to ONNX's Resize, and factors with which it takes the same pixels.
     """
-    if scale_factors is not None and all(_is_exact(float(factor)) for factor in scale_factors):
+    if scale_factors is None or all(map(_takes_the_same_pixels, input.shape[2:], scale_factors)):
         return NotImplemented
     return _resized(input, scale_factors, 0.0)
 
 
-def _is_exact(factor: float) -> bool:
-    """Whether a quotient by the factor and a product with its inverse round down to the same integer."""
-    return factor.is_integer() or math.frexp(factor)[0] == 0.5
+def _takes_the_same_pixels(size: Any, factor: float) -> bool:
+    """Whether a quotient by the factor and a product with its inverse round down to the same integers.
+
+    They do for integers and powers of 2; for other factors the pixels of a fixed size are compared.
+    """
+    if float(factor).is_integer() or math.frexp(factor)[0] == 0.5:
+        return True
+    if not isinstance(size, int):
+        return False
+    single, counted = np.float32(factor), np.arange(int(size * factor), dtype=np.float32)
+    product, quotient = np.floor(counted * np.float32(1 / factor)), np.floor(counted / single)
+    return bool(np.array_equal(product, quotient)) and int(np.float32(size) * single) == len(counted)
 
 
 @decomposition("aten::_upsample_nearest_exact1d.vec", overrides=_WHY)
@@ -47,12 +62,23 @@ def upsample_nearest_exact(
     _upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+
+    For integer factors it is the pixel at ``floor(i / factor)``.
     """
+    if _are_multiples(input.shape[2:], output_size, scale_factors):
+        return _UPSAMPLE[input.dim()](input, output_size, scale_factors)  # type: ignore[no-any-return]
     return _resized(input, scale_factors, 0.5)
 
 
+def _are_multiples(sizes: Sequence[Any], wanted: Sequence[Any] | None, factors: Sequence[float] | None) -> bool:
+    if factors is not None:
+        return all(float(factor).is_integer() for factor in factors)
+    are_fixed = all(isinstance(size, int) for size in (*sizes, *(wanted or ())))
+    return bool(wanted) and are_fixed and all(new % size == 0 for size, new in zip(sizes, wanted or (), strict=True))
+
+
 def _resized(images: Tensor, factors: Sequence[float] | None, centre: float) -> Any:
-    if factors is None or all(float(factor).is_integer() for factor in factors):
+    if factors is None:
         return NotImplemented
     places = torch.float64 if images.dtype == torch.float64 else torch.float32
     for axis, factor in enumerate(factors, start=2):

@@ -1,0 +1,190 @@
+"""Decides conditions on dynamic sizes that hold, or fail, at all sizes, such as ``2 * ((n - 1) // 2) < n``.
+
+torch decides a condition by intervals. They lose that ``n // 2`` depends on ``n``, so that torch assumes the condition
+and restricts the size, although every size fulfills it. Pooling in ceil mode has such a condition.
+
+A size is written as ``period * q + rest``. For each ``rest`` the quotients and remainders by divisors of the period are
+linear in ``q``, and a linear expression has its extreme values at the limits of ``q``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+
+__all__ = ["always", "deciding_conditions"]
+
+_MOST_CASES = 4096
+_QUOTIENTS, _REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
+_RELATIONS = (sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
+
+Limits = tuple[int, int | None]
+"""The smallest and the largest size; None for no limit."""
+
+
+class _NotLinear(Exception):
+    """An expression has parts other than sums, and products, quotients and remainders by positive integers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Linear:
+    """The number ``constant`` plus the sum of ``factor * q`` over the symbols."""
+
+    constant: int
+    factors: Mapping[Any, int] = dataclasses.field(default_factory=dict)
+
+    def __add__(self, other: _Linear) -> _Linear:
+        names = self.factors.keys() | other.factors.keys()
+        factors = {name: self.factors.get(name, 0) + other.factors.get(name, 0) for name in names}
+        return _Linear(self.constant + other.constant, factors)
+
+    def times(self, number: int) -> _Linear:
+        return _Linear(self.constant * number, {name: factor * number for name, factor in self.factors.items()})
+
+    def range(self, limits: Mapping[Any, Limits]) -> tuple[float, float]:
+        """The smallest and the largest value; infinite without a limit."""
+        low = high = float(self.constant)
+        for name, factor in self.factors.items():
+            smallest, largest = limits[name]
+            ends = [factor * smallest, factor * (math.inf if largest is None else largest)] if factor else [0]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+
+def always(condition: Any, limits: Mapping[Any, Limits]) -> bool | None:
+    """Whether a condition has the same truth value at all sizes, and which; None if it has not, or it is not decided.
+
+    Args:
+        condition: A sympy relation of integers with torch's functions ``FloorDiv``, ``CleanDiv``, ``Mod`` and
+            ``PythonMod``.
+        limits: The limits of each symbol.
+    """
+    if not isinstance(condition, _RELATIONS):
+        return None
+    try:
+        return _always(condition, tuple(sorted(limits.items(), key=lambda item: str(item[0]))))
+    except _NotLinear:
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _always(condition: Any, limits: tuple[tuple[Any, Limits], ...]) -> bool | None:
+    difference = condition.lhs - condition.rhs
+    symbols = sorted(difference.free_symbols, key=str)
+    known = dict(limits)
+    periods = {symbol: _period(difference, symbol) for symbol in symbols}
+    if any(symbol not in known for symbol in symbols) or math.prod(periods.values()) > _MOST_CASES:
+        return None
+    found: set[bool | None] = set()
+    for rests in itertools.product(*(range(periods[symbol]) for symbol in symbols)):
+        rest = dict(zip(symbols, rests, strict=True))
+        counts = {symbol: _count_limits(known[symbol], periods[symbol], rest[symbol]) for symbol in symbols}
+        if any(high is not None and high < low for low, high in counts.values()):
+            continue  # No size has this remainder.
+        low, high = _linear(difference, periods, rest).range(counts)
+        found.add(_truth(condition, low, high))
+        if len(found) > 1 or None in found:
+            return None
+    return found.pop() if found else None
+
+
+def _count_limits(limits: Limits, period: int, rest: int) -> Limits:
+    """The limits of q in ``period * q + rest``."""
+    low, high = limits
+    return -((rest - low) // period), None if high is None else (high - rest) // period
+
+
+def _truth(condition: Any, low: float, high: float) -> bool | None:
+    """The truth value of a relation to 0 of an expression between two values; None if it has both."""
+    if isinstance(condition, (sympy.Eq, sympy.Ne)):
+        is_equal = True if low == high == 0 else False if low > 0 or high < 0 else None
+        return is_equal if is_equal is None or isinstance(condition, sympy.Eq) else not is_equal
+    if isinstance(condition, (sympy.Gt, sympy.Le)):
+        is_above = True if low > 0 else False if high <= 0 else None
+        return is_above if is_above is None or isinstance(condition, sympy.Gt) else not is_above
+    is_below = True if high < 0 else False if low >= 0 else None
+    return is_below if is_below is None or isinstance(condition, sympy.Lt) else not is_below
+
+
+def _period(expression: Any, symbol: Any) -> int:
+    """A number by whose multiples the symbol may grow without a change of the expression other than a linear one."""
+    if symbol not in expression.free_symbols or expression == symbol:
+        return 1
+    inner = math.lcm(*(_period(part, symbol) for part in expression.args))
+    return inner * _divisor(expression) if type(expression).__name__ in (*_QUOTIENTS, *_REMAINDERS) else inner
+
+
+def _divisor(call: Any) -> int:
+    divisor = call.args[1]
+    if not divisor.is_Integer or divisor <= 0:
+        raise _NotLinear
+    return int(divisor)
+
+
+def _linear(expression: Any, periods: Mapping[Any, int], rest: Mapping[Any, int]) -> _Linear:
+    if expression.is_Integer:
+        return _Linear(int(expression))
+    if expression in periods:
+        return _Linear(rest[expression], {expression: periods[expression]})
+    if isinstance(expression, sympy.Add):
+        return functools.reduce(_Linear.__add__, (_linear(part, periods, rest) for part in expression.args))
+    if isinstance(expression, sympy.Mul):
+        numbers = [part for part in expression.args if part.is_Integer]
+        others = [part for part in expression.args if not part.is_Integer]
+        if len(others) == 1:
+            return _linear(others[0], periods, rest).times(math.prod(map(int, numbers)))
+    name = type(expression).__name__
+    if name in (*_QUOTIENTS, *_REMAINDERS):
+        divisor = _divisor(expression)
+        inner = _linear(expression.args[0], periods, rest)
+        if any(factor % divisor for factor in inner.factors.values()):
+            raise _NotLinear
+        if name in _REMAINDERS:
+            return _Linear(inner.constant % divisor)
+        factors = {symbol: factor // divisor for symbol, factor in inner.factors.items()}
+        return _Linear(inner.constant // divisor, factors)
+    raise _NotLinear
+
+
+@contextlib.contextmanager
+def deciding_conditions() -> Iterator[None]:
+    """Let torch decide these conditions inside the block, instead of assuming them.
+
+    It uses ``ShapeEnv._maybe_evaluate_static``, to which torch passes a condition before it assumes it, and
+    ``var_to_range``.
+    """
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    own = ShapeEnv._maybe_evaluate_static
+
+    @functools.wraps(own)  # torch empties its cache, which is an attribute.
+    def evaluate(env: Any, expression: Any, **options: Any) -> Any:
+        result = own(env, expression, **options)
+        is_open = result is None and not options.get("unbacked_only")
+        if is_open and isinstance(expression, _RELATIONS) and expression.atoms(sympy.Function):
+            condition = env.simplify(expression)
+            limits = {symbol: _limits(env.var_to_range.get(symbol)) for symbol in condition.free_symbols}
+            known = {symbol: limit for symbol, limit in limits.items() if limit is not None}
+            decided = always(condition, known)
+            result = None if decided is None else sympy.true if decided else sympy.false
+        return result
+
+    ShapeEnv._maybe_evaluate_static = evaluate  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        ShapeEnv._maybe_evaluate_static = own  # type: ignore[method-assign]
+
+
+def _limits(found: Any) -> Limits | None:
+    """The range that torch knows of a symbol; None if it has no lower limit, or is no range of integers."""
+    if found is None or not found.lower.is_Integer:
+        return None
+    return int(found.lower), int(found.upper) if found.upper.is_Integer else None

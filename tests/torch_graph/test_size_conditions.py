@@ -1,0 +1,87 @@
+"""``torch_graph/size_conditions.py``: conditions on dynamic sizes that are decided for all sizes."""
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+import sympy
+import torch
+import torch.nn.functional as F
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+import opbridge
+from opbridge.torch_graph.size_conditions import always
+
+N, M = sympy.symbols("n m", integer=True, positive=True)
+
+
+@pytest.mark.parametrize(
+    ("condition", "decided"),
+    [
+        (sympy.Lt(2 * FloorDiv(N - 1, 2), N), True),
+        (sympy.Ge(3 * FloorDiv(N, 3), N + 1), False),
+        (sympy.Lt(3 * FloorDiv(N, 3), N), None),
+        (sympy.Eq(FloorDiv(N, 4) * 4 + Mod(N, 4), N), True),
+        (sympy.Ne(Mod(N, 8), 8), True),
+        (sympy.Le(FloorDiv(FloorDiv(N + 1, 2) + 1, 2), N), True),
+        (sympy.Lt(FloorDiv(N, 2) + FloorDiv(M, 3), N + M), True),
+        (sympy.Eq(FloorDiv(N + 255, 256), 1), None),
+        (sympy.Lt(FloorDiv(N * M, 2), N * M), None),
+        (sympy.Lt(FloorDiv(N, M), N + 1), None),
+        (sympy.Lt(FloorDiv(N, 8192), N), None),
+    ],
+)
+def test_decided(condition, decided):
+    limits = dict.fromkeys((N, M), (2, None))
+    assert always(condition, limits) is decided
+
+
+def test_a_limit_decides():
+    assert always(sympy.Eq(FloorDiv(N + 255, 256), 1), {N: (2, 64)}) is True
+    assert always(sympy.Eq(FloorDiv(N + 255, 256), 1), {}) is None
+
+
+_SIZES = st.sampled_from([N, M])
+_EXPRESSIONS = st.recursive(
+    st.one_of(_SIZES, st.integers(-6, 6).map(sympy.Integer)),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda pair: pair[0] + pair[1]),
+        st.tuples(inner, st.integers(-3, 3)).map(lambda pair: pair[0] * pair[1]),
+        st.tuples(inner, st.integers(1, 4)).map(lambda pair: FloorDiv(pair[0], sympy.Integer(pair[1]))),
+        st.tuples(inner, st.integers(1, 4)).map(lambda pair: PythonMod(pair[0], sympy.Integer(pair[1]))),
+    ),
+    max_leaves=6,
+)
+_RELATIONS = st.sampled_from([sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge])
+
+
+@hypothesis.given(_EXPRESSIONS, _EXPRESSIONS, _RELATIONS, st.integers(0, 5), st.one_of(st.none(), st.integers(5, 30)))
+@hypothesis.settings(max_examples=300, deadline=None)
+def test_it_agrees_with_all_sizes(left, right, relation, low, high):
+    """A condition that is decided has this truth value at every size of the range that is tried."""
+    condition = relation(left, right)
+    decided = always(condition, {N: (low, high), M: (low, high)})
+    if decided is not None:
+        sizes = range(low, 25 if high is None else high + 1)
+        for n in sizes:
+            for m in sizes if M in condition.free_symbols else [0]:
+                assert (condition.subs({N: n, M: m}) == sympy.true) is decided
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.max_pool2d(x, 2, 2, ceil_mode=True),
+        lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+        lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True),
+        lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    ],
+    ids=["maximum", "maximum with padding", "mean", "mean with padding"],
+)
+def test_pooling_in_ceil_mode_has_dynamic_sizes(pool, tmp_path):
+    class Pool(torch.nn.Module):
+        def forward(self, x):
+            return pool(x)
+
+    sizes = {2: torch.export.Dim("height", min=4), 3: torch.export.Dim("width", min=4)}
+    bundle = opbridge.export(Pool(), (torch.randn(1, 2, 7, 10),), dynamic_shapes=(sizes,), path=tmp_path / "bundle")
+    assert bundle.verified
