@@ -29,14 +29,13 @@ from opbridge.torch_graph.size_guards import SizeGuard
 from opbridge.torch_graph.sources import SourceLine, innermost
 from opbridge.torch_graph.statements import condition_at
 
-__all__ = ["at_least_two", "check_declared_sizes", "is_right_at_one", "is_right_in_declared_range"]
+__all__ = ["at_least_two", "check_declared_sizes", "is_right_at_one"]
 
 _STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
 _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
-_MOST_CHECKS = 2**13
 _SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
 
@@ -95,7 +94,6 @@ def is_right_at_one(
     program: torch.export.ExportedProgram,
     example: tuple[tuple[Any, ...], dict[str, Any]],
     declared: DeclaredDimensions,
-    guards: Sequence[SizeGuard] = (),
 ) -> bool:
     """Whether the program computes what eager PyTorch does if dimensions that were declared from 1 have this size.
 
@@ -108,29 +106,6 @@ def is_right_at_one(
         if expected is not None and not _computes(program, moved, expected):
             return False
     return True
-
-
-def is_right_in_declared_range(
-    module: torch.nn.Module,
-    program: torch.export.ExportedProgram,
-    example: tuple[tuple[Any, ...], dict[str, Any]],
-    declared: DeclaredDimensions,
-    guards: Sequence[SizeGuard],
-) -> bool:
-    """Whether also the guards hold at each declared size of a dimension with a maximum, the others as in the example.
-
-    False if there are too many sizes to try.
-    """
-    base = {place.source: int(place.tensor.shape[place.axis]) for place in declared.places}
-    for one in declared.dimensions:
-        own = one.sizes_at(one.size).keys()
-        concerned = [guard for guard in guards if any(own & set(sources) for sources in guard.symbols.values())]
-        sizes = range(max(_SMALLEST, one.low), (one.high or 0) + 1)
-        if len(sizes) * len(concerned) > _MOST_CHECKS or any(
-            guard.fails({**base, **one.sizes_at(size)}) for size in sizes for guard in concerned
-        ):
-            return False
-    return is_right_at_one(module, program, example, declared)
 
 
 def _together(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.declared_sizes import at_least_two, is_right_at_one, is_right_in_declared_range
+from opbridge.capture.declared_sizes import at_least_two, is_right_at_one
 from opbridge.capture.failures import CaptureFailure, explain_capture_failure
 from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
@@ -94,8 +94,8 @@ def _export(
                 guards.clear()
                 with contextlib.suppress(CaptureError):
                     program = _export_as_declared(module, example, smaller, guards)
-                    if is_valid(module, program, example, declared, guards):
-                        return _in_declared_ranges(program, shapes, arguments_by_name(module, *example))
+                    if is_valid(module, program, example, declared):
+                        return _from_one(program, shapes, arguments_by_name(module, *example))
         raise
 
 
@@ -106,7 +106,7 @@ def _smaller_ranges(
 
     Yields:
         The dynamic shapes, and whether a program that was captured with them is valid for the sizes that they leave out
-        and that were declared: a function of the arguments of :func:`is_right_in_declared_range`.
+        and that were declared: a function of the arguments of :func:`is_right_at_one`.
     """
     shorter = from_two(shapes)
     for smaller in (shorter, without_limits(shorter, restricted)):
@@ -115,24 +115,18 @@ def _smaller_ranges(
         shorter = from_two(shapes, declared=1)
         for smaller in (shorter, without_limits(shorter, restricted)):
             yield smaller, is_right_at_one
-    limited = [one for one in declared.dimensions if one.name in restricted and one.high is not None]
-    # The places of a dimension are equal only by its name, which these ranges leave out.
-    if limited and all(len(one.places) == 1 for one in limited):
-        # torch can't prove some conditions that hold in the whole range, such as (n + 255) // 256 == 1 up to 64.
-        yield without_limits(from_two(shapes, declared=1), restricted, declared=True), is_right_in_declared_range
 
 
-def _in_declared_ranges(
+def _from_one(
     program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: dict[str, Any]
 ) -> torch.export.ExportedProgram:
-    """The program, with the ranges that were declared: from 1, and up to the maximum."""
+    """The program, with the sizes from 1 where they were declared."""
     ranges = program.range_constraints
     for _, size, dimension in declared_sizes(program, dynamic_shapes, arguments):
-        if isinstance(size, torch.SymInt) and isinstance(dimension, torch.export.Dim) and size.node.expr in ranges:
+        is_named = isinstance(size, torch.SymInt) and isinstance(dimension, torch.export.Dim)
+        if is_named and dimension.min == 1 and size.node.expr in ranges:
             limits = ranges[size.node.expr]
-            lower = 1 if dimension.min == 1 else limits.lower
-            upper = limits.upper if not isinstance(dimension.max, int) else min(limits.upper, dimension.max)
-            ranges[size.node.expr] = type(limits)(lower, upper)
+            ranges[size.node.expr] = type(limits)(1, limits.upper)
     return program
 
 

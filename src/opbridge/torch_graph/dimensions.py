@@ -61,23 +61,21 @@ def from_two(dynamic_shapes: Any, *, declared: int = 0) -> Any:
     return derived + offset if offset > 0 else derived - -offset if offset < 0 else derived
 
 
-def without_limits(dynamic_shapes: Any, names: Collection[str], *, declared: bool = False) -> Any:
-    """``dynamic_shapes`` in which torch.export chooses the range of these dimensions, from 2.
+def without_limits(dynamic_shapes: Any, names: Collection[str]) -> Any:
+    """``dynamic_shapes`` in which torch.export chooses the range of those of these dimensions without a declared limit.
 
     Args:
         dynamic_shapes: In the form of ``torch.export.export``.
         names: The names of the dimensions.
-        declared: Whether to leave out limits that the user has declared, too.
     """
     if isinstance(dynamic_shapes, Mapping):
-        return {key: without_limits(value, names, declared=declared) for key, value in dynamic_shapes.items()}
+        return {key: without_limits(value, names) for key, value in dynamic_shapes.items()}
     if isinstance(dynamic_shapes, (tuple, list)):
-        return type(dynamic_shapes)(without_limits(value, names, declared=declared) for value in dynamic_shapes)
+        return type(dynamic_shapes)(without_limits(value, names) for value in dynamic_shapes)
     if not isinstance(dynamic_shapes, torch.export.Dim) or dynamic_shapes.__name__ not in names:
         return dynamic_shapes
     limited = isinstance(dynamic_shapes.max, int) or int(dynamic_shapes.min) not in (0, 2)
-    keeps = (limited and not declared) or hasattr(dynamic_shapes, "root")
-    return dynamic_shapes if keeps else torch.export.Dim.DYNAMIC
+    return dynamic_shapes if limited or hasattr(dynamic_shapes, "root") else torch.export.Dim.DYNAMIC
 
 
 def size_at(size: Any, number: int) -> int:

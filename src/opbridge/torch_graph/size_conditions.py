@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -79,20 +79,29 @@ def _always(condition: Any, limits: tuple[tuple[Any, Limits], ...]) -> bool | No
     difference = condition.lhs - condition.rhs
     symbols = sorted(difference.free_symbols, key=str)
     known = dict(limits)
-    periods = {symbol: _period(difference, symbol) for symbol in symbols}
-    if any(symbol not in known for symbol in symbols) or math.prod(periods.values()) > _MOST_CASES:
+    if any(symbol not in known for symbol in symbols):
+        return None
+    periods = {symbol: _period(difference, symbol)[0] for symbol in symbols}
+    rests = [_rests(known[symbol], periods[symbol]) for symbol in symbols]
+    if math.prod(map(len, rests)) > _MOST_CASES:
         return None
     found: set[bool | None] = set()
-    for rests in itertools.product(*(range(periods[symbol]) for symbol in symbols)):
-        rest = dict(zip(symbols, rests, strict=True))
+    for case in itertools.product(*rests):
+        rest = dict(zip(symbols, case, strict=True))
         counts = {symbol: _count_limits(known[symbol], periods[symbol], rest[symbol]) for symbol in symbols}
-        if any(high is not None and high < low for low, high in counts.values()):
-            continue  # No size has this remainder.
         low, high = _linear(difference, periods, rest).range(counts)
         found.add(_truth(condition, low, high))
         if len(found) > 1 or None in found:
             return None
     return found.pop() if found else None
+
+
+def _rests(limits: Limits, period: int) -> Sequence[int]:
+    """The remainders of the sizes by the period."""
+    low, high = limits
+    if high is None or high - low + 1 >= period:
+        return range(period)
+    return [size % period for size in range(low, high + 1)]
 
 
 def _count_limits(limits: Limits, period: int, rest: int) -> Limits:
@@ -113,16 +122,29 @@ def _truth(condition: Any, low: float, high: float) -> bool | None:
     return is_below if is_below is None or isinstance(condition, sympy.Lt) else not is_below
 
 
-def _period(expression: Any, symbol: Any) -> int:
-    """A number by whose multiples the symbol may grow without a change of the expression other than a linear one."""
-    if symbol not in expression.free_symbols or expression == symbol:
-        return 1
-    inner = math.lcm(*(_period(part, symbol) for part in expression.args))
-    return inner * _divisor(expression) if type(expression).__name__ in (*_QUOTIENTS, *_REMAINDERS) else inner
+def _period(expression: Any, symbol: Any) -> tuple[int, int]:
+    """The number by whose multiples the symbol may grow with a linear growth of the expression, and that growth."""
+    if expression == symbol:
+        return 1, 1
+    if symbol not in expression.free_symbols:
+        return 1, 0
+    parts = [_period(part, symbol) for part in expression.args]
+    if isinstance(expression, sympy.Add):
+        period = math.lcm(*(own for own, _ in parts))
+        return period, sum(growth * (period // own) for own, growth in parts)
+    if isinstance(expression, sympy.Mul):
+        period, growth = next(
+            part for part, factor in zip(parts, expression.args, strict=True) if not factor.is_Integer
+        )
+        return period, growth * math.prod(int(factor) for factor in expression.args if factor.is_Integer)
+    divisor = _divisor(expression)
+    period, growth = parts[0]
+    times = divisor // math.gcd(growth, divisor)
+    return period * times, 0 if type(expression).__name__ in _REMAINDERS else growth * times // divisor
 
 
 def _divisor(call: Any) -> int:
-    divisor = call.args[1]
+    divisor = call.args[1] if type(call).__name__ in (*_QUOTIENTS, *_REMAINDERS) else sympy.S.Zero
     if not divisor.is_Integer or divisor <= 0:
         raise _NotLinear
     return int(divisor)
