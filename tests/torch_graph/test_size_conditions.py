@@ -6,7 +6,7 @@ import pytest
 import sympy
 import torch
 import torch.nn.functional as F
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 import opbridge
 from opbridge.torch_graph.size_conditions import always
@@ -24,6 +24,7 @@ N, M = sympy.symbols("n m", integer=True, positive=True)
         (sympy.Ne(Mod(N, 8), 8), True),
         (sympy.Le(FloorDiv(FloorDiv(N + 1, 2) + 1, 2), N), True),
         (sympy.Lt(FloorDiv(N, 2) + FloorDiv(M, 3), N + M), True),
+        (sympy.Eq(Mod(N + Min(1, Mod(N, 8)) * (8 - Mod(N, 8)), 8), 0), True),
         (sympy.Eq(FloorDiv(N + 255, 256), 1), None),
         (sympy.Lt(FloorDiv(N * M, 2), N * M), None),
         (sympy.Lt(FloorDiv(N, M), N + 1), None),
@@ -46,6 +47,9 @@ _EXPRESSIONS = st.recursive(
     lambda inner: st.one_of(
         st.tuples(inner, inner).map(lambda pair: pair[0] + pair[1]),
         st.tuples(inner, st.integers(-3, 3)).map(lambda pair: pair[0] * pair[1]),
+        st.tuples(inner, inner).map(lambda pair: pair[0] * pair[1]),
+        st.tuples(inner, inner).map(lambda pair: Min(*pair)),
+        st.tuples(inner, inner).map(lambda pair: Max(*pair)),
         st.tuples(inner, st.integers(1, 4)).map(lambda pair: FloorDiv(pair[0], sympy.Integer(pair[1]))),
         st.tuples(inner, st.integers(1, 4)).map(lambda pair: PythonMod(pair[0], sympy.Integer(pair[1]))),
     ),

@@ -4,7 +4,8 @@ torch decides a condition by intervals. They lose that ``n // 2`` depends on ``n
 and restricts the size, although every size fulfills it. Pooling in ceil mode has such a condition.
 
 A size is written as ``period * q + rest``. For each ``rest`` the quotients and remainders by divisors of the period are
-linear in ``q``, and a linear expression has its extreme values at the limits of ``q``.
+linear in ``q``, and a linear expression has its extreme values at the limits of ``q``. Products and extremes of parts
+that depend on the rest alone are numbers then.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["always", "deciding_conditions"]
 
 _MOST_CASES = 4096
 _QUOTIENTS, _REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
+_EXTREMES = {"Min": min, "Max": max}
 _RELATIONS = (sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 
 Limits = tuple[int, int | None]
@@ -30,7 +32,7 @@ Limits = tuple[int, int | None]
 
 
 class _NotLinear(Exception):
-    """An expression has parts other than sums, and products, quotients and remainders by positive integers."""
+    """An expression is not linear in the quotients, even for a given rest."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ def always(condition: Any, limits: Mapping[Any, Limits]) -> bool | None:
 
     Args:
         condition: A sympy relation of integers with torch's functions ``FloorDiv``, ``CleanDiv``, ``Mod`` and
-            ``PythonMod``.
+            ``PythonMod``, ``Min`` and ``Max``.
         limits: The limits of each symbol.
     """
     if not isinstance(condition, _RELATIONS):
@@ -122,25 +124,30 @@ def _truth(condition: Any, low: float, high: float) -> bool | None:
     return is_below if is_below is None or isinstance(condition, sympy.Lt) else not is_below
 
 
-def _period(expression: Any, symbol: Any) -> tuple[int, int]:
-    """The number by whose multiples the symbol may grow with a linear growth of the expression, and that growth."""
+def _period(expression: Any, symbol: Any) -> tuple[int, int | None]:
+    """The number by whose multiples the symbol may grow with a linear growth of the expression, and that growth.
+
+    The growth is None if it depends on the rest.
+    """
     if expression == symbol:
         return 1, 1
     if symbol not in expression.free_symbols:
         return 1, 0
     parts = [_period(part, symbol) for part in expression.args]
+    period = math.lcm(*(own for own, _ in parts))
+    growths = [None if growth is None else growth * (period // own) for own, growth in parts]
+    numbers = [int(factor) for factor in expression.args if factor.is_Integer]
     if isinstance(expression, sympy.Add):
-        period = math.lcm(*(own for own, _ in parts))
-        return period, sum(growth * (period // own) for own, growth in parts)
-    if isinstance(expression, sympy.Mul):
-        period, growth = next(
-            part for part, factor in zip(parts, expression.args, strict=True) if not factor.is_Integer
-        )
-        return period, growth * math.prod(int(factor) for factor in expression.args if factor.is_Integer)
-    divisor = _divisor(expression)
-    period, growth = parts[0]
-    times = divisor // math.gcd(growth, divisor)
-    return period * times, 0 if type(expression).__name__ in _REMAINDERS else growth * times // divisor
+        return period, None if None in growths else sum(growth or 0 for growth in growths)
+    if isinstance(expression, sympy.Mul) and len(numbers) == len(parts) - 1:
+        growth = next(growth for growth, factor in zip(growths, expression.args, strict=True) if not factor.is_Integer)
+        return period, None if growth is None else growth * math.prod(numbers)
+    if isinstance(expression, sympy.Mul) or type(expression).__name__ in _EXTREMES:
+        return period, None if any(growths) or None in growths else 0
+    divisor, growth = _divisor(expression), growths[0]
+    times = divisor if growth is None else divisor // math.gcd(growth, divisor)
+    is_periodic = type(expression).__name__ in _REMAINDERS
+    return period * times, 0 if is_periodic else None if growth is None else growth * times // divisor
 
 
 def _divisor(call: Any) -> int:
@@ -155,24 +162,28 @@ def _linear(expression: Any, periods: Mapping[Any, int], rest: Mapping[Any, int]
         return _Linear(int(expression))
     if expression in periods:
         return _Linear(rest[expression], {expression: periods[expression]})
-    if isinstance(expression, sympy.Add):
-        return functools.reduce(_Linear.__add__, (_linear(part, periods, rest) for part in expression.args))
-    if isinstance(expression, sympy.Mul):
-        numbers = [part for part in expression.args if part.is_Integer]
-        others = [part for part in expression.args if not part.is_Integer]
-        if len(others) == 1:
-            return _linear(others[0], periods, rest).times(math.prod(map(int, numbers)))
     name = type(expression).__name__
     if name in (*_QUOTIENTS, *_REMAINDERS):
-        divisor = _divisor(expression)
-        inner = _linear(expression.args[0], periods, rest)
-        if any(factor % divisor for factor in inner.factors.values()):
-            raise _NotLinear
-        if name in _REMAINDERS:
-            return _Linear(inner.constant % divisor)
-        factors = {symbol: factor // divisor for symbol, factor in inner.factors.items()}
-        return _Linear(inner.constant // divisor, factors)
+        return _divided(_linear(expression.args[0], periods, rest), _divisor(expression), name in _REMAINDERS)
+    parts = [_linear(part, periods, rest) for part in expression.args]
+    if isinstance(expression, sympy.Add):
+        return functools.reduce(_Linear.__add__, parts)
+    constants = [part.constant for part in parts if not any(part.factors.values())]
+    others = [part for part in parts if any(part.factors.values())]
+    if isinstance(expression, sympy.Mul) and len(others) <= 1:
+        return (others or [_Linear(1)])[0].times(math.prod(constants))
+    if name in _EXTREMES and not others:
+        return _Linear(_EXTREMES[name](constants))
     raise _NotLinear
+
+
+def _divided(number: _Linear, divisor: int, is_remainder: bool) -> _Linear:
+    if any(factor % divisor for factor in number.factors.values()):
+        raise _NotLinear
+    if is_remainder:
+        return _Linear(number.constant % divisor)
+    factors = {symbol: factor // divisor for symbol, factor in number.factors.items()}
+    return _Linear(number.constant // divisor, factors)
 
 
 @contextlib.contextmanager
