@@ -151,3 +151,46 @@ def windows_of_padded_stages(x):
     if x.shape[2] % 2 == 1:
         x = pad(x, (0, 1))
     return _windows(x[..., 0::2] + x[..., 1::2])
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def steps_of_unbind(x):
+    state, states = torch.zeros(3), []
+    for number, step in enumerate(x[0].unbind(1)):
+        state = torch.tanh(state * 0.5 + step) + number
+        states += [state]
+    return torch.stack(states, 1), states[-1]
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def unbound_backwards(x):
+    steps, state, states = torch.unbind(x, dim=2), torch.zeros(1, 3), []
+    for step in reversed(steps):
+        state = torch.tanh(state * 0.5 + step)
+        states.extend([state])
+    return torch.stack(states[::-1], 2) + torch.stack(steps[::-1], 2) + sum(steps[1:]).unsqueeze(2) + steps[0].sum()
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def steps_by_position(x):
+    steps, state = x.unbind(2), torch.zeros(1, 3)
+    for i in range(len(steps)):
+        state = state * 0.5 + steps[i]
+    return state + steps[0] - steps[-1]
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def pieces_of_split(x):
+    means = []
+    for piece in x.split(4, dim=2):
+        means.append(piece.mean(2))
+    return torch.stack(means, 2)
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def pieces_of_chunk(x):
+    state, states = torch.zeros(1, 3), []
+    for piece in x.chunk(x.size(2), dim=2):
+        state = state * 0.5 + piece.squeeze(2)
+        states.append(state)
+    return torch.stack(states, 2)

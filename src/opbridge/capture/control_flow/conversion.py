@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX
-from opbridge.capture.control_flow.names import is_rewritten, repeats_list
+from opbridge.capture.control_flow.names import DIVISIONS, is_rewritten, repeats_list
 from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
@@ -142,7 +142,7 @@ class Conversions:
         return changed
 
 
-_NUMBERS = ("", "for", "*", "numel")
+_NUMBERS = ("", "for", "*", "numel", "parts")
 """What :func:`_keyword` returns where no branch depends on the number."""
 
 _FIX = "write it as a function that returns tensors."
@@ -178,7 +178,7 @@ def _is_on_sizes(failure: CaptureFailure) -> bool:
 
 
 def _keyword(line: SourceLine) -> str:
-    """What needs a number on a line: "if", "for", "and", "*" of a list or "numel" of a shape; empty if nothing does."""
+    """What needs a number on a line: "if", "for", "and", "*" of a list, "numel" or "parts"; empty if nothing does."""
     condition = condition_at(line)
     tree = parsed_file(line.file)
     if condition is not None or tree is None:
@@ -191,6 +191,8 @@ def _keyword(line: SourceLine) -> str:
                 return "*"
             if isinstance(node, ast.Attribute) and node.attr == "numel":
                 return "numel"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DIVISIONS:
+                return "parts"
     return ""
 
 

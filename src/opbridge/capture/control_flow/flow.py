@@ -8,7 +8,8 @@ from typing import Any
 from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expression, not_
 from opbridge.capture.control_flow.conditions import Indices, combined, comparison, condition, equality
 from opbridge.capture.control_flow.loops import for_, list_of, while_
-from opbridge.capture.control_flow.sequences import builtin, contains, repeated
+from opbridge.capture.control_flow.rows import element
+from opbridge.capture.control_flow.sequences import builtin, contains, division, repeated
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
 from opbridge.capture.control_flow.values import UNDEFINED
@@ -23,6 +24,8 @@ __all__ = [
     "combined",
     "comparison",
     "contains",
+    "division",
+    "element",
     "equality",
     "for_",
     "frozenset",
@@ -34,11 +37,13 @@ __all__ = [
     "read",
     "read_at",
     "repeated",
+    "slice",
     "while_",
     "written_at",
 ]
 
 frozenset = builtins.frozenset
+slice = builtins.slice
 read_at = Indices(written=False)
 written_at = Indices(written=True)
 

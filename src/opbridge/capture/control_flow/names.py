@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "COMPARISONS",
+    "DIVISIONS",
     "REPLACED",
     "appended_only",
     "assigned",
@@ -26,6 +27,9 @@ REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "floa
 
 COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer", "numel")
 """The methods and functions of torch that a conversion replaces."""
+
+DIVISIONS = ("unbind", "split", "chunk")
+"""The methods and functions of torch that divide a tensor into parts, which a conversion replaces."""
 
 _BRANCHES = (ast.If, ast.While, ast.For, ast.Assert, ast.IfExp, ast.BoolOp, ast.Compare)
 _LISTS = (ast.ListComp, ast.GeneratorExp)
@@ -146,7 +150,8 @@ def names_of(target: ast.expr) -> list[str]:
 def is_rewritten(node: ast.AST) -> bool:
     """Whether the conversion of a function rewrites this node, apart from its parts."""
     if isinstance(node, ast.Call):
-        return (getattr(node.func, "id", None) or getattr(node.func, "attr", None)) in (*REPLACED, *COMPARISONS)
+        name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+        return name in (*REPLACED, *COMPARISONS, *DIVISIONS)
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) or repeats_list(node)
     if isinstance(node, ast.UnaryOp):

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from opbridge.errors import CaptureError
 
-__all__ = ["Rows"]
+__all__ = ["RowList", "Rows", "element"]
 
 
 class Rows:
@@ -38,32 +38,77 @@ class Rows:
         """Join the elements of a list; refuse anything else."""
         join = _JOINS.get(getattr(func, "__name__", ""))
         if join is None or not args:
-            raise _refused(getattr(func, "__name__", str(func)))
+            raise _refused(repr(getattr(func, "__name__", str(func))))
         return join(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
         """Refuse to be used as an element."""
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _refused(name)
+        raise _refused(repr(name))
+
+
+class RowList(list[Rows]):
+    """The rows of a tensor whose number is dynamic as a list, as ``unbind`` returns them.
+
+    Attributes:
+        tensor: The rows, stacked.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__([Rows(tensor)])
+        self.tensor = tensor
+
+    def __iter__(self) -> Any:
+        """Refuse to be unpacked."""
+        raise _refused("unpacking or by a loop that was not converted")
+
+    def __getitem__(self, index: Any) -> Any:
+        """A row, or the list of some rows."""
+        if not isinstance(index, slice):
+            return self.tensor[index]
+        if index.step is None or index.step > 0:
+            return RowList(self.tensor[index])
+        if index == slice(None, None, -1):
+            return RowList(self.tensor.flip(0))
+        raise _refused("a slice with a negative step")
+
+
+def element(value: Any, index: Any) -> Any:
+    """``value[index]`` with an integer or a slice, also of a list with rows."""
+    if type(value) is not list or not any(isinstance(one, Rows) for one in value):
+        return value[index]
+    if len(value) == 1:
+        return RowList(value[0].elements())[index]
+    if index == slice(None, None, -1):
+        return [Rows(one.elements().flip(0)) if isinstance(one, Rows) else one for one in reversed(value)]
+    if isinstance(index, int) and -len(value) <= index < len(value):
+        before = value[: index + 1] if index >= 0 else value[index:]
+        if not any(isinstance(one, Rows) for one in before):
+            return value[index]
+    raise _refused("a subscript")
 
 
 def _refused(use: str) -> CaptureError:
     return CaptureError(
-        f"A list whose length depends on the values of tensors is used by {use!r}.",
+        f"A list whose length is known only at run time is used by {use}.",
         fix="join its elements with torch.stack or torch.cat, or write them into a tensor of a fixed size.",
     )
 
 
 def _stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    parts = [one.elements() if isinstance(one, Rows) else one.unsqueeze(0) for one in tensors]
+    parts = [one.elements() if isinstance(one, Rows) else one.unsqueeze(0) for one in _parts(tensors)]
     stacked = parts[0] if len(parts) == 1 else torch.cat(parts, 0)
     return stacked if dim == 0 else stacked.movedim(0, dim)
 
 
 def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    parts = [_joined(one.elements(), dim) if isinstance(one, Rows) else one for one in tensors]
+    parts = [_joined(one.elements(), dim) if isinstance(one, Rows) else one for one in _parts(tensors)]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+def _parts(tensors: Any) -> list[Any]:
+    return [Rows(tensors.tensor)] if isinstance(tensors, RowList) else list(tensors)
 
 
 def _joined(elements: Tensor, dim: int) -> Tensor:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.conditions import as_tensor, condition, is_dynamic, opposite
-from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.rows import RowList, Rows
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
-__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "dynamic_sequence", "items_of", "repeated"]
+__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "division", "dynamic_sequence", "items_of", "repeated"]
 
 _ORIGINALS = dict(vars(builtins))
 
@@ -77,6 +79,23 @@ class _Elements(_Refused):
         return self._tensor.index_select(0, index.reshape(1)).squeeze(0)
 
 
+class _Pieces(_Refused):
+    """``split``: parts of a size, the last of which may be smaller."""
+
+    def __init__(self, tensor: Tensor, size: int, dim: int) -> None:
+        self._tensor, self._size, self._dim = tensor, size, dim
+        self._starts = Steps(0, tensor.shape[dim], size)
+        self.length = self._starts.length
+
+    def item(self, index: Tensor) -> Tensor:
+        """The part at a position."""
+        start = self._starts.item(index)
+        if self._size == 1:
+            return self._tensor.narrow(self._dim, start, 1)
+        count = torch.sym_min(self._size, self._tensor.shape[self._dim] - start)
+        return self._tensor.narrow(self._dim, start, count)
+
+
 class _Numbered(_Refused):
     """``enumerate``."""
 
@@ -119,6 +138,8 @@ def dynamic_sequence(value: Any) -> DynamicSequence | None:
     """The items of an iterable whose length is a dynamic number; None for any other."""
     if isinstance(value, Tensor) and value.dim() and isinstance(value.shape[0], torch.SymInt):
         return _Elements(value)
+    if isinstance(value, RowList):
+        return _Elements(value.tensor)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Rows):
         return dynamic_sequence(value[0].elements())
     return value if isinstance(value, _Refused) else None  # type: ignore[return-value]
@@ -188,6 +209,8 @@ def _reversed(items: Any) -> Any:
 def _length(value: Any) -> Any:
     if isinstance(value, Tensor) and value.dim():
         return value.shape[0]
+    if isinstance(value, RowList):
+        return value.tensor.shape[0]
     if isinstance(value, list) and any(isinstance(one, Rows) for one in value):
         return sum(one.elements().shape[0] if isinstance(one, Rows) else 1 for one in value)
     return value.length if isinstance(value, _Refused) else len(value)  # type: ignore[attr-defined]
@@ -207,7 +230,7 @@ def _extreme(original: Callable[..., Any], choose: Callable[[Any, Any], Any]) ->
 
 
 def _sum(items: Any, start: Any = 0) -> Any:
-    items = list(items)
+    items = [Rows(items.tensor)] if isinstance(items, RowList) else list(items)
     if not any(isinstance(item, Rows) for item in items):
         return sum(items, start)
     return sum((item.elements().sum(0) if isinstance(item, Rows) else item for item in items), start)
@@ -254,6 +277,39 @@ def builtin(name: str, function: Any) -> Any:
     """
     original = getattr(function, "original", function)
     return _BUILTINS[name] if original in (getattr(builtins, name), _ORIGINALS[name]) else function
+
+
+def division(owner: Any, name: str) -> Any:
+    """``unbind``, ``split`` and ``chunk`` as functions that may return a dynamic number of parts.
+
+    Args:
+        owner: The module ``torch`` or a tensor; the attribute of any other object is returned unchanged.
+        name: The attribute.
+    """
+    if owner is torch:
+        return functools.partial(_DIVISIONS[name], getattr(torch, name))
+    if isinstance(owner, Tensor):
+        return functools.partial(_DIVISIONS[name], getattr(torch, name), owner)
+    return getattr(owner, name)
+
+
+def _unbind(original: Callable[..., Any], input: Tensor, dim: int = 0) -> Any:
+    return RowList(input.movedim(dim, 0)) if isinstance(input.shape[dim], torch.SymInt) else original(input, dim)
+
+
+def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any, dim: int = 0) -> Any:
+    if isinstance(split_size, int) and isinstance(tensor.shape[dim], torch.SymInt):
+        return _Pieces(tensor, split_size, dim)
+    return original(tensor, split_size, dim)
+
+
+def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 0) -> Any:
+    if isinstance(chunks, torch.SymInt) and statically_known_true(chunks == input.shape[dim]):
+        return _Pieces(input, 1, dim)
+    return original(input, chunks, dim)
+
+
+_DIVISIONS: dict[str, Callable[..., Any]] = {"unbind": _unbind, "split": _split, "chunk": _chunk}
 
 
 def contains(item: Any, container: Any) -> Any:

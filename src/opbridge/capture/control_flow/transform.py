@@ -19,9 +19,11 @@ import collections
 import itertools
 from collections.abc import Iterable, Sequence
 
+from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.exits import PREFIX, lowered, place
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
+    DIVISIONS,
     REPLACED,
     appended_only,
     assigned,
@@ -54,6 +56,7 @@ def reason_not_to_convert(function: ast.AST) -> str | None:
 def converted(function: ast.FunctionDef, file: str) -> None:
     """Rewrite a function in place."""
     first = function.body[0]
+    ListsByAppend().visit(function)
     body = lowered(function)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
     names, shared = locals_of(own)
@@ -246,6 +249,12 @@ class _Function(ast.NodeTransformer):
         if isinstance(node.slice, ast.Tuple) and not isinstance(node.ctx, ast.Del):
             indices = self._flow("written_at" if isinstance(node.ctx, ast.Store) else "read_at")
             node.slice = ast.copy_location(ast.Subscript(indices, node.slice, ast.Load()), node)
+        elif isinstance(node.ctx, ast.Load) and _selects_from_list(node.slice):
+            index = node.slice
+            if isinstance(index, ast.Slice):
+                limits = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
+                index = self._call("slice", *limits)
+            return ast.copy_location(self._call("element", node.value, index), node)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -274,6 +283,8 @@ class _Function(ast.NodeTransformer):
             node.func = self._call("builtin", ast.Constant(node.func.id), node.func)
         elif isinstance(node.func, ast.Attribute) and node.func.attr in COMPARISONS:
             node.func = self._call("comparison", node.func.value, ast.Constant(node.func.attr))
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in DIVISIONS:
+            node.func = self._call("division", node.func.value, ast.Constant(node.func.attr))
         return node
 
     def _flow(self, name: str) -> ast.expr:
@@ -373,6 +384,12 @@ def _prints(expression: ast.expr) -> bool:
 
 _SIMPLE = (ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.UnaryOp, ast.BoolOp, ast.BinOp, ast.expr_context)
 _SIMPLE_OPERATORS = (ast.cmpop, ast.unaryop, ast.boolop, ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr)
+
+
+def _selects_from_list(index: ast.expr) -> bool:
+    """Whether an index is a slice or an integer of the source, which a list may have."""
+    number = index.operand if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub) else index
+    return isinstance(index, ast.Slice) or (isinstance(number, ast.Constant) and type(number.value) is int)
 
 
 def _is_simple(expression: ast.expr) -> bool:
