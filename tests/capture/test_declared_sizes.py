@@ -233,6 +233,22 @@ def test_a_size_below_the_range_that_torch_concludes_may_be_right() -> None:
     capture(model, (torch.rand(1, 1, 8, 8),), dynamic_shapes={"x": {2: Dim.DYNAMIC}})
 
 
+@pytest.mark.parametrize("limits", [{}, {"min": 4}, {"min": 4, "max": 64}, {"min": 1, "max": 64}], ids=str)
+def test_windows_of_a_padded_size(limits: dict[str, int]) -> None:
+    """torch asks whether nothing was padded, to know the strides."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        padded = pad(x, (0, 0, 0, (7 - x.shape[1] % 7) % 7))
+        windows = padded.view(x.shape[0], -1, 7, 3).permute(1, 0, 2, 3).contiguous()
+        whole = windows.permute(1, 0, 2, 3).reshape(x.shape[0], -1, 3)
+        return whole[:, : x.shape[1]].contiguous().view(x.shape[0], -1)
+
+    captured = capture(model, (torch.rand(2, 9, 3),), dynamic_shapes={"x": {1: Dim("n", **limits)}})
+    for size in (6, 7, 8, 14):
+        x = torch.rand(2, size, 3)
+        assert torch.equal(captured.program.module(check_guards=False)(x), model(x))
+
+
 def test_a_condition_that_holds_in_the_declared_range_is_no_restriction() -> None:
     """torch can't prove that a number of blocks of 256 is 1."""
 

@@ -14,7 +14,7 @@ from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimensions
-from opbridge.torch_graph.dimensions import arguments_by_name, declared_sizes, from_two, without_limits, without_names
+from opbridge.torch_graph.dimensions import arguments_by_name, chosen_by_torch, declared_sizes, from_two, without_names
 from opbridge.torch_graph.gradients import without_gradient_modes
 from opbridge.torch_graph.imported import importing_outside
 from opbridge.torch_graph.outputs import opening_outputs
@@ -109,11 +109,11 @@ def _smaller_ranges(
         and that were declared: a function of the arguments of :func:`is_right_at_one`.
     """
     shorter = from_two(shapes)
-    for smaller in (shorter, without_limits(shorter, restricted)):
+    for smaller in (shorter, chosen_by_torch(shorter, restricted)):
         yield smaller, lambda *_: True
     if any(one.low == 1 for one in declared.dimensions if one.name in restricted):
         shorter = from_two(shapes, declared=1)
-        for smaller in (shorter, without_limits(shorter, restricted)):
+        for smaller in (shorter, chosen_by_torch(shorter, restricted)):
             yield smaller, is_right_at_one
 
 

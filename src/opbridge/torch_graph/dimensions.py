@@ -14,12 +14,12 @@ from torch.export.graph_signature import InputKind
 __all__ = [
     "arguments_by_name",
     "bounded_inputs",
+    "chosen_by_torch",
     "declared_sizes",
     "dimension_names",
     "dynamic_axes",
     "from_two",
     "size_at",
-    "without_limits",
     "without_names",
 ]
 
@@ -61,21 +61,24 @@ def from_two(dynamic_shapes: Any, *, declared: int = 0) -> Any:
     return derived + offset if offset > 0 else derived - -offset if offset < 0 else derived
 
 
-def without_limits(dynamic_shapes: Any, names: Collection[str]) -> Any:
-    """``dynamic_shapes`` in which torch.export chooses the range of those of these dimensions without a declared limit.
+def chosen_by_torch(dynamic_shapes: Any, names: Collection[str]) -> Any:
+    """``dynamic_shapes`` in which torch.export may choose a smaller range for these dimensions than the declared one.
+
+    It does not choose the sizes of dimensions that begin at 1, because it would leave out the size 1.
 
     Args:
         dynamic_shapes: In the form of ``torch.export.export``.
         names: The names of the dimensions.
     """
     if isinstance(dynamic_shapes, Mapping):
-        return {key: without_limits(value, names) for key, value in dynamic_shapes.items()}
+        return {key: chosen_by_torch(value, names) for key, value in dynamic_shapes.items()}
     if isinstance(dynamic_shapes, (tuple, list)):
-        return type(dynamic_shapes)(without_limits(value, names) for value in dynamic_shapes)
-    if not isinstance(dynamic_shapes, torch.export.Dim) or dynamic_shapes.__name__ not in names:
+        return type(dynamic_shapes)(chosen_by_torch(value, names) for value in dynamic_shapes)
+    is_named = isinstance(dynamic_shapes, torch.export.Dim) and dynamic_shapes.__name__ in names
+    if not is_named or hasattr(dynamic_shapes, "root") or int(dynamic_shapes.min) == 1:
         return dynamic_shapes
-    limited = isinstance(dynamic_shapes.max, int) or int(dynamic_shapes.min) not in (0, 2)
-    return dynamic_shapes if limited or hasattr(dynamic_shapes, "root") else torch.export.Dim.DYNAMIC
+    high = dynamic_shapes.max if isinstance(dynamic_shapes.max, int) else None
+    return torch.export.Dim.DYNAMIC(min=max(2, int(dynamic_shapes.min)), max=high)
 
 
 def size_at(size: Any, number: int) -> int:
