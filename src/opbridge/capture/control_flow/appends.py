@@ -21,16 +21,19 @@ class ListsByAppend(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
         """``x.extend([a, b])``."""
         call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "extend":
-            elements = _elements(call.args[0]) if len(call.args) == 1 and not call.keywords else None
-            if elements is not None:
-                return _appends(call.func.value, elements, node)
-        return node
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "extend":
+            return node
+        elements = _elements(call.args[0]) if len(call.args) == 1 and not call.keywords else None
+        if elements is None or not isinstance(call.func.value, (ast.Name, ast.Attribute)):
+            return node
+        return _appends(call.func.value, elements, node)
 
 
 def _elements(node: ast.expr) -> ast.List | None:
-    is_list = isinstance(node, ast.List) and not any(isinstance(one, ast.Starred) for one in node.elts)
-    return node if is_list else None  # type: ignore[return-value]
+    """The list, if it names its elements and has some."""
+    if not isinstance(node, ast.List) or not node.elts or any(isinstance(one, ast.Starred) for one in node.elts):
+        return None
+    return node
 
 
 def _appends(target: ast.expr, values: ast.List, like: ast.stmt) -> list[ast.stmt]:

@@ -297,10 +297,11 @@ def _unbind(original: Callable[..., Any], input: Tensor, dim: int = 0) -> Any:
     return RowList(input.movedim(dim, 0)) if isinstance(input.shape[dim], torch.SymInt) else original(input, dim)
 
 
-def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any, dim: int = 0) -> Any:
-    if isinstance(split_size, int) and isinstance(tensor.shape[dim], torch.SymInt):
-        return _Pieces(tensor, split_size, dim)
-    return original(tensor, split_size, dim)
+def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
+    size = named.get("split_size_or_sections", split_size)
+    if isinstance(size, int) and isinstance(tensor.shape[dim], torch.SymInt):
+        return _Pieces(tensor, size, dim)
+    return original(tensor, size, dim)
 
 
 def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 0) -> Any:
