@@ -194,3 +194,10 @@ def pieces_of_chunk(x):
         state = state * 0.5 + piece.squeeze(2)
         states.append(state)
     return torch.stack(states, 2)
+
+
+@program(cases=LENGTHS, dynamic=LENGTH)
+def list_of_range(x):
+    order = list(range(0, x.shape[2], 2))
+    mask = torch.tensor(list(range(x.shape[2]))[::-1], dtype=torch.float32) < 3
+    return x[..., torch.as_tensor(order)].sum(2) + x[..., mask].sum(2)

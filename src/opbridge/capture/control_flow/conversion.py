@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX
-from opbridge.capture.control_flow.names import DIVISIONS, is_rewritten, repeats_list
+from opbridge.capture.control_flow.names import PARTS, is_rewritten, repeats_list
 from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
@@ -191,7 +191,8 @@ def _keyword(line: SourceLine) -> str:
                 return "*"
             if isinstance(node, ast.Attribute) and node.attr == "numel":
                 return "numel"
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DIVISIONS:
+            function = node.func if isinstance(node, ast.Call) else None
+            if getattr(function, "attr", None) in PARTS or getattr(function, "id", None) == "range":
                 return "parts"
     return ""
 

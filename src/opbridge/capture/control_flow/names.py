@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "COMPARISONS",
-    "DIVISIONS",
+    "PARTS",
     "REPLACED",
     "appended_only",
     "assigned",
@@ -22,14 +22,31 @@ __all__ = [
     "touched",
 ]
 
-REPLACED = ("range", "enumerate", "zip", "reversed", "len", "bool", "int", "float", "min", "max", "any", "all", "sum")
+REPLACED = (
+    *(
+        "range",
+        "enumerate",
+        "zip",
+        "reversed",
+        "len",
+        "list",
+        "bool",
+        "int",
+        "float",
+        "min",
+        "max",
+        "any",
+        "all",
+        "sum",
+    ),
+)
 """The builtins that a conversion replaces."""
 
 COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer", "numel")
 """The methods and functions of torch that a conversion replaces."""
 
-DIVISIONS = ("unbind", "split", "chunk")
-"""The methods and functions of torch that divide a tensor into parts, which a conversion replaces."""
+PARTS = ("unbind", "split", "chunk", "tensor", "as_tensor")
+"""The methods and functions of torch between a tensor and a list of its parts, which a conversion replaces."""
 
 _BRANCHES = (ast.If, ast.While, ast.For, ast.Assert, ast.IfExp, ast.BoolOp, ast.Compare)
 _LISTS = (ast.ListComp, ast.GeneratorExp)
@@ -151,7 +168,7 @@ def is_rewritten(node: ast.AST) -> bool:
     """Whether the conversion of a function rewrites this node, apart from its parts."""
     if isinstance(node, ast.Call):
         name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-        return name in (*REPLACED, *COMPARISONS, *DIVISIONS)
+        return name in (*REPLACED, *COMPARISONS, *PARTS)
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) or repeats_list(node)
     if isinstance(node, ast.UnaryOp):

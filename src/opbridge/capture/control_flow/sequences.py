@@ -16,7 +16,7 @@ from opbridge.capture.control_flow.rows import RowList, Rows
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
-__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "division", "dynamic_sequence", "items_of", "repeated"]
+__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "dynamic_sequence", "items_of", "of_parts", "repeated"]
 
 _ORIGINALS = dict(vars(builtins))
 
@@ -51,6 +51,7 @@ class Steps(_Refused):
 
     def __init__(self, start: Any, stop: Any, step: int = 1) -> None:
         self.start = start
+        self.stop = stop
         self.step = step
         if step == 1:
             self.length = stop - start
@@ -201,6 +202,12 @@ def _zip(*iterables: Any, **options: Any) -> Any:
     return _Together([sequence for sequence in sequences if sequence is not None])
 
 
+def _list(items: Any = ()) -> Any:
+    if isinstance(items, Steps):
+        return RowList(torch.arange(items.start, items.stop, items.step))
+    return items[:] if isinstance(items, RowList) else list(items)
+
+
 def _reversed(items: Any) -> Any:
     sequence = dynamic_sequence(items)
     return reversed(items) if sequence is None else _Backwards(sequence)
@@ -257,6 +264,7 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "zip": _zip,
     "reversed": _reversed,
     "len": _length,
+    "list": _list,
     "bool": _truth,
     "int": _integer,
     "float": _floating,
@@ -279,17 +287,17 @@ def builtin(name: str, function: Any) -> Any:
     return _BUILTINS[name] if original in (getattr(builtins, name), _ORIGINALS[name]) else function
 
 
-def division(owner: Any, name: str) -> Any:
-    """``unbind``, ``split`` and ``chunk`` as functions that may return a dynamic number of parts.
+def of_parts(owner: Any, name: str) -> Any:
+    """``unbind``, ``split`` and ``chunk`` as functions that may return a dynamic number of parts; ``tensor`` takes one.
 
     Args:
         owner: The module ``torch`` or a tensor; the attribute of any other object is returned unchanged.
         name: The attribute.
     """
     if owner is torch:
-        return functools.partial(_DIVISIONS[name], getattr(torch, name))
-    if isinstance(owner, Tensor):
-        return functools.partial(_DIVISIONS[name], getattr(torch, name), owner)
+        return functools.partial(_OF_PARTS[name], getattr(torch, name))
+    if isinstance(owner, Tensor) and name in ("unbind", "split", "chunk"):
+        return functools.partial(_OF_PARTS[name], getattr(torch, name), owner)
     return getattr(owner, name)
 
 
@@ -310,7 +318,15 @@ def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 
     return original(input, chunks, dim)
 
 
-_DIVISIONS: dict[str, Callable[..., Any]] = {"unbind": _unbind, "split": _split, "chunk": _chunk}
+def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
+    if not isinstance(data, RowList):
+        return original(data, **options)
+    return data.tensor.to(options.get("device"), options.get("dtype") or data.tensor.dtype)
+
+
+_OF_PARTS: dict[str, Callable[..., Any]] = {
+    "unbind": _unbind, "split": _split, "chunk": _chunk, "tensor": _tensor, "as_tensor": _tensor,
+}  # fmt: skip
 
 
 def contains(item: Any, container: Any) -> Any:

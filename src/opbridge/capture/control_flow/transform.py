@@ -23,7 +23,7 @@ from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.exits import PREFIX, lowered, place
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
-    DIVISIONS,
+    PARTS,
     REPLACED,
     appended_only,
     assigned,
@@ -283,8 +283,8 @@ class _Function(ast.NodeTransformer):
             node.func = self._call("builtin", ast.Constant(node.func.id), node.func)
         elif isinstance(node.func, ast.Attribute) and node.func.attr in COMPARISONS:
             node.func = self._call("comparison", node.func.value, ast.Constant(node.func.attr))
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in DIVISIONS:
-            node.func = self._call("division", node.func.value, ast.Constant(node.func.attr))
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
+            node.func = self._call("of_parts", node.func.value, ast.Constant(node.func.attr))
         return node
 
     def _flow(self, name: str) -> ast.expr:
