@@ -201,3 +201,21 @@ def list_of_range(x):
     order = list(range(0, x.shape[2], 2))
     mask = torch.tensor(list(range(x.shape[2]))[::-1], dtype=torch.float32) < 3
     return x[..., torch.as_tensor(order)].sum(2) + x[..., mask].sum(2)
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def last_element_of_a_list(x):
+    states = [x[..., 0]]
+    for i in range(1, x.shape[2]):
+        states.append(torch.tanh(states[-1] * 0.5 + x[..., i]))
+    return torch.stack(states, 2)
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def list_in_reverse(x):
+    states, state = [], torch.zeros(1, 3)
+    for i in range(x.shape[2] - 1, -1, -1):
+        state = torch.tanh(state * 0.5 + x[..., i])
+        states.append(state)
+    states.reverse()
+    return torch.stack(states, 2)

@@ -1,15 +1,46 @@
-"""Writes elements that are added to a list as calls of ``append``, which loops and branches can take."""
+"""Writes what a function does with a list in the form that loops and branches can take: ``append`` alone."""
 
 from __future__ import annotations
 
 import ast
+import collections
 import copy
+
+from opbridge.capture.control_flow.exits import PREFIX
 
 __all__ = ["ListsByAppend"]
 
+_LAST = f"{PREFIX}last_"
+
 
 class ListsByAppend(ast.NodeTransformer):
-    """Writes ``x += [a, b]`` and ``x.extend([a, b])`` as calls of ``x.append``."""
+    """Writes ``x += [a, b]`` and ``x.extend([a, b])`` as calls of ``x.append``, and ``x.reverse()`` as an assignment.
+
+    A loop that appends to ``x`` and reads ``x[-1]`` has a variable for this element::
+
+        for a in xs:                  last = flow.last(x)
+            x.append(x[-1] + a)  ->   for a in xs:
+                                          last = last + a
+                                          x.append(last)
+
+    Args:
+        flow: The name of the module with ``last``.
+    """
+
+    def __init__(self, flow: str) -> None:
+        self._flow = flow
+
+    def visit_For(self, node: ast.For | ast.While) -> ast.AST | list[ast.stmt]:
+        """A loop."""
+        self.generic_visit(node)
+        first = []
+        for name in _read_at_the_end(node):
+            _LastElement(name).visit(node)
+            value = ast.Call(ast.Attribute(_name(self._flow), "last", ast.Load()), [_name(name)], [])
+            first.append(_like(ast.Assign([ast.Name(_LAST + name, ast.Store())], value), node))
+        return [*first, node] if first else node
+
+    visit_While = visit_For
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:
         """``x += [a, b]``; a list is the only sequence that takes a list there."""
@@ -19,14 +50,21 @@ class ListsByAppend(ast.NodeTransformer):
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
-        """``x.extend([a, b])``."""
+        """``x.extend([a, b])`` and ``x.reverse()``."""
         call = node.value
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "extend":
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.keywords:
             return node
-        elements = _elements(call.args[0]) if len(call.args) == 1 and not call.keywords else None
-        if elements is None or not isinstance(call.func.value, (ast.Name, ast.Attribute)):
+        target = call.func.value
+        if not isinstance(target, (ast.Name, ast.Attribute)):
             return node
-        return _appends(call.func.value, elements, node)
+        elements = _elements(call.args[0]) if call.func.attr == "extend" and len(call.args) == 1 else None
+        if elements is not None:
+            return _appends(target, elements, node)
+        if call.func.attr == "reverse" and not call.args:
+            whole = ast.Subscript(copy.deepcopy(target), ast.Slice(), ast.Store())
+            backwards = ast.Slice(step=ast.UnaryOp(ast.USub(), ast.Constant(1)))
+            return _like(ast.Assign([whole], ast.Subscript(target, backwards, ast.Load())), node)
+        return node
 
 
 def _elements(node: ast.expr) -> ast.List | None:
@@ -39,4 +77,56 @@ def _elements(node: ast.expr) -> ast.List | None:
 def _appends(target: ast.expr, values: ast.List, like: ast.stmt) -> list[ast.stmt]:
     functions = (ast.Attribute(copy.deepcopy(target), "append", ast.Load()) for _ in values.elts)
     calls = (ast.Call(function, [value], []) for function, value in zip(functions, values.elts, strict=True))
-    return [ast.fix_missing_locations(ast.copy_location(ast.Expr(call), like)) for call in calls]
+    return [_like(ast.Expr(call), like) for call in calls]
+
+
+class _LastElement(ast.NodeTransformer):
+    """Replaces ``x[-1]`` by a variable, and assigns it before ``x.append``."""
+
+    def __init__(self, name: str) -> None:
+        self._list, self._last = name, _LAST + name
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(_name(self._last), node) if _is_end(node) == self._list else node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if _appended_to(node.value) != self._list or not isinstance(node.value, ast.Call):
+            return node
+        assigned = _like(ast.Assign([ast.Name(self._last, ast.Store())], node.value.args[0]), node)
+        node.value.args = [_name(self._last)]
+        return [assigned, _like(node, node)]
+
+
+def _read_at_the_end(loop: ast.For | ast.While) -> list[str]:
+    """The lists that a loop only appends to and reads the last element of."""
+    uses, appends, reads = (collections.Counter[str]() for _ in range(3))
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Name):
+            uses[node.id] += 1
+        appends.update(filter(None, [_appended_to(node.value) if isinstance(node, ast.Expr) else None]))
+        reads.update(filter(None, [_is_end(node)]))
+    return [name for name in sorted(reads) if appends[name] and uses[name] == appends[name] + reads[name]]
+
+
+def _appended_to(call: ast.expr) -> str | None:
+    """The name of the list in ``x.append(a)``."""
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+        return call.func.value.id if isinstance(call.func.value, ast.Name) and len(call.args) == 1 else None
+    return None
+
+
+def _is_end(node: ast.AST) -> str | None:
+    """The name of the list in ``x[-1]``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+        return node.value.id if ast.unparse(node.slice) == "-1" else None
+    return None
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _like(statement: ast.stmt, like: ast.stmt) -> ast.stmt:
+    return ast.fix_missing_locations(ast.copy_location(statement, like))

@@ -9,7 +9,7 @@ from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expre
 from opbridge.capture.control_flow.conditions import Indices, combined, comparison, condition, equality
 from opbridge.capture.control_flow.loops import for_, list_of, while_
 from opbridge.capture.control_flow.rows import element
-from opbridge.capture.control_flow.sequences import builtin, contains, of_parts, repeated
+from opbridge.capture.control_flow.sequences import builtin, contains, last, of_parts, repeated
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
 from opbridge.capture.control_flow.values import UNDEFINED
@@ -30,6 +30,7 @@ __all__ = [
     "frozenset",
     "if_",
     "if_expression",
+    "last",
     "list_of",
     "not_",
     "of_parts",

@@ -79,7 +79,8 @@ def element(value: Any, index: Any) -> Any:
     if type(value) is not list or not any(isinstance(one, Rows) for one in value):
         return value[index]
     if len(value) == 1:
-        return RowList(value[0].elements())[index]
+        rows = RowList(value[0].elements())[index]
+        return [Rows(rows.tensor)] if isinstance(rows, RowList) else rows
     if index == slice(None, None, -1):
         return [Rows(one.elements().flip(0)) if isinstance(one, Rows) else one for one in reversed(value)]
     if isinstance(index, int) and -len(value) <= index < len(value):

@@ -12,11 +12,23 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.conditions import as_tensor, condition, is_dynamic, opposite
-from opbridge.capture.control_flow.rows import RowList, Rows
+from opbridge.capture.control_flow.rows import RowList, Rows, element
 from opbridge.capture.control_flow.site import Site, refuse
+from opbridge.capture.control_flow.values import UNDEFINED
+from opbridge.errors import CaptureError
 from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
-__all__ = ["DynamicSequence", "Steps", "builtin", "contains", "dynamic_sequence", "items_of", "of_parts", "repeated"]
+__all__ = [
+    "DynamicSequence",
+    "Steps",
+    "builtin",
+    "contains",
+    "dynamic_sequence",
+    "items_of",
+    "last",
+    "of_parts",
+    "repeated",
+]
 
 _ORIGINALS = dict(vars(builtins))
 
@@ -336,10 +348,20 @@ def contains(item: Any, container: Any) -> Any:
     return item in container
 
 
+def last(value: Any) -> Any:
+    """The last element of a list; UNDEFINED if it has none."""
+    return element(value, -1) if isinstance(value, RowList) or len(value) else UNDEFINED
+
+
 def repeated(a: Any, b: Any) -> Any:
     """``[...] * n`` or ``n * [...]``."""
     items, count = (a, b) if isinstance(a, list) else (b, a)
     tensors = isinstance(items, list) and len(items) == 1 and isinstance(items[0], Tensor)
-    if not tensors or not isinstance(count, torch.SymInt):
+    if not isinstance(count, torch.SymInt):
         return a * b
+    if not tensors:
+        raise CaptureError(
+            "A list of a dynamic length, [...] * n, has elements that are not tensors.",
+            fix="start with an empty list, and append tensors to it.",
+        )
     return [Rows(items[0].unsqueeze(0).expand(torch.sym_max(count, 0), *items[0].shape))]

@@ -56,7 +56,7 @@ def reason_not_to_convert(function: ast.AST) -> str | None:
 def converted(function: ast.FunctionDef, file: str) -> None:
     """Rewrite a function in place."""
     first = function.body[0]
-    ListsByAppend().visit(function)
+    ListsByAppend(_FLOW).visit(function)
     body = lowered(function)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
     names, shared = locals_of(own)
