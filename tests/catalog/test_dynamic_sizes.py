@@ -270,3 +270,18 @@ def test_an_inverse_transform_of_frames_to_a_dynamic_length() -> None:
     trip = travel(model, (torch.randn(2, 50),), dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},))
     for length in (50, 51, 47, 100):
         trip.check(torch.randn(3, length), atol=1e-5)
+
+
+def test_a_mask_of_rank_0_is_an_index() -> None:
+    """As in the scores of torchmetrics, which are 0 or 1 where a quotient is not defined."""
+
+    def score(x: Tensor) -> tuple[Tensor, ...]:
+        squares, total, result = x.square().sum(), x.abs().sum(), torch.ones(())
+        is_valid = (squares != 0) & (x.mean() > 0)
+        result[is_valid] = 1 - squares[is_valid] / total[is_valid]
+        result[squares == 0] = 0.5
+        return result, x[is_valid].sum(0)
+
+    trip = travel(score, (torch.tensor([1.0, 2.0, -1.0]),))
+    for values in ([3.0, 2.0, 1.0], [-1.0, -2.0, -3.0], [0.0, 0.0, 0.0]):
+        trip.check(torch.tensor(values))
