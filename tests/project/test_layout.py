@@ -275,6 +275,7 @@ _FILES_OF_INTERNALS = (
     "example_values.py",
     "gradients.py",
     "internals.py",
+    "mutations.py",
     "recurrent.py",
     "reuse.py",
     "subgraphs.py",

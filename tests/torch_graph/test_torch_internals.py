@@ -19,6 +19,7 @@ from opbridge.ladder.translate import translate
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.decomposed import decomposed
 from opbridge.torch_graph.example_values import assuming_values, example_fakes
+from opbridge.torch_graph.mutations import noting_mutations
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers, unrolled_lstm
 from opbridge.torch_graph.reuse import (
     mappings_of_onnxscript,
@@ -546,7 +547,7 @@ def test_fake_tensors_and_real_ones_beside_them():
 
 def test_a_write_into_an_input_is_noted():
     x, y = torch.zeros(2, 2), torch.zeros(2)
-    with torch_internals.noting_mutations([x, y]) as changed:
+    with noting_mutations([x, y]) as changed:
         x[0].add_(y)
     assert changed == {0}
 

@@ -45,7 +45,6 @@ _PASSES = (
     WideScatterPass(),
     CountedAxesPass(),
     TransposedVectorsPass(),
-    common_passes.LiftConstantsToInitializersPass(size_limit=0),
     common_passes.NameFixPass(),
 )
 """The passes on a translated model, in this order; names are unique after the last one."""

@@ -24,6 +24,7 @@ from opbridge.legacy.function_fakes import fake_outputs
 from opbridge.legacy.symbolic_call import emit
 from opbridge.legacy.symbolic_method import symbolic_for
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.mutations import noting_mutations
 from opbridge.torch_graph.sources import source_of_function
 
 __all__ = ["NAMESPACE", "FunctionCall", "function_of", "operator_for"]
@@ -173,7 +174,7 @@ class FunctionCall:
         """Run ``forward`` on fake tensors; if ``watched``, record the inputs that it modifies in place."""
         if not watched:
             return self._flattened(fake_outputs(self, inputs)[0], inputs)
-        with torch_internals.noting_mutations(inputs) as changed:
+        with noting_mutations(inputs) as changed:
             returned, notes = fake_outputs(self, inputs)
         values = self._flattened(returned, inputs)
         assert self._outputs is not None

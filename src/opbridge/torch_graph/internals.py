@@ -1,6 +1,6 @@
 """The internals of torch that opbridge uses, with reasons and guards.
 
-``reuse.py``, ``capture_faults.py``, ``size_conditions.py``, ``recurrent.py``, ``gradients.py`` and
+``reuse.py``, ``capture_faults.py``, ``size_conditions.py``, ``mutations.py``, ``recurrent.py``, ``gradients.py`` and
 ``example_values.py`` have more.
 ``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
@@ -18,7 +18,7 @@
   casting it to its final type, so a float64 graph would lose half of its digits.
 * ``ShapeEnv._set_replacement``, ``_log_guard`` and ``var_to_sources``: show which line of a model specializes a dynamic
   size or restricts it. torch's error names only the size, and most restrictions are no error.
-* ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``TorchDispatchMode``, ``free_unbacked_symbols`` and the nodes
+* ``FakeTensor``, ``fake_tensor.unset_fake_temporarily``, ``free_unbacked_symbols`` and the nodes
   of a ``SymInt``: serve to run the ``forward`` of an autograd.Function as its shape function.
 * ``torch.onnx._internal.exporter._flags``: makes ``torch.onnx.is_in_onnx_export()`` true, as while torch.onnx captures.
   Older models use it to choose between an operator's ONNX form and its ordinary form.
@@ -66,7 +66,6 @@ __all__ = [
     "indexing_by_position",
     "is_fake",
     "mapped_targets",
-    "noting_mutations",
     "noting_sizes",
     "old_exporter",
     "outside_fake_tensors",
@@ -343,34 +342,6 @@ def noting_sizes(fixed: list[FixedSize], guards: list[SizeGuard]) -> Iterator[No
     finally:
         ShapeEnv._set_replacement = replace  # type: ignore[method-assign]
         ShapeEnv._log_guard = log  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def noting_mutations(inputs: Sequence[Any]) -> Iterator[set[int]]:
-    """Record which inputs an operator writes into, directly or through views.
-
-    Yields:
-        A collection to which the positions of these inputs are added.
-    """
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    storages = {
-        value.untyped_storage()._cdata: position
-        for position, value in enumerate(inputs)
-        if isinstance(value, torch.Tensor)
-    }
-    changed: set[int] = set()
-
-    class Watching(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            for argument, value in zip(func._schema.arguments, args, strict=False):
-                if argument.is_write and isinstance(value, torch.Tensor):
-                    position = storages.get(value.untyped_storage()._cdata)
-                    changed.update(() if position is None else (position,))
-            return func(*args, **(kwargs or {}))
-
-    with Watching():
-        yield changed
 
 
 @contextlib.contextmanager

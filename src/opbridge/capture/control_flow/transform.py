@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.exits import PREFIX, lowered, place
+from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple, selects_from_list
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
     PARTS,
@@ -39,7 +40,6 @@ from opbridge.capture.control_flow.names import (
 __all__ = ["converted", "reason_not_to_convert"]
 
 _FLOW = f"{PREFIX}flow"
-_MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
 
 
 def reason_not_to_convert(function: ast.AST) -> str | None:
@@ -152,7 +152,7 @@ class _Function(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         test = self.visit(node.test)
         for skipped, holds in ((node.body, False), (node.orelse, True)):
-            if skipped and _has_no_result(skipped):
+            if skipped and has_no_result(skipped):
                 # Python decides where it can; elsewhere the program goes on as if nothing were wrong.
                 text = ast.Constant(f"if {ast.unparse(node.test)}")
                 raises = ast.Constant(isinstance(skipped[-1], ast.Raise))
@@ -197,7 +197,7 @@ class _Function(ast.NodeTransformer):
         return _located([ast.If(ast.UnaryOp(ast.Not(), guard), [ast.Raise(error, None)], [])], node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        if _binds(node):
+        if binds(node):
             return node
         test, body, orelse = self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
         call = self._call(
@@ -206,9 +206,9 @@ class _Function(ast.NodeTransformer):
         return ast.copy_location(call, node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        if _binds(node):
+        if binds(node):
             return node
-        simple = [_is_simple(value) for value in node.values]
+        simple = [is_simple(value) for value in node.values]
         operands: list[ast.expr] = [
             ast.Tuple([ast.Constant(cheap), ast.Lambda(_arguments(), self.visit(value))], ast.Load())
             for cheap, value in zip(simple, node.values, strict=True)
@@ -225,7 +225,7 @@ class _Function(ast.NodeTransformer):
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         (first, *others), names = node.generators, names_of(node.generators[0].target)
-        if others or not names or _binds(node):
+        if others or not names or binds(node):
             return self.generic_visit(node)
         of_item: list[ast.expr] = [ast.Lambda(_arguments(*names), self.visit(node.elt))]
         if first.ifs:
@@ -249,7 +249,7 @@ class _Function(ast.NodeTransformer):
         if isinstance(node.slice, ast.Tuple) and not isinstance(node.ctx, ast.Del):
             indices = self._flow("written_at" if isinstance(node.ctx, ast.Store) else "read_at")
             node.slice = ast.copy_location(ast.Subscript(indices, node.slice, ast.Load()), node)
-        elif isinstance(node.ctx, ast.Load) and _selects_from_list(node.slice):
+        elif isinstance(node.ctx, ast.Load) and selects_from_list(node.slice):
             index = node.slice
             if isinstance(index, ast.Slice):
                 limits = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
@@ -266,7 +266,7 @@ class _Function(ast.NodeTransformer):
             negated = ast.Constant(isinstance(node.ops[0], ast.NotEq))
             return ast.copy_location(self._call("equality", *sides, negated), node)
         values = [node.left, *node.comparators]
-        if len(node.ops) > 1 and all(map(_is_simple, values[1:-1])):
+        if len(node.ops) > 1 and all(map(is_simple, values[1:-1])):
             pairs = zip(values[:-1], node.ops, values[1:], strict=True)
             parts: list[ast.expr] = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in pairs]
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
@@ -365,41 +365,6 @@ def _as_list(argument: ast.expr) -> ast.expr:
 
 def _bodies(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
     return [one for statement in statements for one in getattr(statement, "body", [statement])]
-
-
-def _has_no_result(block: Sequence[ast.stmt]) -> bool:
-    """Whether statements only raise an error or only print."""
-    if isinstance(block[-1], ast.Raise):
-        return True
-    return all(isinstance(one, ast.Expr) and _prints(one.value) for one in block)
-
-
-def _prints(expression: ast.expr) -> bool:
-    if isinstance(expression, ast.Constant):
-        return True
-    function = expression.func if isinstance(expression, ast.Call) else None
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in _MESSAGES
-
-
-_SIMPLE = (ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.UnaryOp, ast.BoolOp, ast.BinOp, ast.expr_context)
-_SIMPLE_OPERATORS = (ast.cmpop, ast.unaryop, ast.boolop, ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr)
-
-
-def _selects_from_list(index: ast.expr) -> bool:
-    """Whether an index is a slice or an integer of the source, which a list may have."""
-    number = index.operand if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub) else index
-    return isinstance(index, ast.Slice) or (isinstance(number, ast.Constant) and type(number.value) is int)
-
-
-def _is_simple(expression: ast.expr) -> bool:
-    """Whether an expression can be computed where Python would not compute it: it costs little and can't fail."""
-    return all(isinstance(node, (*_SIMPLE, *_SIMPLE_OPERATORS)) for node in ast.walk(expression))
-
-
-def _binds(expression: ast.expr) -> bool:
-    """Whether an expression assigns a variable, which a lambda would keep to itself."""
-    return any(isinstance(node, (ast.NamedExpr, ast.Await)) for node in ast.walk(expression))
 
 
 def _name(name: str) -> ast.Name:

@@ -43,14 +43,24 @@ def _count_input(node: ir.Node, shape: ir.Shape) -> bool:
     tensor = ir.convenience.get_const_tensor(axes) if axes is not None else None
     if tensor is None or not (tensor.numpy() < 0).any():
         return False
-    counted = np.asarray(tensor.numpy() % len(shape), np.int64)
-    constant = ir.node("Constant", [], {"value": ir.tensor(counted)}, name=f"{node.name}_axes")
+    counted = ir.tensor(np.asarray(tensor.numpy() % len(shape), np.int64))
+    node.replace_input_with(1, _constant(node, counted))
+    return True
+
+
+def _constant(node: ir.Node, tensor: ir.TensorProtocol) -> ir.Value:
+    """A constant input of a node: an initializer, or the result of a Constant in a function, which has none."""
+    name = f"{node.name}_axes"
+    if isinstance(node.graph, ir.Graph):
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+        node.graph.register_initializer(value)
+        return value
+    constant = ir.node("Constant", [], {"value": tensor}, name=name)
     constant.metadata_props.update(node.metadata_props)
-    constant.outputs[0].name = f"{node.name}_axes"
+    constant.outputs[0].name = name
     assert node.graph is not None
     node.graph.insert_before(node, constant)
-    node.replace_input_with(1, constant.outputs[0])
-    return True
+    return constant.outputs[0]
 
 
 def _may_be_empty(shape: ir.Shape) -> bool:

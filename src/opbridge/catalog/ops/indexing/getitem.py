@@ -15,8 +15,8 @@ from opbridge.catalog.declare.spec import rewrite
 def getitem(original: Callable[..., Tensor], self: Tensor, index: Any) -> Any:
     """A part of a tensor; a bound that is a tensor of one integer becomes a number that is known at run time.
 
-    Python would ask the tensor for its ``__index__``, which must be a constant. With a mask of rank 0 the result has one
-    dimension more, of size 0 or 1.
+    Python would ask the tensor for its ``__index__``, which must be a constant. With a mask of rank 0 the result has
+    one dimension more, of size 0 or 1.
     """
     if _is_scalar_mask(index):
         return self.unsqueeze(0)[index.reshape(1)]

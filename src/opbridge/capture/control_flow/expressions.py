@@ -1,0 +1,45 @@
+"""What the expressions and statements of a function are, for its conversion."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+__all__ = ["binds", "has_no_result", "is_simple", "selects_from_list"]
+
+_MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
+
+
+def has_no_result(block: Sequence[ast.stmt]) -> bool:
+    """Whether statements only raise an error or only print."""
+    if isinstance(block[-1], ast.Raise):
+        return True
+    return all(isinstance(one, ast.Expr) and _prints(one.value) for one in block)
+
+
+def _prints(expression: ast.expr) -> bool:
+    if isinstance(expression, ast.Constant):
+        return True
+    function = expression.func if isinstance(expression, ast.Call) else None
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in _MESSAGES
+
+
+_SIMPLE = (ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.UnaryOp, ast.BoolOp, ast.BinOp, ast.expr_context)
+_SIMPLE_OPERATORS = (ast.cmpop, ast.unaryop, ast.boolop, ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr)
+
+
+def selects_from_list(index: ast.expr) -> bool:
+    """Whether an index is a slice or an integer of the source, which a list may have."""
+    number = index.operand if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub) else index
+    return isinstance(index, ast.Slice) or (isinstance(number, ast.Constant) and type(number.value) is int)
+
+
+def is_simple(expression: ast.expr) -> bool:
+    """Whether an expression can be computed where Python would not compute it: it costs little and can't fail."""
+    return all(isinstance(node, (*_SIMPLE, *_SIMPLE_OPERATORS)) for node in ast.walk(expression))
+
+
+def binds(expression: ast.expr) -> bool:
+    """Whether an expression assigns a variable, which a lambda would keep to itself."""
+    return any(isinstance(node, (ast.NamedExpr, ast.Await)) for node in ast.walk(expression))
