@@ -645,3 +645,11 @@ class FixedSteps(nn.Module):
             y = y + h / 6 * (a + 2 * b + 2 * c + self.field(end, y + h * c))
             states.append(y)
         return torch.stack(states)
+
+
+@program("Loop", cases=counts(3, 0, 1, 5))
+def last_row_of_a_list(x, n):
+    rows = [x]
+    for _ in range(n):
+        rows.append(rows[-1] * 2)
+    return torch.stack(rows)

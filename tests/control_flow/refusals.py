@@ -67,7 +67,7 @@ def unbounded_append(x):
 def reads_growing_list(x, n):
     rows = [x]
     for _ in range(n):
-        rows.append(rows[-1] * 2)
+        rows.append(rows[-1] * 2 + rows[0])
     return torch.stack(rows)
 
 

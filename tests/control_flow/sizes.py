@@ -219,3 +219,13 @@ def list_in_reverse(x):
         states.append(state)
     states.reverse()
     return torch.stack(states, 2)
+
+
+@program("Loop", cases=LENGTHS, dynamic=LENGTH)
+def tensor_that_grows(x):
+    state, states, norms = x[..., 0], x[..., :1], torch.tensor([])
+    for step in x[..., 1:].unbind(2):
+        state = torch.tanh(state * 0.5 + step)
+        states = torch.cat((states, state.unsqueeze(2)), dim=2)
+        norms = torch.cat([norms, state.norm().reshape(1)])
+    return states, norms

@@ -75,11 +75,11 @@ def declared_by(module: torch.nn.Module, example: Example, dynamic_shapes: Any) 
 def _export(
     module: torch.nn.Module, example: Example, dynamic_shapes: Any, guards: list[SizeGuard]
 ) -> torch.export.ExportedProgram:
-    """Export the module; if it restricts a size, for a smaller range, as far as none is declared.
+    """Export the module; if it restricts a size, for a smaller range.
 
-    A size from 2 up is tried first, because the model may distinguish the size 1. Then torch.export chooses the range.
-    Its conditions are in ``guards``, so that eager PyTorch judges whether other sizes are legal. A dimension that was
-    declared from 1 may be captured from 2 if the program is right for the size 1 too.
+    A size from 2 up is tried first, because the model may distinguish the size 1. Then torch.export chooses a part of
+    the declared range. Its conditions are in ``guards``, so that eager PyTorch judges whether other sizes are legal.
+    A dimension that was declared from 1 may be captured from 2 if the program is right for the size 1 too.
     """
     shapes = without_names(dynamic_shapes)
     try:

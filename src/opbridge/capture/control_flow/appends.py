@@ -10,7 +10,7 @@ from opbridge.capture.control_flow.exits import PREFIX
 
 __all__ = ["ListsByAppend"]
 
-_LAST = f"{PREFIX}last_"
+_LAST, _ROWS = f"{PREFIX}last_", f"{PREFIX}rows_"
 
 
 class ListsByAppend(ast.NodeTransformer):
@@ -22,6 +22,13 @@ class ListsByAppend(ast.NodeTransformer):
             x.append(x[-1] + a)  ->   for a in xs:
                                           last = last + a
                                           x.append(last)
+
+    A loop that only adds to a tensor with ``torch.cat`` collects the parts instead::
+
+        for a in xs:                      rows = [x]
+            x = torch.cat([x, a], 1)  ->  for a in xs:
+                                              rows.append(a)
+                                          x = torch.cat(rows, 1)
 
     Args:
         flow: The name of the module with ``last``.
@@ -38,7 +45,15 @@ class ListsByAppend(ast.NodeTransformer):
             _LastElement(name).visit(node)
             value = ast.Call(ast.Attribute(_name(self._flow), "last", ast.Load()), [_name(name)], [])
             first.append(_like(ast.Assign([ast.Name(_LAST + name, ast.Store())], value), node))
-        return [*first, node] if first else node
+        rest = []
+        for name in _joined_names(node):
+            joining = _Joining(name)
+            joining.visit(node)
+            assert joining.join is not None
+            rows = ast.List([_name(name)], ast.Load())
+            first.append(_like(ast.Assign([ast.Name(_ROWS + name, ast.Store())], rows), node))
+            rest.append(_like(ast.Assign([ast.Name(name, ast.Store())], joining.join), node))
+        return [*first, node, *rest] if first else node
 
     visit_While = visit_For
 
@@ -97,6 +112,50 @@ class _LastElement(ast.NodeTransformer):
         assigned = _like(ast.Assign([ast.Name(self._last, ast.Store())], node.value.args[0]), node)
         node.value.args = [_name(self._last)]
         return [assigned, _like(node, node)]
+
+
+class _Joining(ast.NodeTransformer):
+    """Replaces ``x = torch.cat([x, a])`` by ``rows.append(a)``.
+
+    Attributes:
+        join: The call of ``torch.cat`` after the loop.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.join: ast.Call | None = None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        call = _added(node, self._name)
+        if call is None:
+            return node
+        part = call.args[0].elts[1]  # type: ignore[attr-defined]
+        self.join = ast.Call(call.func, [_name(_ROWS + self._name), *call.args[1:]], call.keywords)
+        append = ast.Call(ast.Attribute(_name(_ROWS + self._name), "append", ast.Load()), [part], [])
+        return _like(ast.Expr(append), node)
+
+
+def _joined_names(loop: ast.For | ast.While) -> list[str]:
+    """The tensors that a loop only adds to, in one statement."""
+    nodes = list(ast.walk(loop))
+    uses = collections.Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    targets = (node.targets[0] for node in nodes if isinstance(node, ast.Assign))
+    names = [target.id for target in targets if isinstance(target, ast.Name) and uses[target.id] == 2]
+    return [name for name in names if any(_added(node, name) is not None for node in nodes)]
+
+
+def _added(node: ast.AST, name: str) -> ast.Call | None:
+    """The call in ``x = torch.cat([x, a], dim)``, with a constant ``dim``."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+        return None
+    call, target = node.value, node.targets[0]
+    is_cat = isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in ("torch.cat", "torch.concat")
+    parts = call.args[0].elts if is_cat and call.args and isinstance(call.args[0], (ast.List, ast.Tuple)) else []
+    options = [*call.args[1:], *(keyword.value for keyword in call.keywords)]
+    if len(parts) != 2 or any(ast.unparse(option).lstrip("-").isdigit() is False for option in options):
+        return None
+    names = [one.id for one in (target, parts[0]) if isinstance(one, ast.Name)]
+    return call if names == [name, name] else None
 
 
 def _read_at_the_end(loop: ast.For | ast.While) -> list[str]:

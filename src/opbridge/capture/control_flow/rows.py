@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from opbridge.errors import CaptureError
+from opbridge.torch_graph.sources import frames_of_stack, innermost
 
 __all__ = ["RowList", "Rows", "element"]
 
@@ -91,8 +92,9 @@ def element(value: Any, index: Any) -> Any:
 
 
 def _refused(use: str) -> CaptureError:
+    line = innermost(frames_of_stack(), libraries=True)
     return CaptureError(
-        f"A list whose length is known only at run time is used by {use}.",
+        f"A list whose length is known only at run time is used by {use}{f' at {line}' if line else ''}.",
         fix="join its elements with torch.stack or torch.cat, or write them into a tensor of a fixed size.",
     )
 
