@@ -25,7 +25,7 @@ class CountedAxesPass(ir.passes.InPlacePass):
                 if data is None or data.shape is None or not _may_be_empty(data.shape):
                     continue
                 if node.op_type.startswith("Reduce"):
-                    modified |= _count_input(node, data.shape)
+                    modified |= _count_input(node, data.shape, isinstance(graph, ir.Function))
                 elif node.op_type in ("ArgMax", "ArgMin"):
                     modified |= _count_attribute(node, data.shape)
         return ir.passes.PassResult(model, modified)
@@ -38,20 +38,20 @@ def _count_attribute(node: ir.Node, shape: ir.Shape) -> bool:
     return axis < 0
 
 
-def _count_input(node: ir.Node, shape: ir.Shape) -> bool:
+def _count_input(node: ir.Node, shape: ir.Shape, in_function: bool) -> bool:
     axes = node.inputs[1] if len(node.inputs) > 1 else None
     tensor = ir.convenience.get_const_tensor(axes) if axes is not None else None
     if tensor is None or not (tensor.numpy() < 0).any():
         return False
     counted = ir.tensor(np.asarray(tensor.numpy() % len(shape), np.int64))
-    node.replace_input_with(1, _constant(node, counted))
+    node.replace_input_with(1, _constant(node, counted, in_function))
     return True
 
 
-def _constant(node: ir.Node, tensor: ir.TensorProtocol) -> ir.Value:
+def _constant(node: ir.Node, tensor: ir.TensorProtocol, in_function: bool) -> ir.Value:
     """A constant input of a node: an initializer, or the result of a Constant in a function, which has none."""
     name = f"{node.name}_axes"
-    if isinstance(node.graph, ir.Graph):
+    if not in_function and isinstance(node.graph, ir.Graph):
         value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
         node.graph.register_initializer(value)
         return value
