@@ -52,7 +52,8 @@ class _Linear:
 
     def range(self, limits: Mapping[Any, Limits]) -> tuple[float, float]:
         """The smallest and the largest value; infinite without a limit."""
-        low = high = float(self.constant)
+        low: float = self.constant
+        high: float = self.constant
         for name, factor in self.factors.items():
             smallest, largest = limits[name]
             ends = [factor * smallest, factor * (math.inf if largest is None else largest)] if factor else [0]

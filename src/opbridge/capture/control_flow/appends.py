@@ -6,7 +6,7 @@ import ast
 import collections
 import copy
 
-from opbridge.capture.control_flow.exits import PREFIX
+from opbridge.capture.control_flow.exits import PREFIX, at
 
 __all__ = ["ListsByAppend"]
 
@@ -44,15 +44,15 @@ class ListsByAppend(ast.NodeTransformer):
         for name in _read_at_the_end(node):
             _LastElement(name).visit(node)
             value = ast.Call(ast.Attribute(_name(self._flow), "last", ast.Load()), [_name(name)], [])
-            first.append(_like(ast.Assign([ast.Name(_LAST + name, ast.Store())], value), node))
+            first.append(at(ast.Assign([ast.Name(_LAST + name, ast.Store())], value), node))
         rest = []
         for name in _joined_names(node):
             joining = _Joining(name)
             joining.visit(node)
             assert joining.join is not None
             rows = ast.List([_name(name)], ast.Load())
-            first.append(_like(ast.Assign([ast.Name(_ROWS + name, ast.Store())], rows), node))
-            rest.append(_like(ast.Assign([ast.Name(name, ast.Store())], joining.join), node))
+            first.append(at(ast.Assign([ast.Name(_ROWS + name, ast.Store())], rows), node))
+            rest.append(at(ast.Assign([ast.Name(name, ast.Store())], joining.join), node))
         return [*first, node, *rest] if first else node
 
     visit_While = visit_For
@@ -78,7 +78,7 @@ class ListsByAppend(ast.NodeTransformer):
         if call.func.attr == "reverse" and not call.args:
             whole = ast.Subscript(copy.deepcopy(target), ast.Slice(), ast.Store())
             backwards = ast.Slice(step=ast.UnaryOp(ast.USub(), ast.Constant(1)))
-            return _like(ast.Assign([whole], ast.Subscript(target, backwards, ast.Load())), node)
+            return at(ast.Assign([whole], ast.Subscript(target, backwards, ast.Load())), node)
         return node
 
 
@@ -92,7 +92,7 @@ def _elements(node: ast.expr) -> ast.List | None:
 def _appends(target: ast.expr, values: ast.List, like: ast.stmt) -> list[ast.stmt]:
     functions = (ast.Attribute(copy.deepcopy(target), "append", ast.Load()) for _ in values.elts)
     calls = (ast.Call(function, [value], []) for function, value in zip(functions, values.elts, strict=True))
-    return [_like(ast.Expr(call), like) for call in calls]
+    return [at(ast.Expr(call), like) for call in calls]
 
 
 class _LastElement(ast.NodeTransformer):
@@ -109,9 +109,9 @@ class _LastElement(ast.NodeTransformer):
         self.generic_visit(node)
         if _appended_to(node.value) != self._list or not isinstance(node.value, ast.Call):
             return node
-        assigned = _like(ast.Assign([ast.Name(self._last, ast.Store())], node.value.args[0]), node)
+        assigned = at(ast.Assign([ast.Name(self._last, ast.Store())], node.value.args[0]), node)
         node.value.args = [_name(self._last)]
-        return [assigned, _like(node, node)]
+        return [assigned, at(node, node)]
 
 
 class _Joining(ast.NodeTransformer):
@@ -132,7 +132,7 @@ class _Joining(ast.NodeTransformer):
         part = call.args[0].elts[1]  # type: ignore[attr-defined]
         self.join = ast.Call(call.func, [_name(_ROWS + self._name), *call.args[1:]], call.keywords)
         append = ast.Call(ast.Attribute(_name(_ROWS + self._name), "append", ast.Load()), [part], [])
-        return _like(ast.Expr(append), node)
+        return at(ast.Expr(append), node)
 
 
 def _joined_names(loop: ast.For | ast.While) -> list[str]:
@@ -152,7 +152,7 @@ def _added(node: ast.AST, name: str) -> ast.Call | None:
     is_cat = isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in ("torch.cat", "torch.concat")
     parts = call.args[0].elts if is_cat and call.args and isinstance(call.args[0], (ast.List, ast.Tuple)) else []
     options = [*call.args[1:], *(keyword.value for keyword in call.keywords)]
-    if len(parts) != 2 or any(ast.unparse(option).lstrip("-").isdigit() is False for option in options):
+    if len(parts) != 2 or not all(ast.unparse(option).lstrip("-").isdigit() for option in options):
         return None
     names = [one.id for one in (target, parts[0]) if isinstance(one, ast.Name)]
     return call if names == [name, name] else None
@@ -185,7 +185,3 @@ def _is_end(node: ast.AST) -> str | None:
 
 def _name(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
-
-
-def _like(statement: ast.stmt, like: ast.stmt) -> ast.stmt:
-    return ast.fix_missing_locations(ast.copy_location(statement, like))

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from opbridge.capture.control_flow.names import inside
 
-__all__ = ["PREFIX", "lowered", "place"]
+__all__ = ["PREFIX", "at", "lowered", "place"]
 
 PREFIX = "_opbridge_"
 """The beginning of the names that converted code has besides those of its source."""
@@ -44,9 +44,9 @@ def lowered(function: ast.FunctionDef) -> list[ast.stmt]:
     body = list(function.body)
     if any(_has(block, (ast.Return,)) for block in function.body if not isinstance(block, ast.Return)):
         if not _leaves(body):
-            body.append(_at(ast.Return(ast.Constant(None)), body[-1]))
+            body.append(at(ast.Return(ast.Constant(None)), body[-1]))
         body = [_assign(flags.returns, False, body[0]), *_Lowering(numbers, True).block(body, flags)]
-        body.append(_at(ast.Return(ast.Name(f"{PREFIX}result", ast.Load())), body[-1]))
+        body.append(at(ast.Return(ast.Name(f"{PREFIX}result", ast.Load())), body[-1]))
     else:
         body = _Lowering(numbers, False).block(body, flags)
     return _without_unread_flags(body)
@@ -120,7 +120,7 @@ class _Lowering:
         if isinstance(statement, ast.Return):
             value = statement.value or ast.Constant(None)
             assign = ast.Assign([ast.Name(f"{PREFIX}result", ast.Store())], value)
-            return [_at(assign, statement), _assign(flags.returns, True, statement)]
+            return [at(assign, statement), _assign(flags.returns, True, statement)]
         return [_assign(flags.breaks if isinstance(statement, ast.Break) else flags.continues, True, statement)]
 
     def _with_rest(self, statement: ast.If, rest: list[ast.stmt], flags: _Flags) -> ast.If:
@@ -129,17 +129,17 @@ class _Lowering:
             orelse = [*orelse, *rest]
         elif not _leaves(body):
             body = [*body, *rest]
-        body = self.block(body, flags) or [_at(ast.Pass(), statement)]
-        return _at(ast.If(statement.test, body, self.block(orelse, flags)), statement)
+        body = self.block(body, flags) or [at(ast.Pass(), statement)]
+        return at(ast.If(statement.test, body, self.block(orelse, flags)), statement)
 
     def _compound(self, statement: ast.stmt, flags: _Flags) -> list[ast.stmt]:
         if isinstance(statement, _LOOPS):
             return self._loop(statement, flags)
         for name in ("body", "orelse", "finalbody"):
             if getattr(statement, name, None):
-                setattr(statement, name, self.block(getattr(statement, name), flags) or [_at(ast.Pass(), statement)])
+                setattr(statement, name, self.block(getattr(statement, name), flags) or [at(ast.Pass(), statement)])
         for handler in getattr(statement, "handlers", ()):
-            handler.body = self.block(handler.body, flags) or [_at(ast.Pass(), statement)]
+            handler.body = self.block(handler.body, flags) or [at(ast.Pass(), statement)]
         return [statement]
 
     def _loop(self, loop: ast.stmt, outer: _Flags) -> list[ast.stmt]:
@@ -147,25 +147,25 @@ class _Lowering:
         number = next(self._numbers)
         flags = _Flags(outer.returns, f"{PREFIX}broken_{number}", f"{PREFIX}continued_{number}")
         if isinstance(loop, ast.While) and any(isinstance(node, ast.NamedExpr) for node in ast.walk(loop.test)):
-            stop = ast.If(ast.UnaryOp(ast.Not(), loop.test), [_at(ast.Break(), loop.test)], [])
-            loop.body.insert(0, _at(stop, loop.test))
-            loop.test = _at(ast.Constant(True), loop.test)
+            stop = ast.If(ast.UnaryOp(ast.Not(), loop.test), [at(ast.Break(), loop.test)], [])
+            loop.body.insert(0, at(stop, loop.test))
+            loop.test = at(ast.Constant(True), loop.test)
         exits = set(_own_exits(loop.body))
         ends = [flags.breaks] if ast.Break in exits else []
         ends += [flags.returns] if ast.Return in exits and self._returns else []
-        body = self.block(loop.body, flags) or [_at(ast.Pass(), loop)]
+        body = self.block(loop.body, flags) or [at(ast.Pass(), loop)]
         loop.body = [_assign(flags.continues, False, loop), *body] if ast.Continue in exits else body
         before = [_assign(flags.breaks, False, loop)] if ast.Break in exits else []
         after: list[ast.stmt] = []
         if loop.orelse:
             orelse = self.block(loop.orelse, outer)
-            after = [_at(ast.If(_none(ends, loop), orelse, []), loop)] if ends else orelse
+            after = [at(ast.If(_none(ends, loop), orelse, []), loop)] if ends else orelse
             loop.orelse = []
         if ends:
             goes_on = _none(ends, loop)
             if isinstance(loop, ast.While):
                 forever = isinstance(loop.test, ast.Constant) and loop.test.value is True
-                loop.test = goes_on if forever else _at(ast.BoolOp(ast.And(), [goes_on, loop.test]), loop)
+                loop.test = goes_on if forever else at(ast.BoolOp(ast.And(), [goes_on, loop.test]), loop)
             else:
                 loop.goes_on = goes_on  # type: ignore[attr-defined]
         return [*before, loop, *after]
@@ -173,20 +173,20 @@ class _Lowering:
     def _unless(self, exits: set[type], flags: _Flags, rest: list[ast.stmt]) -> ast.If:
         names = {ast.Return: flags.returns, ast.Break: flags.breaks, ast.Continue: flags.continues}
         left = [names[kind] for kind in _EXITS if kind in exits]
-        return _at(ast.If(_none(left, rest[0]), self.block(rest, flags), []), rest[0])
+        return at(ast.If(_none(left, rest[0]), self.block(rest, flags), []), rest[0])
 
 
 def _none(names: Sequence[str], like: ast.AST) -> ast.expr:
     """An expression: that none of these variables is true."""
     tests: list[ast.expr] = [ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load())) for name in names]
-    return _at(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), like)
+    return at(tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests), like)
 
 
 def _assign(name: str, value: bool, like: ast.AST) -> ast.stmt:
-    return _at(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)), like)
+    return at(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)), like)
 
 
-def _at(node: _Node, like: ast.AST) -> _Node:
+def at(node: _Node, like: ast.AST) -> _Node:
     """Give a node and those inside it the position of another, where they have none."""
     for one in ast.walk(node):
         if not hasattr(one, "lineno") and isinstance(one, (ast.expr, ast.stmt)):
