@@ -32,3 +32,14 @@ def test_a_coin_that_falls_on_one_side_is_no_proof(chance: float) -> None:
 def test_another_probability_is_found() -> None:
     assert compare_runs(coins(0.5, 1, (400,)), coins(0.5, 2, (400,))) == ""
     assert "differ" in compare_runs(coins(0.5, 1, (400,)), coins(0.6, 2, (400,)))
+
+
+def test_elements_that_do_not_vary_may_differ_by_rounding() -> None:
+    random = np.random.default_rng(0)
+    fixed = random.random(32).astype(np.float32)
+    mine, others = (
+        [np.concatenate([base, random.standard_normal(32).astype(np.float32)]) for _ in range(RUNS)]
+        for base in (fixed, np.nextafter(fixed, np.float32(2)))
+    )
+    assert compare_runs(mine, others) == ""
+    assert "differ" in compare_runs(mine, [run + np.float32(0.01) * (np.arange(64) < 32) for run in others])

@@ -20,27 +20,43 @@ _PERMUTATIONS = 300
 _MOST_ELEMENTS = 4096
 
 
-def _largest_gap(values: np.ndarray, order: np.ndarray, labels: np.ndarray) -> float:
-    """The Kolmogorov-Smirnov statistic of the pooled elements of the runs labelled True against the others'."""
-    steps = np.where(labels[order], 1.0 / labels.sum(), -1.0 / (~labels).sum())
-    sums = np.cumsum(steps) * len(labels) / len(values)
-    # Equal values count together, so only the last of each counts.
-    last = np.append(np.diff(values) != 0, True)
-    return float(np.abs(sums[last]).max())
+def _largest_gap(order: np.ndarray, close: np.ndarray, labels: np.ndarray) -> float:
+    """The Kolmogorov-Smirnov statistic of the pooled elements of the runs labelled True against the others'.
+
+    Args:
+        order: The run of each element, elements sorted by value.
+        close: The last position whose value is equal to each element's, apart from rounding.
+        labels: The runs of the first sample.
+    """
+    per_run = len(order) / len(labels)
+    first = np.cumsum(labels[order]) / (labels.sum() * per_run)
+    second = np.cumsum(~labels[order]) / ((~labels).sum() * per_run)
+    return float(max((first - second[close]).max(), (second - first[close]).max()))
 
 
 def _mean_gap(runs: np.ndarray, labels: np.ndarray, tolerance: np.ndarray) -> float:
-    """The squared difference of the means, summed over the elements: detects draws assigned to the wrong elements."""
-    gap = np.abs(runs[labels].mean(axis=0) - runs[~labels].mean(axis=0)) - tolerance
-    return float(np.square(np.maximum(gap, 0.0)).sum())
+    """The squared difference of the means in units of each element's variance, summed over the elements.
+
+    It detects draws assigned to the wrong elements, and elements that do not vary but differ.
+    """
+    first, second = runs[labels], runs[~labels]
+    gap = np.abs(first.mean(axis=0) - second.mean(axis=0)) - tolerance
+    variance = (first.var(axis=0) + second.var(axis=0)) / 2 + tolerance.max() ** 2
+    return float((np.square(np.maximum(gap, 0.0)) / variance).sum())
+
+
+def _spread_gap(runs: np.ndarray, labels: np.ndarray, tolerance: np.ndarray) -> float:
+    """The difference of the mean distances from each element's mean, in units of its standard deviation."""
+    spread = (np.abs(runs - runs.mean(axis=0)) / (runs.std(axis=0) + tolerance.max())).mean(axis=1)
+    return float(abs(spread[labels].mean() - spread[~labels].mean()))
 
 
 def compare_runs(engine: Sequence[np.ndarray], torch: Sequence[np.ndarray], seed: int = 0) -> str:
     """Compare several runs of each side on one input by a permutation test.
 
     The runs are independent, but the elements of one run need not be (one random factor may scale all of them).
-    Therefore runs are permuted between the two sides, not elements. There are two statistics: the Kolmogorov-Smirnov
-    distance of the pooled elements, and the distance of the elements' means.
+    Therefore runs are permuted between the two sides, not elements. There are three statistics: the Kolmogorov-Smirnov
+    distance of the pooled elements, and the differences of the elements' means and of their spread.
 
     Args:
         engine: The engine's results, one array per run, all of one shape.
@@ -79,20 +95,18 @@ def _chance_of_equal(runs: np.ndarray, count: int) -> float:
 
 
 def _by_permutation(flat: np.ndarray, labels: np.ndarray, random: np.random.Generator) -> str:
-    tolerance = 1e-5 * np.abs(flat).max(axis=0)
-    rounded = np.round(flat / max(float(np.abs(flat).max()), 1e-30), 6)
-    order = np.argsort(rounded, axis=None, kind="stable")
-    values, runs = rounded.reshape(-1)[order], order // flat.shape[1]
+    tolerance = np.maximum(1e-5 * np.abs(flat).max(axis=0), 1e-30)
+    order = np.argsort(flat, axis=None, kind="stable")
+    values, runs = flat.reshape(-1)[order], order // flat.shape[1]
+    close = np.searchsorted(values, values + 1e-6 * np.abs(flat).max(), side="right") - 1
     shuffles = [random.permutation(labels) for _ in range(_PERMUTATIONS)]
-    gap = _largest_gap(values, runs, labels)
-    # Elements that do not vary differ by rounding errors.
-    chance = max(1e-9, *(_largest_gap(values, runs, shuffled) for shuffled in shuffles[:100]))
+    gap = _largest_gap(runs, close, labels)
+    chance = max(1e-9, *(_largest_gap(runs, close, shuffled) for shuffled in shuffles[:100]))
     if gap > LARGEST_CHANCE_EXCESS * chance:
         return f"the distributions differ: Kolmogorov-Smirnov distance {gap:.3g}, by chance at most {chance:.3g}"
-    mean_gap = _mean_gap(flat, labels, tolerance)
-    mean_chance = max(_mean_gap(flat, shuffled, tolerance) for shuffled in shuffles)
-    if mean_gap > LARGEST_CHANCE_EXCESS * mean_chance:
-        return (
-            f"the elements' means differ: {np.sqrt(mean_gap):.3g} in all, by chance at most {np.sqrt(mean_chance):.3g}"
-        )
+    for name, statistic in (("means", _mean_gap), ("spreads", _spread_gap)):
+        gap = statistic(flat, labels, tolerance)
+        chance = max(1e-9, *(statistic(flat, shuffled, tolerance) for shuffled in shuffles))
+        if gap > LARGEST_CHANCE_EXCESS * chance:
+            return f"the elements' {name} differ: {gap:.3g}, by chance at most {chance:.3g}"
     return ""
