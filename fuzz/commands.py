@@ -63,7 +63,7 @@ COMMANDS = [
     "ops {name} --ops {ops}",
     "reduce {bundle} -o {folder} --inputs {npz} --time-limit {number}",
     "reduce {onnx} -o {folder} --engine {engine} --seed {number}",
-    "reduce b -o {folder} --reference {entry} --ops {ops} --signed-by {public}",
+    "reduce b -o {folder} --reference {entry}:model --ops {ops} --signed-by {public}",
     "rename {onnx} --value a={name} -o {file}",
     "rename m.onnx --node leaky={name} --dimension n={name} --operator fuzz::Twice={name} -o out",
     "report {bundle} --format {name} -o {file}",

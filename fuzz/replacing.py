@@ -121,8 +121,8 @@ class _Trials:
         return Replaced(area, f"{command}: {what}", tuple(faults))
 
     def _faults(self, place: Path, code: int, *, is_killed: bool) -> Iterator[str]:
-        err = (place / "err").read_text(errors="replace")
         if not is_killed:
+            err = (place / "err").read_text(errors="replace")
             if code not in (0, 1):
                 yield f"the exit code is {code}"
             if code == 1 and "fix:" not in err:

@@ -15,13 +15,20 @@ __all__ = ["FRESH", "SURROUNDINGS", "become_ordinary"]
 
 
 _CAPABILITIES_3 = 0x20080522  # The version of the call's data, in linux/capability.h.
+_SECURE_BITS, _NO_ROOT = 28, 3  # prctl.h; securebits.h: set and locked
 
 
 def become_ordinary() -> None:
-    """Give up what root may do beyond other users on Linux, such as reading files without the permission."""
+    """Give up what root may do beyond other users on Linux, such as reading files without the permission.
+
+    Programs that this process starts don't get it back.
+    """
     if sys.platform == "linux" and os.geteuid() == 0:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.prctl(_SECURE_BITS, _NO_ROOT, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
         header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
-        if ctypes.CDLL(None, use_errno=True).capset(header, (ctypes.c_uint32 * 6)()) != 0:
+        if library.capset(header, (ctypes.c_uint32 * 6)()) != 0:
             raise OSError(ctypes.get_errno(), "capset")
 
 
