@@ -18,7 +18,7 @@ from opbridge.kernels.declared import KernelSpec, declared_kernels
 from opbridge.ladder.build import build, write_libraries
 from opbridge.records import Record
 
-__all__ = ["VISION", "Libraries", "build_libraries"]
+__all__ = ["VISION", "Libraries", "build_libraries", "vision_kernels"]
 
 VISION = "vision"
 """The name that stands for the operators of opbridge.vision and those of torchvision."""
@@ -77,13 +77,16 @@ def build_libraries(
     return Libraries(tuple(target / name for name in names), tuple(sorted(kernels)), commands)
 
 
+def vision_kernels() -> list[KernelSpec]:
+    """The kernels of opbridge.vision's operators and, once the catalog is loaded, of torchvision's."""
+    for info in pkgutil.iter_modules(vision.ops.__path__):
+        importlib.import_module(f"{vision.ops.__name__}.{info.name}")
+    return [kernel for kernel in declared_kernels() if kernel.target.startswith(("opbridge_vision::", "torchvision::"))]
+
+
 def _kernels_of(source: str | os.PathLike[str]) -> list[KernelSpec]:
     if source == VISION:
-        for info in pkgutil.iter_modules(vision.ops.__path__):
-            importlib.import_module(f"{vision.ops.__name__}.{info.name}")
-        return [
-            kernel for kernel in declared_kernels() if kernel.target.startswith(("opbridge_vision::", "torchvision::"))
-        ]
+        return vision_kernels()
     place = Path(os.path.realpath(source))
     found = [k for k in declared_kernels() if Path(k.source.rpartition(":")[0]).resolve().is_relative_to(place)]
     if not found:

@@ -29,11 +29,14 @@ void ms_deform_attn(opbridge::Call& call) {
   const auto output = call.output<T>(0);
   const int64_t pixels = value.size(1), heads = value.size(2), channels = value.size(3);
   const int64_t queries = locations.size(1), levels = locations.size(3), points = locations.size(4);
-  for (int64_t level = 0; level < levels; ++level)
-    call.check(shapes[2 * level] >= 0 && shapes[2 * level + 1] >= 0 && starts[level] >= 0 &&
-                   starts[level] + shapes[2 * level] * shapes[2 * level + 1] <= pixels,
-               "level ", level, " has ", shapes[2 * level], " x ", shapes[2 * level + 1], " pixels from pixel ",
-               starts[level], " on, but the value has ", pixels);
+  for (int64_t level = 0; level < levels; ++level) {
+    const int64_t height = shapes[2 * level], width = shapes[2 * level + 1], start = starts[level];
+    // A product of the sizes could overflow.
+    call.check(height >= 0 && width >= 0 && start >= 0 && start <= pixels &&
+                   (width == 0 || height <= (pixels - start) / width),
+               "level ", level, " has ", height, " x ", width, " pixels from pixel ", start, " on, but the value has ",
+               pixels);
+  }
   // One step is one head of one query.
   const int64_t work = levels * points * channels * 8 + 1;
   call.parallel_for(value.size(0) * queries * heads, 32768 / work + 1, [&](int64_t begin, int64_t end) {

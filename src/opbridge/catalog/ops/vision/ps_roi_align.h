@@ -27,8 +27,8 @@ struct Points {
 
 template <class T>
 Place<T> place_of(T at, int64_t size) {
-  // False for what is no number, too.
-  if (!(at >= T(-1) && at <= T(size))) return {0, 0, T(0), T(0)};
+  // False for what is no number, too. An image without pixels has no points.
+  if (size == 0 || !(at >= T(-1) && at <= T(size))) return {0, 0, T(0), T(0)};
   at = std::max(at, T(0));
   const int64_t low = static_cast<int64_t>(at);
   if (low >= size - 1) return {size - 1, size - 1, T(1), T(0)};
