@@ -177,6 +177,18 @@ def test_two_outputs_one_of_them_int64_and_any_length(library, tmp_path):
         assert indices.dtype == np.int64
 
 
+@pytest.mark.parametrize("used", [0, 1])
+def test_a_result_that_nothing_reads(library, tmp_path, used):
+    outputs = ["values", "indices"]
+    kind = FLOAT if used == 0 else "INT64"
+    node = helper.make_node("largest", ["x"], outputs, domain="mylib", axis=1)
+    model = make_model([node], {"x": (FLOAT, [3, 5])}, {outputs[used]: (kind, [3])}, domains=["mylib"])
+    model.graph.value_info.append(value_info(outputs[1 - used], ("INT64" if used == 0 else FLOAT, [3])))
+    session = ENGINE.load(save(model, tmp_path / "model.onnx"), libraries=[library])
+    x = array(3, 5)
+    assert np.array_equal(session(x)[0], x.max(1) if used == 0 else x.argmax(1))
+
+
 def test_rank_0_and_an_optional_input_that_is_left_out(library, tmp_path):
     model = one_node("scale", [(FLOAT, [1, 2, 2, 3]), (FLOAT, []), None], [(FLOAT, [1, 2, 2, 3])], domain="mylib")
     session = ENGINE.load(save(model, tmp_path / "model.onnx"), libraries=[library])

@@ -11,7 +11,7 @@ the batch. A tensor of one dimension has no batch. So kernels get flat tensors, 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ def stand_in(model: onnx.ModelProto, targets: Collection[str]) -> tuple[list[dic
     chosen = [node for node in model.graph.node if describe_operator(node.domain, node.op_type) in targets]
     if not chosen:
         return [], {}
+    _drop_unused_results(model, chosen)
     values = _values(model)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     opset = next(item.version for item in model.opset_import if not item.domain)
@@ -80,6 +81,23 @@ def stand_in(model: onnx.ModelProto, targets: Collection[str]) -> tuple[list[dic
     model.graph.node.extend(nodes)
     model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
     return descriptions, kept
+
+
+def _drop_unused_results(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Leave out results that nothing reads, in place: pnnx removes them, and the layer would have too many."""
+    used = {value.name for value in model.graph.output} | set(_names_read(model.graph))
+    for node in nodes:
+        node.output[:] = [name if name in used else "" for name in node.output]
+
+
+def _names_read(graph: onnx.GraphProto) -> Iterator[str]:
+    """The values that nodes read, those in inner graphs too."""
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _names_read(inner)
+                yield from (value.name for value in inner.output)
 
 
 def _values(model: onnx.ModelProto) -> dict[str, ir.Value]:
