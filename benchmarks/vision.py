@@ -58,6 +58,7 @@ REASONS = {
     r"allocate memory|bad_alloc|out of memory": "out of memory",
     r"the size '\w+' of a result": "no sizes that depend on the data",
     r"has no layer (?:pnnx\.Expression|Tensor\.to)": "no layer for a part of it",
+    r"has rank \d, and ncnn": "no tensors of its rank",
     r"pnnx can't convert": "pnnx does not convert it",
     r"can't compile|has no converter|refuses": "does not compile",
 }
@@ -74,9 +75,9 @@ uses, measured against PyTorch in float64; "near ties": a value beyond it that t
 own result moves as far when its inputs are rounded. PyTorch is torchvision's operator for the CPU, or the definition of
 `opbridge.vision` in torch operators without its kernel. The machine did other work at the same time: only ratios count,
 and single ones can be off by a factor of two, on two threads of five.
-"Body" is what an engine without the kernel runs; OpenVINO, ncnn and
-TVM run the kernel, or an operator of their own. An empty cell was not measured; the kernel's is also empty where there
-is none.
+"Body" is what an engine without the kernel runs; OpenVINO, ncnn and TVM run the kernel, or an operator of their own.
+The kernel's cell is empty where there is none. "**wrong**": some results are beyond the tolerance; the verification of
+an export finds it. "Does not compile": TVM's compiler refuses the nodes.
 """
 
 

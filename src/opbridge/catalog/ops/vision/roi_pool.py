@@ -32,12 +32,13 @@ def roi_pool(
     rows, _, row_counts = _bins(rois[:, 2], rois[:, 4], spatial_scale, pooled_height, height, extra=1)
     columns, _, column_counts = _bins(rois[:, 1], rois[:, 3], spatial_scale, pooled_width, width, extra=1)
     pixels = torch.where(input > lowest, input, lowest).permute(0, 2, 3, 1).reshape(-1, channels)
-    place = rows[:, :, :, None, None] * width + columns[:, None, None]
-    index = place + (image_of(rois) * (height * width))[:, None, None, None, None]
+    # Reduced axes beside each other spare an engine a transposed copy of the elements, which take most of the memory.
+    place = (rows[:, :, None, :, None] * width + columns[:, None, :, None]).flatten(3)
+    index = place + (image_of(rois) * (height * width))[:, None, None, None]
     values = pixels.index_select(0, index.reshape(-1)).reshape([*index.shape, channels])
-    largest = values.amax((2, 4), keepdim=True)
-    first = torch.where(values == largest, place[..., None], height * width).amin((2, 4))
-    largest = largest[:, :, 0, :, 0]
+    largest = values.amax(3)
+    # Places rise along the axis, so that the first of equal elements has the lowest.
+    first = place.gather(3, values.argmax(3))
     is_full = ((row_counts > 0)[:, :, None] & (column_counts > 0)[:, None])[..., None]
     found = torch.where(is_full & (largest > lowest), first, -1).to(torch.int32)
     return torch.where(is_full, largest, 0.0).permute(0, 3, 1, 2), found.permute(0, 3, 1, 2)
