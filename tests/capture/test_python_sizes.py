@@ -33,6 +33,12 @@ def at_half_size(x: torch.Tensor) -> torch.Tensor:
 MODELS: dict[str, Model] = {
     "len": lambda x: x[: len(x) - 1],
     "min": lambda x: x[: min(3, x.shape[0])],
+    "max with a default": lambda x: x * max(x.shape, default=0),
+    "max with a key": lambda x: x * max(x.shape, key=lambda size: abs(size - 10)),
+    "min with a key": lambda x: x * (1 + min(range(2), key=lambda axis: x.shape[axis])),
+    "sorted": lambda x: x[None].sum((1, 2)) / torch.as_tensor(sorted([*x.shape, 9])),
+    "sorted with a key": lambda x: x.sum() * torch.as_tensor(sorted((8, 3, x.shape[0]), key=lambda n: n // 4 * -1.0)),
+    "sorted from the largest": lambda x: x.sum() / torch.as_tensor(sorted([*x.shape, 9.5], reverse=True)),
     "float": lambda x: x * float(x.shape[0]),
     "int": lambda x: x[: int(x.shape[0] * 0.3)],
     "int of an int": lambda x: x[: int(x.shape[0])] if isinstance(x.shape[1], int) else x,
@@ -149,6 +155,7 @@ def test_a_file_in_which_the_replacement_does_not_help() -> None:
 def test_in_the_engine(tmp_path: Path) -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         names = ("float", "int", "sqrt", "as_tensor", "as_tensor of a list", "linspace to size", "a size")
+        names += ("max with a key", "min with a key", "sorted", "sorted with a key")
         return tuple(MODELS[name](x) for name in names)
 
     bundle = opbridge.export(model, (torch.randn(7, 3),), path=tmp_path / "b", dynamic_shapes=({0: "n"},))
@@ -160,6 +167,6 @@ def test_replacements_live_as_long_as_the_process() -> None:
     found = []
     for _ in range(2):
         with dynamic_builtins():
-            found.append((len, min, max, math.sqrt, np.sqrt, np.ceil))
+            found.append((len, min, max, sorted, math.sqrt, np.sqrt, np.ceil))
     assert all(one is other for one, other in zip(*found, strict=True))
     assert found[0][-1] is not np.ceil

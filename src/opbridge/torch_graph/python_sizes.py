@@ -3,7 +3,8 @@
 ``len(x)`` must return an integer, and ``min(k, n)`` must compare its arguments. Both therefore specialize a dynamic
 dimension to the size in the example, or fail for a size that depends on data. They have equivalents that a graph can
 contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name, and so
-are ``divmod``, functions of ``math`` such as ``sqrt`` and ``log``, and NumPy's ``sqrt``, ``ceil`` and ``floor``.
+are ``sorted``, ``divmod``, functions of ``math`` such as ``sqrt`` and ``log``, and NumPy's ``sqrt``, ``ceil`` and
+``floor``.
 
 ``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
 as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
@@ -18,9 +19,9 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,16 +35,17 @@ __all__ = ["converts", "dynamic_builtins", "dynamic_conversions", "einsum_from_l
 
 @contextlib.contextmanager
 def dynamic_builtins() -> Iterator[None]:
-    """Make ``len``, ``min``, ``max``, ``math.sqrt`` and ``np.sqrt`` of dynamic sizes return dynamic numbers.
+    """Make ``len``, ``min``, ``sorted``, ``math.sqrt`` and the like of dynamic sizes return dynamic numbers.
 
     Calls from torch's own code, and calls without a dynamic size, are not affected. The replacements are made once and
     live on, because Dynamo remembers the ids of functions that it finds in NumPy's modules.
     """
-    originals = {"len": len, "min": min, "max": max, "divmod": divmod}
+    originals = {"len": len, "min": min, "max": max, "sorted": sorted, "divmod": divmod}
     replaced = {
         "len": _length(len),
         "min": _extreme(min, torch.sym_min),
         "max": _extreme(max, torch.sym_max),
+        "sorted": _in_order(sorted),
         "divmod": _quotient(divmod),
     }
     vars(builtins).update(replaced)
@@ -58,8 +60,15 @@ def dynamic_builtins() -> Iterator[None]:
             setattr(module, name, original)
 
 
+_REPLACED_BY_TORCH = "torch._export.non_strict_utils"
+"""The module of torch with its own ``min`` and ``max`` of a capture, which call these."""
+
+
 def _called_by_torch() -> bool:
-    name = sys._getframe(2).f_globals.get("__name__") or ""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == _REPLACED_BY_TORCH:
+        frame = frame.f_back
+    name = (frame.f_globals.get("__name__") if frame is not None else None) or ""
     return name == "torch" or name.startswith("torch.")
 
 
@@ -77,20 +86,60 @@ def _length(original: Callable[..., int]) -> Callable[..., Any]:
 @functools.cache
 def _extreme(original: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def extreme(*values: Any, **options: Any) -> Any:
-        if options or not _is_dynamic(values) or _called_by_torch():
-            return original(*values, **options)
-        numbers = values[0] if type(values[0]) in (list, tuple, torch.Size) else values
-        return functools.reduce(symbolic, numbers)
+    def extreme(*values: Any, key: Any = None, **options: Any) -> Any:
+        is_sequence = len(values) == 1 and type(values[0]) in _SEQUENCES
+        numbers = values[0] if is_sequence else values
+        if (is_sequence or len(values) > 1) and numbers and not _called_by_torch():
+            if key is None and _are_dynamic(numbers):
+                return functools.reduce(symbolic, numbers)
+            if key is not None and (ordered := _ordered(numbers, key, symbolic is torch.sym_max)) is not None:
+                return ordered[0]
+        return original(*values, key=key, **options)
 
     return extreme
+
+
+@functools.cache
+def _in_order(original: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    @functools.wraps(original)
+    def in_order(values: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any]:
+        ordered = None
+        if type(values) in _SEQUENCES and not _called_by_torch():
+            ordered = _ordered(values, key or (lambda number: number), reverse)
+        return original(values, key=key, reverse=reverse) if ordered is None else ordered
+
+    return in_order
+
+
+def _ordered(values: Sequence[Any], key: Callable[[Any], Any], reverse: bool) -> list[Any] | None:
+    """Numbers in the order of their keys, equal ones in the order that they have; None if no key is dynamic."""
+    keys, ordered = list(map(key, values)), list(values)
+    if not _are_dynamic(keys) or not all(type(value) in _NUMBERS for value in ordered):
+        return None
+    for end in range(len(keys) - 1, 0, -1):
+        for first, second in zip(range(end), range(1, end + 1), strict=True):
+            a, b = keys[first], keys[second]
+            swaps = a < b if reverse else b < a
+            for numbers in (keys, ordered):
+                numbers[first], numbers[second] = (
+                    _chosen(swaps, numbers[second], numbers[first]), _chosen(swaps, numbers[first], numbers[second])
+                )  # fmt: skip
+    return ordered
+
+
+def _chosen(truth: Any, a: Any, b: Any) -> Any:
+    """``a if truth else b``."""
+    if isinstance(truth, bool) or a is b:
+        return a if truth else b
+    # torch.sym_ite takes no number of Python beside a dynamic one.
+    return torch.sym_ite(truth, a, b) if type(a) is type(b) else b + torch.sym_ite(truth, 1, 0) * (a - b)
 
 
 @functools.cache
 def _quotient(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def quotient(a: Any, b: Any, /) -> Any:
-        return (a // b, a % b) if _is_dynamic((a, b)) and not _called_by_torch() else original(a, b)
+        return (a // b, a % b) if _are_dynamic((a, b)) and not _called_by_torch() else original(a, b)
 
     return quotient
 
@@ -98,13 +147,13 @@ def _quotient(original: Callable[..., Any]) -> Callable[..., Any]:
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
-def _is_dynamic(values: tuple[Any, ...]) -> bool:
-    """Whether these arguments of ``min`` are numbers, one of them a dynamic size."""
-    inner = values[0] if len(values) == 1 and type(values[0]) in (list, tuple, torch.Size) else values
-    return any(type(x) in (torch.SymInt, torch.SymFloat) for x in inner) and all(type(x) in _NUMBERS for x in inner)
-
-
 _DYNAMIC = (torch.SymInt, torch.SymFloat)
+_SEQUENCES = (list, tuple, range, torch.Size)
+
+
+def _are_dynamic(values: Sequence[Any]) -> bool:
+    """Whether these values are numbers, one of them a dynamic size."""
+    return any(type(x) in _DYNAMIC for x in values) and all(type(x) in _NUMBERS for x in values)
 
 
 @functools.cache
@@ -114,7 +163,7 @@ def _function(original: Callable[..., Any], symbolic: Callable[..., Any]) -> Cal
     @functools.wraps(original)
     def function(*values: Any, **options: Any) -> Any:
         are_numbers = all(type(value) in _NUMBERS for value in values)
-        if are_numbers and not options and _is_dynamic(values) and not _called_by_torch():
+        if are_numbers and not options and _are_dynamic(values) and not _called_by_torch():
             return symbolic(*values)
         return original(*values, **options)
 

@@ -235,11 +235,11 @@ def _length(value: Any) -> Any:
     return value.length if isinstance(value, _Refused) else len(value)  # type: ignore[attr-defined]
 
 
-def _extreme(original: Callable[..., Any], choose: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _extreme(name: str, choose: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def extreme(*values: Any, **options: Any) -> Any:
         items = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
         if options or len(items) < 2 or not any(isinstance(one, Tensor) and is_dynamic(one) for one in items):
-            return original(*values, **options)
+            return getattr(builtins, name)(*values, **options)
         result = items[0]
         for item in items[1:]:
             result = torch.where(as_tensor(condition(choose(item, result))), item, result)
@@ -280,8 +280,8 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "bool": _truth,
     "int": _integer,
     "float": _floating,
-    "min": _extreme(min, lambda a, b: a < b),
-    "max": _extreme(max, lambda a, b: a > b),
+    "min": _extreme("min", lambda a, b: a < b),
+    "max": _extreme("max", lambda a, b: a > b),
     "any": _any,
     "all": _all,
     "sum": _sum,
