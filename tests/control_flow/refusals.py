@@ -63,20 +63,37 @@ def unbounded_append(x):
     return torch.stack(rows)
 
 
-@refused("'rows' is a list that grows, and that the loop also reads", cases=counts(3, 1))
-def reads_growing_list(x, n):
+@refused("The model returns a list from", cases=counts(3, 1))
+def returned_list(x, n):
+    rows = []
+    for i in range(n):
+        rows.append(x * i)
+    return x, rows
+
+
+@refused("the list 'rows' gets elements that are neither tensors nor numbers", cases=counts(3, 1))
+def list_of_tuples(x, n):
+    rows = []
+    for i in range(n):
+        rows.append((x, i))
+    return torch.stack([row for row, _ in rows])
+
+
+@refused("'rows' is a list that grows, and that also loses elements", cases=counts(3, 1))
+def list_that_loses_elements(x, n):
     rows = [x]
     for _ in range(n):
-        rows.append(rows[-1] * 2 + rows[0])
+        rows.pop()
+        rows += [x, x * 2]
     return torch.stack(rows)
 
 
-@refused("the list 'rows' gets elements that are not tensors", cases=counts(3, 1))
-def list_of_numbers(x, n):
+@refused("is used by 'relu'", cases=counts(3, 1))
+def element_that_is_not_one(x, n):
     rows = []
     for i in range(n):
-        rows.append(i * 2)
-    return x + torch.tensor(rows).sum()
+        rows.append(x * i)
+    return torch.stack([*map(torch.relu, rows)])
 
 
 @refused("'halves' is a generator")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import branches
+import lists  # noqa: F401
 import loops  # noqa: F401
 import onnx
 import onnxruntime

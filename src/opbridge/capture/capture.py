@@ -17,7 +17,7 @@ from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
 from opbridge.capture.constants import Constants, UnknownContentsError
-from opbridge.capture.control_flow.conversion import OF_DATA, Conversions, converting
+from opbridge.capture.control_flow.conversion import OF_DATA, Conversions, converting, refuse_returned_list
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
 from opbridge.capture.failures import CaptureFailure
@@ -165,6 +165,7 @@ def capture(
         arrays, uncached = dynamic_numpy(changes.numpy), calling_without_caches(changes.uncached is not None)
         with swaps[0], swaps[1], swaps[2] as notes, answering, arrays, uncached, below, assumptions.made() as shapes:
             captured = _captured(module, example, shapes, input_names, output_names, rewrites, check_sizes)
+        refuse_returned_list(captured.program)
         if changes.known and not constants.are_constant_in(captured.program):
             changes.known = None
             return attempt(changes)

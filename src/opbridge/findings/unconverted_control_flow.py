@@ -32,3 +32,31 @@ def finding(place: str, reason: str, fix: str) -> Finding:
     """
     message = f"The control flow at {place} depends on a tensor's value and can't be converted: {reason}."
     return Finding(CODE, place, " ".join(message.split()), fix, sources=(place,))
+
+
+def used_list(use: str, place: str) -> Finding:
+    """The finding for a list whose length is known only at run time, where its elements would have to be in Python.
+
+    Args:
+        use: What uses it: ``"'sqrt'"``.
+        place: The line: ``"model.py:12"``; empty if it is not known.
+    """
+    message = f"A list whose length is known only at run time is used by {use}{f' at {place}' if place else ''}."
+    fix = "join its elements with torch.stack or torch.cat, or write them into a tensor of a fixed size."
+    return Finding(CODE, place, " ".join(message.split()), fix, sources=(place,) if place else ())
+
+
+def returned_list(place: str) -> Finding:
+    """The finding for a model that returns a list whose length is known only at run time.
+
+    Args:
+        place: The line of the loop that fills it; empty if it is not known.
+    """
+    message = f"The model returns a list{f' from {place}' if place else ''} whose length is known only at run time."
+    return Finding(
+        CODE,
+        place,
+        f"{message} The number of outputs of an ONNX model is fixed.",
+        "return torch.stack(rows), one tensor with all elements of the list.",
+        sources=(place,) if place else (),
+    )

@@ -98,7 +98,7 @@ def is_unknown(condition: torch.SymBool, *, of_sizes: bool = False) -> bool:
 
 @contextlib.contextmanager
 def facts_of_one_path() -> Iterator[None]:
-    """Forget after the block what it stated about data-dependent sizes: a branch that does not run states nothing."""
+    """Forget after the block what it stated about sizes: a branch that does not run, or a loop, states nothing."""
     env = _shape_env()
     if env is None:
         yield
@@ -108,8 +108,8 @@ def facts_of_one_path() -> Iterator[None]:
     try:
         yield
     finally:
+        env.var_to_range.update(ranges)
         for symbol in ranges.keys() - env.var_to_val.keys():
-            env.var_to_range[symbol] = ranges[symbol]
             env.deferred_runtime_asserts[symbol] = asserts.get(symbol, [])
             if symbol not in replacements:
                 env.replacements.pop(symbol, None)

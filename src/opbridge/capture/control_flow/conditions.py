@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from opbridge.capture.constants import known_value
-from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.rows import has_rows, length
 from opbridge.capture.control_flow.values import as_scalar
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.subgraphs import constant_of, is_tracing, is_unknown
@@ -59,8 +59,8 @@ def is_dynamic(value: Any) -> bool:
 
 def condition(value: Any) -> Any:
     """The truth of a value: a bool if Python can decide it, else a SymBool or a bool tensor of rank 0."""
-    if isinstance(value, list) and any(isinstance(one, Rows) for one in value):
-        return condition(_count(value) > 0)
+    if has_rows(value):
+        return condition(length(value) > 0)
     if not is_dynamic(value):
         return bool(value)
     if isinstance(value, Tensor):
@@ -69,10 +69,6 @@ def condition(value: Any) -> Any:
         value = value.reshape(())
         return value if value.dtype == torch.bool else value != 0
     return value if isinstance(value, torch.SymBool) else value != 0
-
-
-def _count(rows: list[Any]) -> Any:
-    return sum(one.elements().shape[0] if isinstance(one, Rows) else 1 for one in rows)
 
 
 def as_tensor(truth: Any) -> Tensor:

@@ -7,11 +7,15 @@ import contextlib
 import dataclasses
 import types
 from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch
 
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX
 from opbridge.capture.control_flow.names import PARTS, is_rewritten, repeats_list
+from opbridge.capture.control_flow.rows import ListUsed, Rows, counting_rows
 from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
@@ -22,12 +26,13 @@ from opbridge.findings import (
     data_dependent_value,
     dynamic_dimension,
     restricted_dimension,
+    unconverted_control_flow,
 )
 from opbridge.torch_graph.code_swap import functions_of, renamed, swapped
-from opbridge.torch_graph.sources import SourceLine, frames_outside_torch
+from opbridge.torch_graph.sources import SourceLine, frames_outside_torch, source_of_node
 from opbridge.torch_graph.statements import condition_at, parsed_file
 
-__all__ = ["OF_DATA", "Conversions", "converting"]
+__all__ = ["OF_DATA", "Conversions", "converting", "refuse_returned_list"]
 
 OF_DATA = (data_dependent_guard.CODE, data_dependent_operator.CODE, data_dependent_value.CODE)
 """The findings of a capture that needs the value of a tensor."""
@@ -81,7 +86,7 @@ class Conversions:
         extended = False
         for frame in _frames(failure):
             node = _enclosing(frame)
-            if node is None or not (of_sizes or _is_rewritten(frame)):
+            if node is None or not (of_sizes or isinstance(failure, ListUsed) or _is_rewritten(frame)):
                 continue
             function = Function(frame.file, node.lineno)
             if function in self._left:
@@ -150,6 +155,8 @@ _FIX = "write it as a function that returns tensors."
 
 def _frames(failure: CaptureFailure) -> list[SourceLine]:
     """The lines whose functions may have stopped the capture, innermost first."""
+    if isinstance(failure, ListUsed):
+        return list(frames_outside_torch(failure)[-1:])
     if failure.finding.code in OF_DATA and failure.__cause__ is not None:
         return list(reversed(frames_outside_torch(failure.__cause__)))
     if failure.finding.code not in _OF_SIZES:
@@ -219,7 +226,8 @@ def converting(conversions: Conversions) -> Iterator[Notes]:
     for file in {function.file for function in conversions.functions}:
         lines = {function.line for function in conversions.functions if function.file == file}
         replaced.update({(file, *key): code for key, code in _converted_codes(file, lines).items()})
-    with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes):
+    lengths = counting_rows() if replaced else contextlib.nullcontext()
+    with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes), lengths:
         yield notes
 
 
@@ -233,3 +241,25 @@ def _converted_codes(file: str, lines: Collection[int]) -> dict[tuple[str, int],
     ast.fix_missing_locations(after)
     # A statement of a function is in the function, for tracebacks and for the source lines of nodes.
     return {key: renamed(code, PREFIX, code.co_name) for key, code in functions_of(before, after, file).items()}
+
+
+def refuse_returned_list(program: torch.export.ExportedProgram) -> None:
+    """Raise an error if a program returns a list whose length is known only at run time."""
+    output = program.graph.output_node().args[0]
+    position = _position_of_rows(program.call_spec.out_spec)
+    if position is None or not isinstance(output, tuple):
+        return
+    node = output[len(output) - program.call_spec.out_spec.num_leaves + position]
+    line = source_of_node(node)
+    raise CaptureFailure(unconverted_control_flow.returned_list(str(line or "")), details="")
+
+
+def _position_of_rows(spec: Any) -> int | None:
+    """The position of the first result that is in a list with rows."""
+    position = 0
+    for child in [] if spec.type is Rows else spec.children():
+        found = _position_of_rows(child)
+        if found is not None:
+            return position + found
+        position += child.num_leaves
+    return 0 if spec.type is Rows else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-__all__ = ["binds", "has_no_result", "is_simple", "selects_from_list"]
+__all__ = ["binds", "has_no_result", "is_simple"]
 
 _MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
 
@@ -27,12 +27,6 @@ def _prints(expression: ast.expr) -> bool:
 
 _SIMPLE = (ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.UnaryOp, ast.BoolOp, ast.BinOp, ast.expr_context)
 _SIMPLE_OPERATORS = (ast.cmpop, ast.unaryop, ast.boolop, ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr)
-
-
-def selects_from_list(index: ast.expr) -> bool:
-    """Whether an index is a slice or an integer of the source, which a list may have."""
-    number = index.operand if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub) else index
-    return isinstance(index, ast.Slice) or (isinstance(number, ast.Constant) and type(number.value) is int)
 
 
 def is_simple(expression: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expression, not_
 from opbridge.capture.control_flow.conditions import Indices, combined, comparison, condition, equality
 from opbridge.capture.control_flow.loops import for_, list_of, while_
-from opbridge.capture.control_flow.rows import element
+from opbridge.capture.control_flow.rows import assign, element, unpacked
 from opbridge.capture.control_flow.sequences import builtin, contains, last, of_parts, repeated
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
@@ -20,6 +20,7 @@ __all__ = [
     "State",
     "all_of",
     "any_of",
+    "assign",
     "builtin",
     "combined",
     "comparison",
@@ -39,6 +40,7 @@ __all__ = [
     "read_at",
     "repeated",
     "slice",
+    "unpacked",
     "while_",
     "written_at",
 ]

@@ -84,7 +84,7 @@ def list_of(
     """
     rows: list[Any] = []
     name = "the list"
-    state = State((), tuple, lambda values: None, (name,), lambda: [rows], appended=frozenset({name}))
+    state = State((), tuple, lambda values: None, (name,), lambda: [rows])
 
     def body(item: Any) -> None:
         given = item if are_tuples else (item,)

@@ -10,7 +10,6 @@ __all__ = [
     "COMPARISONS",
     "PARTS",
     "REPLACED",
-    "appended_only",
     "assigned",
     "inside",
     "is_rewritten",
@@ -126,21 +125,6 @@ def loaded(nodes: Iterable[ast.AST]) -> collections.Counter[str]:
         for one in ast.walk(node)
         if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Load, ast.Del))
     )
-
-
-def appended_only(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[str]:
-    """The variables that the statements use only as ``x.append(...)``."""
-    uses: collections.Counter[str] = collections.Counter()
-    appends: collections.Counter[str] = collections.Counter()
-    for node in (one for statement in statements for one in ast.walk(statement)):
-        path = _path(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-        if path:
-            uses[path] += 1
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
-            base = _path(node.func.value)
-            if base:
-                appends[base] += 1
-    return [name for name in names if appends[name] and uses[name] == appends[name]]
 
 
 def is_temporary(name: str, blocks: Sequence[Sequence[ast.stmt]]) -> bool:

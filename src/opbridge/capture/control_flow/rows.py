@@ -2,116 +2,276 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import builtins
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from opbridge.errors import CaptureError
+from opbridge.capture.failures import CaptureFailure
+from opbridge.findings import unconverted_control_flow
+from opbridge.torch_graph import python_sizes
 from opbridge.torch_graph.sources import frames_of_stack, innermost
 
-__all__ = ["RowList", "Rows", "element"]
+__all__ = [
+    "ListUsed",
+    "Rows",
+    "Unassigned",
+    "as_rows",
+    "assign",
+    "counting_rows",
+    "element",
+    "has_rows",
+    "length",
+    "refuse_use",
+    "row",
+    "stacked",
+    "unpacked",
+]
+
+
+class ListUsed(CaptureFailure):
+    """Python code that was not converted uses a list whose length is known only at run time."""
+
+
+def refuse_use(use: str) -> ListUsed:
+    """The error for a use of a list whose length is known only at run time.
+
+    Args:
+        use: What the list is used by.
+    """
+    line = innermost(frames_of_stack(), libraries=True)
+    return ListUsed(unconverted_control_flow.used_list(use, str(line or "")), details="")
+
+
+class Unassigned:
+    """The elements of ``[None] * n`` with a dynamic n, in the place of the tensor of their values.
+
+    Attributes:
+        length: Their number.
+    """
+
+    def __init__(self, length: Any) -> None:
+        self.length = length
 
 
 class Rows:
     """Consecutive elements of a list, one for each row of a tensor, in the place of one element.
 
-    ``torch.stack`` and ``torch.cat`` of the list, and loops over it in converted code, take the rows as elements. Any
-    other use is refused.
+    ``torch.stack`` and ``torch.cat`` of the list, and the operations on lists in converted code, take the rows as
+    elements. Any other use is refused.
 
     Args:
         values: The elements, stacked: shape (n, *element).
         kept: Which of them are elements of the list: bool, shape (n,). None for all.
+        are_numbers: Whether they are Python numbers and not tensors.
     """
 
-    def __init__(self, values: Tensor, kept: Tensor | None = None) -> None:
+    def __init__(self, values: Any, kept: Tensor | None = None, are_numbers: bool = False) -> None:
         self.values = values
         self.kept = kept
+        self.are_numbers = are_numbers
 
     def elements(self) -> Tensor:
         """The elements that are kept, stacked."""
+        if isinstance(self.values, Unassigned):
+            raise refuse_use("code that reads an element before it is assigned,")
         return self.values if self.kept is None else self.values[self.kept]
+
+    def count(self) -> Any:
+        """The number of elements that are kept."""
+        if self.kept is None:
+            return self.values.length if isinstance(self.values, Unassigned) else self.values.shape[0]
+        number = self.kept.sum().item()
+        torch._check(number >= 0)
+        return number
+
+    def reversed(self) -> Rows:
+        """The elements from the last to the first."""
+        return Rows(self.values.flip(0), None if self.kept is None else self.kept.flip(0), self.are_numbers)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Join the elements of a list; refuse anything else."""
         join = _JOINS.get(getattr(func, "__name__", ""))
         if join is None or not args:
-            raise _refused(repr(getattr(func, "__name__", str(func))))
+            raise refuse_use(repr(getattr(func, "__name__", str(func))))
         return join(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
         """Refuse to be used as an element."""
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _refused(repr(name))
+        raise refuse_use(repr(name))
 
 
-class RowList(list[Rows]):
-    """The rows of a tensor whose number is dynamic as a list, as ``unbind`` returns them.
+def _refusing(name: str) -> Callable[..., Any]:
+    def refusing(*arguments: Any) -> Any:
+        raise refuse_use(repr(name.strip("_")))
 
-    Attributes:
-        tensor: The rows, stacked.
-    """
+    return refusing
 
-    def __init__(self, tensor: Tensor) -> None:
-        super().__init__([Rows(tensor)])
-        self.tensor = tensor
 
-    def __iter__(self) -> Any:
-        """Refuse to be unpacked."""
-        raise _refused("unpacking or by a loop that was not converted")
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+for _name in (*_ARITHMETIC, *(f"r{_name}" for _name in _ARITHMETIC), "lt", "le", "gt", "ge", "neg", "abs", "invert"):
+    setattr(Rows, f"__{_name}__", _refusing(_name))
+for _name in ("bool", "len", "iter", "getitem"):
+    setattr(Rows, f"__{_name}__", _refusing(_name))
 
-    def __getitem__(self, index: Any) -> Any:
-        """A row, or the list of some rows."""
-        if not isinstance(index, slice):
-            return self.tensor[index]
-        if index.step is None or index.step > 0:
-            return RowList(self.tensor[index])
-        if index == slice(None, None, -1):
-            return RowList(self.tensor.flip(0))
-        raise _refused("a slice with a negative step")
+
+def has_rows(value: Any) -> bool:
+    """Whether a value is a list or tuple whose length is known only at run time."""
+    return type(value) in (list, tuple) and Rows in map(type, value)
+
+
+def length(value: Any) -> Any:
+    """``len`` of a list with rows."""
+    return sum(one.count() if type(one) is Rows else 1 for one in value)
+
+
+_count = builtins.len
+
+
+def _length(value: Any, /) -> Any:
+    return length(value) if has_rows(value) and not _is_internal(sys._getframe(1)) else _count(value)
+
+
+def _is_internal(frame: FrameType | None) -> bool:
+    """Whether torch or opbridge calls a function that is replaced."""
+    while frame is not None and frame.f_globals.get("__name__") == python_sizes.__name__:
+        frame = frame.f_back
+    name = frame.f_globals.get("__name__", "") if frame is not None else ""
+    return name.partition(".")[0] in ("torch", "opbridge")
+
+
+@contextlib.contextmanager
+def counting_rows() -> Iterator[None]:
+    """Let ``len`` of a list with rows return the number of its elements inside the block, in the model's code."""
+    builtins.len, before = _length, builtins.len
+    try:
+        yield
+    finally:
+        builtins.len = before
+
+
+_NUMBERS = {int: torch.int64, torch.SymInt: torch.int64, float: torch.float64, torch.SymFloat: torch.float64}
+
+
+def as_rows(value: Any) -> Rows | None:
+    """An element of a list as rows; None if it is neither a tensor nor a number."""
+    if isinstance(value, Tensor):
+        return Rows(value.unsqueeze(0))
+    if type(value) in _NUMBERS:
+        return Rows(torch.full((1,), value, dtype=_NUMBERS[type(value)]), are_numbers=True)
+    return value if isinstance(value, Rows) else None
+
+
+def stacked(value: Any) -> tuple[Tensor, bool]:
+    """The elements of a list as one tensor, and whether they are numbers."""
+    parts = [as_rows(one) for one in value]
+    if any(part is None for part in parts):
+        raise refuse_use("code that needs its elements, which are not all tensors or numbers,")
+    rows = [part.elements() for part in parts if part is not None]
+    numbers = all(part.are_numbers for part in parts if part is not None)
+    return rows[0] if len(rows) == 1 else torch.cat(rows, 0), numbers
+
+
+def row(tensor: Tensor, index: Any) -> Tensor:
+    """``tensor[index]`` with an integer, which may be a dynamic number or a tensor of rank 0."""
+    if not isinstance(index, (torch.SymInt, Tensor)):
+        return tensor[index]
+    return tensor.index_select(0, _position(tensor, index).reshape(1)).squeeze(0)
+
+
+def _position(tensor: Tensor, index: Any) -> Tensor:
+    """An index of the first dimension, counted from its beginning."""
+    position = index if isinstance(index, Tensor) else torch.full((), index, dtype=torch.int64)
+    return torch.where(position < 0, position + tensor.shape[0], position)
 
 
 def element(value: Any, index: Any) -> Any:
-    """``value[index]`` with an integer or a slice, also of a list with rows."""
-    if type(value) is not list or not any(isinstance(one, Rows) for one in value):
-        return value[index]
-    if len(value) == 1:
-        rows = RowList(value[0].elements())[index]
-        return [Rows(rows.tensor)] if isinstance(rows, RowList) else rows
-    if index == slice(None, None, -1):
-        return [Rows(one.elements().flip(0)) if isinstance(one, Rows) else one for one in reversed(value)]
+    """``value[index]``, also of a list with rows, or of a list of tensors with a dynamic number."""
+    if isinstance(value, Tensor) and has_rows(index):
+        return value[stacked(index)[0]]
+    if not has_rows(value):
+        return _stacked_at(value, index) if isinstance(index, (torch.SymInt, Tensor)) else value[index]
+    if isinstance(index, slice):
+        return type(value)(_sliced(value, index))
     if isinstance(index, int) and -len(value) <= index < len(value):
-        before = value[: index + 1] if index >= 0 else value[index:]
-        if not any(isinstance(one, Rows) for one in before):
+        passed = value[: index + 1] if index >= 0 else value[index:]
+        if not has_rows(passed):
             return value[index]
-    raise _refused("a subscript")
+    tensor, are_numbers = stacked(value)
+    found = row(tensor, index)
+    return found.item() if are_numbers else found
 
 
-def _refused(use: str) -> CaptureError:
-    line = innermost(frames_of_stack(), libraries=True)
-    return CaptureError(
-        f"A list whose length is known only at run time is used by {use}{f' at {line}' if line else ''}.",
-        fix="join its elements with torch.stack or torch.cat, or write them into a tensor of a fixed size.",
-    )
+def assign(value: Any, index: Any, new: Any) -> None:
+    """``value[index] = new``, also of a list with rows."""
+    if type(value) is not list or not has_rows(value) or isinstance(index, slice):
+        value[index] = new
+        return
+    given = as_rows(new)
+    if len(value) > 1 or given is None:
+        raise refuse_use("an assignment to one of its elements")
+    (rows,), (row,) = value, given.values
+    if isinstance(rows.values, Unassigned):
+        values = torch.zeros((rows.values.length, *row.shape), dtype=row.dtype, device=row.device)
+    else:
+        values = rows.elements()
+    value[:] = [Rows(values.index_put((_position(values, index),), row.to(values.dtype)), None, rows.are_numbers)]
+
+
+def unpacked(value: Any, count: int, starred: int | None) -> Any:
+    """The values for an assignment to several variables, also of a list with rows.
+
+    Args:
+        value: The list.
+        count: The number of variables.
+        starred: The position of the variable that takes the rest; None if there is none.
+    """
+    if not has_rows(value):
+        return value
+    if starred is not None:
+        after = count - starred - 1
+        rest = element(value, slice(starred, -after or None))
+        return [*(element(value, i) for i in range(starred)), *rest, *(element(value, i) for i in range(-after, 0))]
+    torch._check(length(value) == count)
+    return [element(value, i) for i in range(count)]
+
+
+def _stacked_at(value: Any, index: Any) -> Any:
+    """An element of a list or tuple of tensors of one shape, by a dynamic number."""
+    of_one_shape = type(value) in (list, tuple) and value and all(isinstance(one, Tensor) for one in value)
+    if not of_one_shape or any(one.shape != value[0].shape for one in value):
+        return value[index]
+    return row(torch.stack(list(value)), index)
+
+
+def _sliced(value: Sequence[Any], index: slice) -> list[Any]:
+    if index == slice(None):
+        return list(value)
+    if index == slice(None, None, -1):
+        return [one.reversed() if isinstance(one, Rows) else one for one in reversed(value)]
+    if isinstance(index.step, int) and index.step < 0:
+        raise refuse_use("a slice with a negative step")
+    tensor, are_numbers = stacked(value)
+    return [Rows(tensor[index], are_numbers=are_numbers)]
 
 
 def _stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    parts = [one.elements() if isinstance(one, Rows) else one.unsqueeze(0) for one in _parts(tensors)]
-    stacked = parts[0] if len(parts) == 1 else torch.cat(parts, 0)
-    return stacked if dim == 0 else stacked.movedim(0, dim)
+    values, _ = stacked(tensors)
+    return values if dim == 0 else values.movedim(0, dim)
 
 
 def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    parts = [_joined(one.elements(), dim) if isinstance(one, Rows) else one for one in _parts(tensors)]
+    parts = [_joined(one.elements(), dim) if isinstance(one, Rows) else one for one in tensors]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
-
-
-def _parts(tensors: Any) -> list[Any]:
-    return [Rows(tensors.tensor)] if isinstance(tensors, RowList) else list(tensors)
 
 
 def _joined(elements: Tensor, dim: int) -> Tensor:
@@ -126,7 +286,10 @@ _JOINS: dict[str, Callable[..., Tensor]] = {
 
 pytree.register_pytree_node(
     Rows,
-    lambda rows: ([rows.values] if rows.kept is None else [rows.values, rows.kept], rows.kept is None),
-    lambda children, _: Rows(*children),
+    lambda rows: (
+        [rows.values] if rows.kept is None else [rows.values, rows.kept],
+        (rows.kept is None, rows.are_numbers),
+    ),
+    lambda children, context: Rows(children[0], None if context[0] else children[1], context[1]),
     serialized_type_name="opbridge.Rows",
 )

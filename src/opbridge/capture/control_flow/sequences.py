@@ -12,11 +12,18 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.conditions import as_tensor, condition, is_dynamic, opposite
-from opbridge.capture.control_flow.rows import RowList, Rows, element
-from opbridge.capture.control_flow.site import Site, refuse
+from opbridge.capture.control_flow.rows import (
+    Rows,
+    Unassigned,
+    as_rows,
+    element,
+    has_rows,
+    length,
+    refuse_use,
+    stacked,
+)
 from opbridge.capture.control_flow.values import UNDEFINED
 from opbridge.errors import CaptureError
-from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
 __all__ = [
     "DynamicSequence",
@@ -50,12 +57,7 @@ class _Refused:
     """Refuses to be used by Python code that was not converted."""
 
     def __iter__(self) -> Any:
-        place = innermost(frames_of_stack(), libraries=True) or SourceLine("", 0)
-        refuse(
-            Site(place.file, place.line),
-            "Python code outside a for statement loops over items whose number depends on data",
-            "loop over them with a for statement, or use torch.arange.",
-        )
+        raise refuse_use("a loop that is not a for statement")
 
 
 class Steps(_Refused):
@@ -81,15 +83,16 @@ class Steps(_Refused):
 
 
 class _Elements(_Refused):
-    """The elements of a tensor along its first dimension."""
+    """The elements of a tensor along its first dimension, as tensors or as numbers."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor
+    def __init__(self, tensor: Tensor, are_numbers: bool = False) -> None:
+        self._tensor, self._are_numbers = tensor, are_numbers
         self.length = tensor.shape[0]
 
-    def item(self, index: Tensor) -> Tensor:
+    def item(self, index: Tensor) -> Any:
         """The element at a position."""
-        return self._tensor.index_select(0, index.reshape(1)).squeeze(0)
+        element = self._tensor.index_select(0, index.reshape(1)).squeeze(0)
+        return element.item() if self._are_numbers else element
 
 
 class _Pieces(_Refused):
@@ -151,10 +154,8 @@ def dynamic_sequence(value: Any) -> DynamicSequence | None:
     """The items of an iterable whose length is a dynamic number; None for any other."""
     if isinstance(value, Tensor) and value.dim() and isinstance(value.shape[0], torch.SymInt):
         return _Elements(value)
-    if isinstance(value, RowList):
-        return _Elements(value.tensor)
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], Rows):
-        return dynamic_sequence(value[0].elements())
+    if has_rows(value):
+        return _Elements(*stacked(value))
     return value if isinstance(value, _Refused) else None  # type: ignore[return-value]
 
 
@@ -216,11 +217,13 @@ def _zip(*iterables: Any, **options: Any) -> Any:
 
 def _list(items: Any = ()) -> Any:
     if isinstance(items, Steps):
-        return RowList(torch.arange(items.start, items.stop, items.step))
-    return items[:] if isinstance(items, RowList) else list(items)
+        return [Rows(torch.arange(items.start, items.stop, items.step), are_numbers=True)]
+    return list(items)
 
 
 def _reversed(items: Any) -> Any:
+    if has_rows(items):
+        return element(items, slice(None, None, -1))
     sequence = dynamic_sequence(items)
     return reversed(items) if sequence is None else _Backwards(sequence)
 
@@ -228,15 +231,17 @@ def _reversed(items: Any) -> Any:
 def _length(value: Any) -> Any:
     if isinstance(value, Tensor) and value.dim():
         return value.shape[0]
-    if isinstance(value, RowList):
-        return value.tensor.shape[0]
-    if isinstance(value, list) and any(isinstance(one, Rows) for one in value):
-        return sum(one.elements().shape[0] if isinstance(one, Rows) else 1 for one in value)
+    if has_rows(value):
+        return length(value)
     return value.length if isinstance(value, _Refused) else len(value)  # type: ignore[attr-defined]
 
 
 def _extreme(name: str, choose: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def extreme(*values: Any, **options: Any) -> Any:
+        if len(values) == 1 and has_rows(values[0]) and not options:
+            elements, are_numbers = stacked(values[0])
+            result = elements.amin(0) if name == "min" else elements.amax(0)
+            return result.item() if are_numbers else result
         items = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
         if options or len(items) < 2 or not any(isinstance(one, Tensor) and is_dynamic(one) for one in items):
             return getattr(builtins, name)(*values, **options)
@@ -249,10 +254,11 @@ def _extreme(name: str, choose: Callable[[Any, Any], Any]) -> Callable[..., Any]
 
 
 def _sum(items: Any, start: Any = 0) -> Any:
-    items = [Rows(items.tensor)] if isinstance(items, RowList) else list(items)
-    if not any(isinstance(item, Rows) for item in items):
+    if not has_rows(items):
         return sum(items, start)
-    return sum((item.elements().sum(0) if isinstance(item, Rows) else item for item in items), start)
+    elements, are_numbers = stacked(items)
+    total = elements.sum(0)
+    return start + (total.item() if are_numbers else total)
 
 
 def _any(items: Any) -> Any:
@@ -314,7 +320,7 @@ def of_parts(owner: Any, name: str) -> Any:
 
 
 def _unbind(original: Callable[..., Any], input: Tensor, dim: int = 0) -> Any:
-    return RowList(input.movedim(dim, 0)) if isinstance(input.shape[dim], torch.SymInt) else original(input, dim)
+    return (Rows(input.movedim(dim, 0)),) if isinstance(input.shape[dim], torch.SymInt) else original(input, dim)
 
 
 def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
@@ -331,9 +337,11 @@ def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 
 
 
 def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
-    if not isinstance(data, RowList):
+    if not has_rows(data):
         return original(data, **options)
-    return data.tensor.to(options.get("device"), options.get("dtype") or data.tensor.dtype)
+    values, are_numbers = stacked(data)
+    dtype = torch.get_default_dtype() if are_numbers and values.is_floating_point() else values.dtype
+    return values.to(options.get("device"), options.get("dtype") or dtype)
 
 
 _OF_PARTS: dict[str, Callable[..., Any]] = {
@@ -350,18 +358,21 @@ def contains(item: Any, container: Any) -> Any:
 
 def last(value: Any) -> Any:
     """The last element of a list; UNDEFINED if it has none."""
-    return element(value, -1) if isinstance(value, RowList) or len(value) else UNDEFINED
+    return element(value, -1) if len(value) else UNDEFINED
 
 
 def repeated(a: Any, b: Any) -> Any:
     """``[...] * n`` or ``n * [...]``."""
     items, count = (a, b) if isinstance(a, list) else (b, a)
-    tensors = isinstance(items, list) and len(items) == 1 and isinstance(items[0], Tensor)
     if not isinstance(count, torch.SymInt):
         return a * b
-    if not tensors:
+    if items == [None]:
+        return [Rows(Unassigned(count))]
+    rows = as_rows(items[0]) if isinstance(items, list) and len(items) == 1 else None
+    if rows is None:
         raise CaptureError(
-            "A list of a dynamic length, [...] * n, has elements that are not tensors.",
+            "A list of a dynamic length, [...] * n, has elements that are neither tensors nor numbers.",
             fix="start with an empty list, and append tensors to it.",
         )
-    return [Rows(items[0].unsqueeze(0).expand(torch.sym_max(count, 0), *items[0].shape))]
+    values = rows.elements()
+    return [Rows(values.expand(torch.sym_max(count, 0), *values.shape[1:]), None, rows.are_numbers)]

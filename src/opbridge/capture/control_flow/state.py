@@ -25,7 +25,6 @@ class State:
         touched: The names of variables whose lists, dicts or sets the statement may change.
         held: Returns the values of ``touched``.
         inner: The variables of ``names`` that only the statement itself reads.
-        appended: The variables of ``touched`` that the statement only appends to.
     """
 
     names: Sequence[str]
@@ -34,7 +33,6 @@ class State:
     touched: Sequence[str] = ()
     held: Callable[[], Sequence[Any]] = tuple
     inner: frozenset[str] = frozenset()
-    appended: frozenset[str] = frozenset()
 
 
 def read(variable: Callable[[], Any]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition
 from opbridge.capture.control_flow.operands import Operands
-from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.rows import Rows, as_rows
 from opbridge.capture.control_flow.site import Site, described, refuse
 from opbridge.capture.control_flow.state import State, note_operator, notes_unless_raised
 from opbridge.capture.control_flow.values import ABSENT, UNDEFINED, Agreement, Contents, Output, is_value, refill
@@ -44,17 +45,35 @@ class _Variable:
         return cls(name, *pytree.tree_flatten(value))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class _Growth:
-    """A list that each iteration appends to.
+    """A list or tuple that each iteration adds elements to.
 
     Attributes:
         like: The elements of one iteration, stacked.
         kept: Whether each element may be left out.
+        are_numbers: Whether they are Python numbers and not tensors.
+        at_front: Whether they are inserted before the others and not appended.
     """
 
     like: Tensor
     kept: bool
+    are_numbers: bool
+    at_front: bool
+
+    def agrees(self, other: _Growth) -> bool:
+        """Whether the same tensors can take the elements of both."""
+        same = self.like.dtype == other.like.dtype and _same(self.like.shape, other.like.shape)
+        return same and dataclasses.replace(self, like=other.like) == other
+
+    def rows(self, values: Tensor, kept: Tensor | None) -> Rows:
+        """The elements of all iterations, in their order in the list."""
+        rows = Rows(values.flatten(0, 1), kept.flatten() if kept is not None else None, self.are_numbers)
+        return rows.reversed() if self.at_front else rows
+
+    def added_to(self, value: Any, rows: Rows) -> Any:
+        """The list with these elements."""
+        return type(value)([rows, *value] if self.at_front else [*value, rows])
 
 
 _PASSES = 12
@@ -128,8 +147,8 @@ class TracedLoop:
                 extra.append(torch.zeros((count, growth.like.shape[0]), dtype=torch.bool))
         return extra
 
-    def _assign(self, values: Sequence[Tensor]) -> None:
-        """Give the variables the values of an iteration."""
+    def _assign(self, values: Sequence[Tensor], rows: Mapping[int, Rows]) -> list[Any]:
+        """Give the variables the values of an iteration, and the lists the elements of those before it."""
         given = dict(zip(self.carried, values, strict=False))
         python = {key: self.carried[key].in_python(value) for key, value in given.items()}
         everything = [
@@ -139,39 +158,53 @@ class TracedLoop:
             )
             for number, variable in enumerate([*self.variables, *self.lists])
         ]
+        for number, elements in rows.items():
+            everything[number] = self.grown[number].added_to(everything[number], elements)
         self.state.set([UNDEFINED if value is ABSENT else value for value in everything[: len(self.variables)]])
         for container, contents in zip(self.contents.containers, everything[len(self.variables) :], strict=True):
             refill(container, contents)
+        return everything
+
+    def _rows(self, tensors: Sequence[Tensor], index: Tensor | None) -> dict[int, Rows]:
+        """The elements that lists have grown by: before this iteration, or in all of them."""
+        remaining, found = list(tensors), {}
+        for number, growth in self.grown.items():
+            values, kept = remaining.pop(0), remaining.pop(0) if growth.kept else None
+            if kept is None and index is not None:
+                kept = (torch.arange(values.shape[0]) < index)[:, None].expand(values.shape[:2])
+            found[number] = growth.rows(values, kept)
+        return found
 
     def _goes_on(self, *values: Tensor) -> list[Tensor]:
-        self._assign(values)
-        index = values[len(self.carried)]
+        index, *rows = values[len(self.carried) :]
+        self._assign(values, self._rows(rows, index))
         truth: Any = True if self.limit is None else index < self.limit
         if self.test is not None:
             truth = both(truth, condition(self.test()))
         return [as_tensor(truth).clone()]
 
     def _iteration(self, *values: Tensor) -> list[Tensor]:
-        self._assign(values)
-        index, *rows = values[len(self.carried) :]
+        index, *tensors = values[len(self.carried) :]
+        rows = self._rows(tensors, index)
+        before = [_copied(value) for value in self._assign(values, rows)]
         self.body(index)
         after = [*self.state.get(), *self.contents.now()]
         changed = False
         computed: dict[tuple[int, int], Any] = {}
-        appended: dict[int, Sequence[Any]] = {}
+        growth: dict[int, tuple[_Growth, Tensor | None]] = {}
         for number, (variable, value) in enumerate(zip([*self.variables, *self.lists], after, strict=True)):
-            if number >= len(self.variables) and len(value) > len(
-                pytree.tree_unflatten(variable.leaves, variable.structure)
-            ):
-                size = variable.structure.num_children
-                appended[number] = value[size:]
-                value = value[:size]
+            kept, added, at_front = _grown(before[number], value)
+            if added or number in self.grown:
+                growth[number] = self._growth(variable.name, added, at_front)
+                value = self._without(variable.name, kept, rows.get(number))
             changed |= self._compare(number, variable, value, computed)
-        changed |= self._compare_growth(appended)
+        for number, (new, _) in growth.items():
+            changed |= number not in self.grown or not self.grown[number].agrees(new)
+            self.grown[number] = new
         if changed:
             raise _Again
         outputs = [output.computed(computed[key]) for key, output in self.carried.items()]
-        return [*outputs, index + 1, *self._written(rows, index, appended)]
+        return [*outputs, index + 1, *self._written(tensors, index, growth)]
 
     def _compare(self, number: int, variable: _Variable, value: Any, computed: dict[tuple[int, int], Any]) -> bool:
         """Compare a variable after an iteration with the one before; whether the loop must be traced again."""
@@ -216,37 +249,45 @@ class TracedLoop:
                 self._refuse(name, f"changes its shape: {shapes}")
         return dataclasses.replace(output, values=(leaf, entry), shape=shape)
 
-    def _compare_growth(self, appended: dict[int, Sequence[Any]]) -> bool:
-        changed = False
-        for number, tail in appended.items():
-            name = self.lists[number - len(self.variables)].name
-            if self.length is None:
-                refuse(
-                    self.site,
-                    f"the list {name!r} grows in a loop without a largest number of iterations",
-                    "write the loop as `for i in range(largest)` with a break, or write into a tensor of a fixed size.",
-                )
-            if name not in self.state.appended:
-                self._refuse(name, "is a list that grows, and that the loop also reads")
-            if not all(isinstance(element, (Tensor, Rows)) for element in tail):
-                reason = f"the list {name!r} gets elements that are not tensors"
-                refuse(self.site, reason, "append tensors, of a number torch.full((), number).")
-            like, kept = _stacked(tail)
-            known = self.grown.get(number)
-            may_stop = kept is not None or self.test is not None
-            if known is None or known.like.shape != like.shape or known.kept != may_stop:
-                self.grown[number] = _Growth(like, may_stop)
-                changed = True
-        return changed
+    def _growth(self, name: str, added: Sequence[Any], at_front: bool) -> tuple[_Growth, Tensor | None]:
+        """How a list grows, and which elements it keeps if that depends on data."""
+        if self.length is None:
+            refuse(
+                self.site,
+                f"the list {name!r} grows in a loop without a largest number of iterations",
+                "write the loop as `for i in range(largest)` with a break, or write into a tensor of a fixed size.",
+            )
+        parts = [as_rows(one) for one in added]
+        rows = [part for part in parts if part is not None]
+        if not rows or len(rows) < len(parts):
+            reason = f"the list {name!r} gets elements that are neither tensors nor numbers"
+            refuse(self.site, reason, "append tensors or numbers, to one list for each element of a tuple.")
+        if at_front:
+            rows = [part.reversed() for part in reversed(rows)]
+        like, kept = torch.cat([part.values for part in rows]) if len(rows) > 1 else rows[0].values, None
+        if any(part.kept is not None for part in rows):
+            kept = torch.cat([_present(part) for part in rows])
+        return _Growth(like, kept is not None or self.test is not None, rows[0].are_numbers, at_front), kept
 
-    def _written(self, rows: Sequence[Tensor], index: Tensor, appended: dict[int, Sequence[Any]]) -> list[Tensor]:
-        """The rows of the lists with those of this iteration."""
-        written, remaining = [], list(rows)
-        for number, growth in self.grown.items():
-            like, kept = _stacked(appended[number])
-            written.append(remaining.pop(0).index_put((index,), like.to(growth.like.dtype)))
-            if growth.kept:
-                present = torch.ones(like.shape[:1], dtype=torch.bool) if kept is None else kept
+    def _without(self, name: str, value: Any, rows: Rows | None) -> Any:
+        """A list without the elements of the iterations before."""
+        if rows is None:
+            return value
+        others = [one for one in value if not isinstance(one, Rows) or one.values is not rows.values]
+        if len(others) != len(value) - 1:
+            self._refuse(name, "is a list that grows, and that also loses elements")
+        return type(value)(others)
+
+    def _written(
+        self, tensors: Sequence[Tensor], index: Tensor, growth: Mapping[int, tuple[_Growth, Tensor | None]]
+    ) -> list[Tensor]:
+        """The tensors of the lists with the elements of this iteration."""
+        written, remaining = [], list(tensors)
+        for number in self.grown:
+            new, kept = growth[number]
+            written.append(remaining.pop(0).index_put((index,), new.like))
+            if new.kept:
+                present = torch.ones(new.like.shape[:1], dtype=torch.bool) if kept is None else kept
                 written.append(remaining.pop(0).index_put((index,), present))
         return written
 
@@ -276,14 +317,7 @@ class TracedLoop:
             )
         for tensor, result in zip(body.mutated, results[own:], strict=True):
             tensor.copy_(result)
-        self._assign(results)
-        self._append(list(results[len(self.carried) + 1 : own]))
-
-    def _append(self, rows: list[Tensor]) -> None:
-        for number, growth in self.grown.items():
-            values = rows.pop(0).flatten(0, 1)
-            kept = rows.pop(0).flatten() if growth.kept else None
-            self.contents.containers[number - len(self.variables)].append(Rows(values, kept))
+        self._assign(results, self._rows(results[len(self.carried) + 1 : own], None))
 
     def _refuse(self, name: str, what: str) -> None:
         refuse(
@@ -312,11 +346,20 @@ def _same(a: Sequence[Any] | None, b: Sequence[Any] | None) -> bool:
     return all(statically_known_true(x == y) for x, y in zip(a, b, strict=True))
 
 
-def _stacked(elements: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
-    """The elements that an iteration appends: their values, and which of them are kept if that depends on data."""
-    parts = [one if isinstance(one, Rows) else Rows(one.unsqueeze(0)) for one in elements]
-    values = torch.cat([part.values for part in parts]) if len(parts) > 1 else parts[0].values
-    if all(part.kept is None for part in parts):
-        return values, None
-    kept = [torch.ones(part.values.shape[:1], dtype=torch.bool) if part.kept is None else part.kept for part in parts]
-    return values, torch.cat(kept)
+def _copied(value: Any) -> Any:
+    return list(value) if type(value) is list else value
+
+
+def _grown(before: Any, after: Any) -> tuple[Any, Sequence[Any], bool]:
+    """What a variable had before an iteration, what was added to it if it is a list, and whether at the front."""
+    if type(before) is not type(after) or type(after) not in (list, tuple) or len(after) <= len(before):
+        return after, (), False
+    added = len(after) - len(before)
+    is_at_end = all(map(operator.is_, before, after))
+    if not is_at_end and all(map(operator.is_, before, after[added:])):
+        return after[added:], after[:added], True
+    return after[: len(before)], after[len(before) :], False
+
+
+def _present(rows: Rows) -> Tensor:
+    return torch.ones(rows.values.shape[:1], dtype=torch.bool) if rows.kept is None else rows.kept

@@ -21,12 +21,11 @@ from collections.abc import Iterable, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.exits import PREFIX, lowered, place
-from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple, selects_from_list
+from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
     PARTS,
     REPLACED,
-    appended_only,
     assigned,
     inside,
     is_temporary,
@@ -149,6 +148,19 @@ class _Function(ast.NodeTransformer):
             return ast.copy_location(ast.Pass(), node)
         return ast.copy_location(ast.Assign([self.visit(node.target)], self.visit(node.value)), node)
 
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        target = node.targets[0] if len(node.targets) == 1 else None
+        if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Tuple, ast.Slice)):
+            parts = (self.visit(part) for part in (target.value, target.slice, node.value))
+            return ast.copy_location(ast.Expr(self._call("assign", *parts)), node)
+        if isinstance(target, (ast.Tuple, ast.List)) and not isinstance(node.value, (ast.Tuple, ast.List)):
+            starred = [index for index, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
+            count = ast.Constant(len(target.elts))
+            self.generic_visit(node)
+            node.value = self._call("unpacked", node.value, count, ast.Constant(starred[0] if starred else None))
+            return node
+        return self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         test = self.visit(node.test)
         for skipped, holds in ((node.body, False), (node.orelse, True)):
@@ -225,6 +237,12 @@ class _Function(ast.NodeTransformer):
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         (first, *others), names = node.generators, names_of(node.generators[0].target)
+        if isinstance(node.elt, ast.Constant) and not others and not first.ifs:
+            count = self._call("builtin", ast.Constant("len"), _name("len"))
+            repeated = self._call(
+                "repeated", ast.List([node.elt], ast.Load()), ast.Call(count, [self.visit(first.iter)], [])
+            )
+            return ast.copy_location(repeated, node)
         if others or not names or binds(node):
             return self.generic_visit(node)
         of_item: list[ast.expr] = [ast.Lambda(_arguments(*names), self.visit(node.elt))]
@@ -249,7 +267,7 @@ class _Function(ast.NodeTransformer):
         if isinstance(node.slice, ast.Tuple) and not isinstance(node.ctx, ast.Del):
             indices = self._flow("written_at" if isinstance(node.ctx, ast.Store) else "read_at")
             node.slice = ast.copy_location(ast.Subscript(indices, node.slice, ast.Load()), node)
-        elif isinstance(node.ctx, ast.Load) and selects_from_list(node.slice):
+        elif isinstance(node.ctx, ast.Load):
             index = node.slice
             if isinstance(index, ast.Slice):
                 limits = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
@@ -320,7 +338,6 @@ class _Function(ast.NodeTransformer):
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in holders)
         source.append(f"def {held}(): return [{values}]")
         inner = [name for name in changed if "." not in name and reads[name] >= self._reads[name]]
-        appended = appended_only(_bodies(statements), holders)
         state = self._call(
             "State",
             _strings(changed),
@@ -329,7 +346,6 @@ class _Function(ast.NodeTransformer):
             _strings(holders),
             _name(held),
             self._call("frozenset", _strings(inner)),
-            self._call("frozenset", _strings(appended)),
         )
         return _parsed("\n".join(source)), state
 
@@ -361,10 +377,6 @@ def _as_list(argument: ast.expr) -> ast.expr:
     if not isinstance(argument, ast.GeneratorExp):
         return argument
     return ast.copy_location(ast.ListComp(argument.elt, argument.generators), argument)
-
-
-def _bodies(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-    return [one for statement in statements for one in getattr(statement, "body", [statement])]
 
 
 def _name(name: str) -> ast.Name:

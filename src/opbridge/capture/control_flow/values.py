@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.rows import Rows, Unassigned
 from opbridge.capture.control_flow.site import Site, described, refuse
 from opbridge.torch_graph.subgraphs import known_outside, untracked
 
@@ -97,7 +97,7 @@ class Output:
 
     def computed(self, value: Any) -> Tensor:
         """The value of one path as a new tensor, inside that path's graph."""
-        if value is ABSENT:
+        if value is ABSENT or isinstance(value, Unassigned):
             sizes = [size if known_outside(size) else 0 for size in self.shape or ()]
             return torch.zeros(sizes, dtype=self.dtype, device=self.device)
         tensor = value if isinstance(value, Tensor) else as_scalar(value, self.dtype, self.device)
@@ -139,7 +139,7 @@ class Agreement:
             return lambda results: a
         if a is UNDEFINED or b is UNDEFINED:
             return self._of_one_path(name, a, b)
-        if isinstance(a, list) and isinstance(b, list) and len(a) != len(b):
+        if type(a) is type(b) and type(a) in (list, tuple) and len(a) != len(b):
             return self._list(name, a, b)
         first, structure = pytree.tree_flatten(a)
         second, other = pytree.tree_flatten(b)
@@ -161,33 +161,38 @@ class Agreement:
                 made.append(_constantly(leaf))
         return lambda results: pytree.tree_unflatten([one(results) for one in made], structure)
 
-    def _list(self, name: str, a: list[Any], b: list[Any]) -> Callable[[Sequence[Any]], Any]:
-        """Lists of different lengths: what only one of them has becomes rows that are kept or not."""
+    def _list(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
+        """Lists or tuples of different lengths: what only one of them has becomes rows that are kept or not."""
         common = 0
         while common < min(len(a), len(b)) and _alike(a[common], b[common]):
             common += 1
         made = [self.value(name, x, y) for x, y in zip(a[:common], b[:common], strict=True)]
         for side, tail in enumerate((a[common:], b[common:])):
             for element in tail:
-                if not isinstance(element, (Tensor, Rows)):
+                if not isinstance(element, Rows) and not is_value(element):
                     self._refuse(
                         name, f"has a different number of elements after {self.paths[0]} than after {self.paths[1]}"
                     )
                 made.append(self._rows(element, side))
-        return lambda results: [one(results) for one in made]
+        return lambda results: type(a)(one(results) for one in made)
 
     def _rows(self, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
-        values = element.values if isinstance(element, Rows) else element
-        present = element.kept if isinstance(element, Rows) and element.kept is not None else True
-        shape = tuple(values.shape) if isinstance(element, Rows) else (1, *values.shape)
+        rows = element if isinstance(element, Rows) else None
+        values = element if rows is None else rows.values
+        are_numbers = is_number(values) if rows is None else rows.are_numbers
+        present = True if rows is None or rows.kept is None else rows.kept
+        dtype = _DTYPES[_KINDS[type(values)]] if is_number(values) else values.dtype
+        device = torch.device("cpu") if is_number(values) else values.device
+        shape = (1, *getattr(values, "shape", ())) if rows is None else tuple(values.shape)
         index = len(self.outputs)
-        self.outputs.append(Output(_on_side(side, values), "tensor", values.dtype, shape, values.device))
-        self.outputs.append(Output(_on_side(side, present), "tensor", torch.bool, shape[:1], values.device))
-        return lambda results: Rows(results[index], results[index + 1])
+        self.outputs.append(Output(_on_side(side, values), "tensor", dtype, shape, device))
+        self.outputs.append(Output(_on_side(side, present), "tensor", torch.bool, shape[:1], device))
+        return lambda results: Rows(results[index], results[index + 1], are_numbers)
 
     def _leaf(self, name: str, x: Any, y: Any) -> Callable[[Sequence[Any]], Any]:
         if same(x, y):
             return lambda results: x
+        x, y = (ABSENT if isinstance(value, Unassigned) else value for value in (x, y))
         given = [value for value in (x, y) if value is not ABSENT]
         if self._choose is not None and callable(x) and callable(y):
             chosen = self._choose(x, y)

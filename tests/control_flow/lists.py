@@ -1,0 +1,141 @@
+"""Lists and tuples that a loop of a dynamic number of iterations fills and reads."""
+
+# ruff: noqa: RUF005, C416 - the constructs under test
+
+from __future__ import annotations
+
+import math
+
+import torch
+from program import counts, program
+
+ROWS = {"x": {0: torch.export.Dim.DYNAMIC}}
+SIZES = [(torch.arange(3.0 * n).reshape(n, 3).sin(),) for n in (7, 2, 3, 12)]
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def inserted_at_the_front(x):
+    rows, states, state = [], [x[0], x[-1]], torch.zeros(3)
+    for step in reversed(x.unbind(0)):
+        state = torch.tanh(state * 0.5 + step)
+        rows.insert(0, state)
+        states = [state, state * 2] + states
+    return torch.stack(rows, 1), torch.stack(states)
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def tuples_that_grow(x):
+    states, others, lists, state = (), (x[0],), [x[1]], torch.zeros(3)
+    for i in range(x.shape[0]):
+        state = torch.tanh(state * 0.5 + x[i])
+        states = states + (state,)
+        others += (state, state * i)
+        lists = lists + [state]
+    return torch.stack(states), torch.stack(others), torch.cat(lists), states[-1] + others[1]
+
+
+@program("Loop", "If", cases=SIZES, dynamic=ROWS)
+def tuple_under_condition(x):
+    kept = ()
+    for row in x:
+        if row.sum() > 0:
+            kept = kept + (row, row * 2)
+    return torch.stack((x[0], *kept)), len(kept)
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def assigned_by_position(x):
+    n = x.shape[0]
+    states, others, numbers, state = [None] * n, [None for _ in range(n)], [0.5] * n, torch.zeros(3)
+    for i in range(n - 1, -1, -1):
+        state = torch.tanh(state * 0.5 + x[i])
+        states[i] = state
+        others[-1 - i] = state * 2
+        numbers[i] = i / 2
+    return torch.stack(states), torch.stack(others), torch.tensor(numbers)
+
+
+@program("Loop", "If", cases=SIZES, dynamic=ROWS)
+def assigned_under_condition(x):
+    rows = [torch.zeros(3)] * x.shape[0]
+    for i, row in enumerate(x):
+        if row[0] > 0:
+            rows[i] = row + 1
+    return torch.stack(rows)
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def recurrence_of_two_rows(x):
+    rows, others = [x[0], x[1]], [x[0], x[1]]
+    for i in range(2, x.shape[0]):
+        rows.append(torch.tanh(rows[-1] + rows[-2] * x[i]))
+        others.append(torch.tanh(others[i - 1] + others[i - 2] * x[i]))
+    return torch.stack(rows), torch.stack(others)
+
+
+@program("Loop", "If", cases=SIZES, dynamic=ROWS)
+def reads_the_whole_list(x):
+    rows = []
+    for i in range(x.shape[0]):
+        if len(rows) > 2:
+            rows.append(torch.stack(rows[1:]).mean(0) + x[i])
+        else:
+            rows.append(x[i] * (len(rows) + 1))
+    return torch.stack(rows) / len(rows)
+
+
+@program("Loop", "If", cases=counts(3, 1, 9))
+def first_row_of_a_list(x, n):
+    rows = [x]
+    for _ in range(n):
+        if rows[-1].sum() < 20:
+            rows.append(rows[-1] * 2 + rows[0])
+    return torch.stack(rows)
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def numbers_as_a_tensor(x):
+    even, order = [2 * i for i in range(x.shape[0])], [i for i in range(x.shape[0] - 1, -1, -1)]
+    weights = []
+    for i in range(len(x)):
+        weights.append(math.exp(-0.1 * i))
+    total = sum(even) + max(order) + order[0]
+    return x[order] * torch.tensor(even)[:, None], total * torch.tensor(weights)
+
+
+@program("Loop", cases=counts(3, 1, 9))
+def numbers_that_depend_on_data(x, n):
+    rows = []
+    for i in range(n):
+        rows.append(i * 2)
+    return x + torch.tensor(rows).sum()
+
+
+def _mean(rows):
+    return sum(rows) / float(len(rows))
+
+
+def _weighted(rows):
+    total = 0
+    for row in rows:
+        total = total * 0.5 + row
+    return total
+
+
+def _count(rows):
+    return len(rows)
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def list_for_other_functions(x):
+    rows = [row * 2 for row in x]
+    return _mean(rows) + _weighted(rows) / _count(rows)
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def unpacked_lists(x):
+    rows = [row.exp() for row in x]
+    a, b = rows[:2]
+    first, *rest = rows
+    *before, last = x.unbind(0)
+    return a * b, torch.stack(rest) - first, torch.stack(before) + last
