@@ -284,12 +284,17 @@ _JOINS: dict[str, Callable[..., Tensor]] = {
     "stack": _stack, "cat": _cat, "concat": _cat, "concatenate": _cat,
 }  # fmt: skip
 
+
+def _from_parts(parts: list[Any], all_kept: bool, are_numbers: bool) -> Rows:
+    return Rows(parts[0], None if all_kept else parts[1], are_numbers)
+
+
 pytree.register_pytree_node(
     Rows,
     lambda rows: (
         [rows.values] if rows.kept is None else [rows.values, rows.kept],
         (rows.kept is None, rows.are_numbers),
     ),
-    lambda children, context: Rows(children[0], None if context[0] else children[1], context[1]),
+    lambda children, context: _from_parts(list(children), *context),
     serialized_type_name="opbridge.Rows",
 )
