@@ -42,26 +42,31 @@ def _is_computed_half(node: object) -> bool:
 
 
 def promote_integers_beside_numbers(program: torch.export.ExportedProgram) -> None:
-    """Cast an integer tensor that an operator combines with a dynamic number, as in ``ids * (x.shape[0] - 0.5)``.
+    """Cast an integer tensor that an operator combines with a number, where torch.onnx's cast is wrong.
 
-    torch.onnx would choose an overload of the operator for a number, whose mapping takes only constant ones.
+    Beside a dynamic number, as in ``ids * (x.shape[0] - 0.5)``, torch.onnx would choose an overload of the operator for
+    a number, whose mapping takes only constant ones. For ``1.0 - mask`` and ``ids // 2.5`` it finds no overload.
 
     Args:
         program: The decomposed program, which is changed in place.
     """
     graph = program.graph
     for node in list(graph.nodes):
-        if not node.args or not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
+        if len(node.args) < 2 or not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
             continue
-        result, own = _value(node), _value(node.args[0])
-        beside_number = any(isinstance(_value(other), torch.SymFloat) for other in node.args[1:])
-        if not (beside_number and isinstance(result, torch.Tensor) and isinstance(own, torch.Tensor)):
+        result, first = _value(node), _value(node.args[0])
+        at = 1 if isinstance(node.args[0], int | float) or isinstance(first, torch.SymFloat) else 0
+        own = _value(node.args[at])
+        is_quotient = node.target is torch.ops.aten.floor_divide.default
+        is_dynamic = any(isinstance(_value(other), torch.SymFloat) for other in node.args[1:])
+        if not (isinstance(result, torch.Tensor) and isinstance(own, torch.Tensor)) or own.dtype.is_floating_point:
             continue
-        if result.dtype.is_floating_point and not own.dtype.is_floating_point:
+        promoted = result.dtype.is_floating_point and (at == 1 or is_dynamic)
+        if promoted or (is_quotient and result.dtype != own.dtype):
             with graph.inserting_before(node):
-                cast = graph.call_function(torch.ops.aten._to_copy.default, (node.args[0],), {"dtype": result.dtype})
+                cast = graph.call_function(torch.ops.aten._to_copy.default, (node.args[at],), {"dtype": result.dtype})
             cast.meta = {**node.meta, "val": own.to(result.dtype)}
-            node.update_arg(0, cast)
+            node.update_arg(at, cast)
     program.graph_module.recompile()
 
 

@@ -1,0 +1,25 @@
+"""Python numbers beside tensors: the type of the result is PyTorch's, on either side of the operator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from roundtrip import travel
+
+
+class Arithmetic(torch.nn.Module):
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        number = self.number
+        results = [x + number, x * number, number / x, x // number, number // x, x > number]
+        return results if x.dtype == torch.bool else [*results, number - x, x - number, x % number, number % x]
+
+
+@pytest.mark.parametrize("number", [2.5, -3], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16], ids=str)
+def test_arithmetic(number: float, dtype: torch.dtype) -> None:
+    x = torch.tensor([1, 1, 1] if dtype == torch.bool else [1, 2, 7]).to(dtype)
+    travel(Arithmetic(number), (x,)).check(x, rtol=2e-3)
