@@ -212,6 +212,9 @@ class _Running:
             yield "a name controls the terminal"
         if re.search("^fix: run this", err, re.MULTILINE):
             yield "a name gives a fix"
+        # A script of the user's that fails prints its own.
+        if case.argv[:1] == ("run-script",) and 'File "script.py"' in err:
+            err = err.replace("Traceback", "", 1)
         for text in ("Traceback", "bug in opbridge", "Fatal Python error", "Exception ignored", "Segmentation fault"):
             if text in err or (text == "Traceback" and text in out):
                 yield f"the output has {text!r}"

@@ -168,7 +168,7 @@ def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.Ex
 
 
 def check_target(target: Path) -> None:
-    """Raise InputError for what a file can't be written to: a pipe, a device, or a path without a name."""
+    """Raise InputError for what can't be replaced: a pipe, a device, a read-only folder, or a path without a name."""
     if not target.name:
         raise InputError(f"{target} is a folder that can't be replaced.", fix="name a file or a new folder with -o.")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -178,6 +178,8 @@ def check_target(target: Path) -> None:
                 f"{target} is a pipe or a device, and writing there would replace it by a file.",
                 fix="name a regular file with -o.",
             )
+        if stat.S_ISDIR(kind) and not os.access(target, os.W_OK):
+            raise InputError(f"{target} is a folder that can't be written to.", fix="choose another folder with -o.")
 
 
 def _temporary_name(target: str, token: str) -> str:

@@ -31,6 +31,7 @@ PYTORCH = "PyTorch"
 """The label of eager PyTorch."""
 
 _ROUNDS = 5
+_LONGEST = 86400
 """The number of turns that everything measured takes, so that a busy moment of the machine affects all of it."""
 
 Feeds = Mapping[str, np.ndarray]
@@ -116,7 +117,7 @@ def bench(
         engines: The engines; by default all engines of the bundle.
         inputs: Inputs by name, in the sizes to measure; by default the example inputs of the reference.
         threads: The numbers of threads to measure, each on all engines; empty for the default of each engine.
-        seconds: The seconds of runs for each engine and number of threads.
+        seconds: The seconds of runs for each engine and number of threads, at most a day.
         reference: The model that PyTorch runs, as the text of an entry; by default the bundle's own. If PyTorch can't
             run it and ``inputs`` are given, a note says why, and only the engines are measured.
         ops: Operator files, directories or modules in addition to the catalog.
@@ -129,9 +130,10 @@ def bench(
         InputError: The bundle is damaged, an argument is wrong, or there are no inputs.
         EngineError: An engine is not installed, refuses the model, or fails.
     """
-    if not seconds > 0 or any(count < 1 for count in threads):
+    if not 0 < seconds <= _LONGEST or any(count < 1 for count in threads):
         raise InputError(
-            "The seconds and the numbers of threads of a benchmark are positive.", fix="pass positive numbers."
+            "The seconds and the numbers of threads of a benchmark are positive, and the seconds at most a day.",
+            fix=f"pass positive numbers, and at most {_LONGEST} seconds.",
         )
     bundle = read_bundle(path, trust=trust)
     notes: list[str] = []
