@@ -23,3 +23,14 @@ class Arithmetic(torch.nn.Module):
 def test_arithmetic(number: float, dtype: torch.dtype) -> None:
     x = torch.tensor([1, 1, 1] if dtype == torch.bool else [1, 2, 7]).to(dtype)
     travel(Arithmetic(number), (x,)).check(x, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(torch.int32, torch.int64), (torch.int64, torch.float32), (torch.float32, torch.int64)]
+)
+def test_tensors_of_two_types(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x**y, torch.searchsorted(x, y), torch.bucketize(x, y, right=True)
+
+    x, y = (torch.tensor([1, 2, 5]).to(dtype) for dtype in dtypes)
+    travel(model, (x, y)).check(x, y)

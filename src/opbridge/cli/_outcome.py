@@ -140,18 +140,19 @@ def _exhausted(error: BaseException) -> OpbridgeError:
 
 def _explained(error: Exception) -> OpbridgeError:
     """The error that is shown: the system's, if it refused something, or what the user can do about it."""
-    if isinstance(error, OpbridgeError):
+    for cause in causes(error):
         # Whatever could not be opened is not to blame.
-        reached = (cause for cause in causes(error) if isinstance(cause, OSError) and cause.errno in _TOO_MANY_FILES)
-        return next(map(_exhausted, reached), error)
+        is_unloaded = isinstance(cause, ImportError) and _UNLOADED.search(str(cause))
+        if is_unloaded or (isinstance(cause, OSError) and cause.errno in _TOO_MANY_FILES):
+            return _exhausted(cause)
+    if isinstance(error, OpbridgeError):
+        return error
     missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing in _EXPORT_MODULES:
         return InputError(
             f"This command needs the Python package {missing}, which is not installed here.",
             fix="pip install torch onnx onnx-ir onnxscript onnxruntime",
         )
-    if isinstance(error, ImportError) and _UNLOADED.search(str(error)):
-        return _exhausted(error)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _EXHAUSTED):
         return _exhausted(error)
     if isinstance(error, FileNotFoundError) and error.filename is None:

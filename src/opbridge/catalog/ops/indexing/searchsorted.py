@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import onnx_ir as ir
 import torch
 from onnxscript import BOOL, INT32, INT64, script
 from onnxscript import opset18 as op
@@ -81,6 +82,10 @@ def searchsorted(
     is_shared = len(row.shape) <= 1
     if is_shared:
         row, values = _flat(row), _flat(values)
+    if sorted_sequence.dtype != self.dtype:  # As in PyTorch, the type of the result of an operation with both.
+        common = torch.promote_types(*(ir.tensor_adapters.to_torch_dtype(x.dtype) for x in (sorted_sequence, self)))
+        to = ir.tensor_adapters.from_torch_dtype(common)
+        row, values = op.Cast(row, to=to), op.Cast(values, to=to)
     if row.dtype == BOOL.dtype:  # BOOL has no order in ONNX.
         row, values = op.Cast(row, to=INT32.dtype), op.Cast(values, to=INT32.dtype)
     if sorter is not None:
