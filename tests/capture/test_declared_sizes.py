@@ -56,6 +56,13 @@ def in_fours(x: torch.Tensor) -> torch.Tensor:
     return (torch.ones(3, 4) @ x.reshape(3, -1, 4).transpose(1, 2)).clamp(min=0)
 
 
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    """torch asks whether the parts have one element."""
+    y = torch.zeros_like(x)
+    y[1:] = x[:-1]
+    return y
+
+
 def three_threes(x: torch.Tensor) -> torch.Tensor:
     return (x, x + 1)[bool(x.shape[0] // 3 == 3)]
 
@@ -120,6 +127,8 @@ ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "declared multiple": (padded_if_odd, (X,), {"x": {0: 2 * Dim("_n")}}),
     "PyTorch refuses the others too": (in_pairs, (X,), N),
     "a quotient of 1 broadcasts": (in_fours, (X.reshape(3, 8),), {"x": {1: "n"}}),
+    "a part that is written into": (shifted, (X,), N),
+    "a part of one element": (shifted, (X[:2],), N),
     "one name": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "n"}}),
     "free to specialize": (branch, (X,), {"x": {0: Dim.AUTO}}),
     "not declared": (branch, (X,), None),

@@ -583,3 +583,38 @@ def decided_by_a_flag(x):
     if x.sum() < 0 or not FAST or callable(x.sum):
         scale = 2
     return x if scale is None else x * scale
+
+
+@program("If")
+def variables_that_nothing_reads_after_the_branch(x):
+    part = x + 1
+    if x.sum() > 0:
+        part = part.reshape(3, 1)
+        rest = [part, 2 * part]
+        y = rest[1].sum(1)
+    else:
+        part, rest = (part, part * 2), "none"
+        y = part[1].cos()
+    return y
+
+
+@program("If")
+def variable_that_a_function_reads(x):
+    y = x
+
+    def doubled():
+        return y * 2
+
+    if x.sum() > 0:
+        y = x + 1
+    return doubled()
+
+
+@program("If", "Loop")
+def variable_that_the_next_iteration_reads(x):
+    y, total = x[0], x.sum() * 0
+    for row in range(int(x.abs().sum()) % 5 + 1):
+        total = total + y * row
+        if total > 0.5:
+            y = -y * 2
+    return total

@@ -552,6 +552,25 @@ def test_a_write_into_an_input_is_noted():
     assert changed == {0}
 
 
+def test_no_size_is_excluded_by_a_write_into_a_part():
+    """torch._debug_has_internal_overlap would compare it with 1."""
+
+    class Shift(torch.nn.Module):
+        def forward(self, x):
+            y = torch.zeros_like(x)
+            y[:, 1:] = x[:, :-1]
+            return y
+
+    shapes = ({1: torch.export.Dim("n", min=2, max=100)},)
+    original = torch._debug_has_internal_overlap
+    with torch_internals.capturing(shapes):
+        program = torch.export.export(Shift(), (torch.ones(2, 9),), dynamic_shapes=shapes)
+    assert torch._debug_has_internal_overlap is original
+    for size in (2, 3, 9):
+        x = torch.randn(2, size)
+        assert torch.equal(program.module()(x), Shift()(x))
+
+
 def test_the_flag_of_an_export_is_set_and_put_back():
     with torch_internals.exporting_to_onnx():
         assert torch.onnx.is_in_onnx_export()

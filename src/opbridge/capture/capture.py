@@ -35,7 +35,7 @@ from opbridge.records import StoredRecord
 from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
 from opbridge.torch_graph.branch_results import copy_shared_results
 from opbridge.torch_graph.cached_functions import calling_without_caches, hashed_size
-from opbridge.torch_graph.dense import dense_weights
+from opbridge.torch_graph.dense import dense_weights, refuse_nested
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
 from opbridge.torch_graph.gradients import needs_gradients, tracing_gradients
@@ -150,7 +150,7 @@ def capture(
         return _from_program(model, input_names, output_names)
     module = as_module(model)
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
-    _refuse_nested((positional, kwargs))
+    refuse_nested((positional, kwargs))
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
     dynamic_shapes = by_input(dynamic_shapes, module)
     example = positional, keywords
@@ -317,14 +317,6 @@ def _prepared(
         stack.enter_context(dense_weights(module))
         stack.enter_context(dequantized_modules(module))
         yield used, was_training, observers
-
-
-def _refuse_nested(values: Any) -> None:
-    if any(isinstance(leaf, torch.Tensor) and leaf.is_nested for leaf in torch.utils._pytree.tree_leaves(values)):
-        raise InputError(
-            "An example input is a nested tensor, and ONNX has no tensors whose rows have different lengths.",
-            fix="pass x.to_padded_tensor(0.0) and the rows' lengths, and let the model mask what lies beyond them.",
-        )
 
 
 def _from_program(program: torch.export.ExportedProgram, inputs: Any, outputs: Any) -> Captured:

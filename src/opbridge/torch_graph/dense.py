@@ -1,4 +1,4 @@
-"""Dense weights for models whose weights are sparse or in the layout of a library for CPUs."""
+"""Dense tensors in the place of sparse ones and of those in the layout of a library for CPUs; nested ones are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["dense_weights"]
+from opbridge.errors import InputError
+
+__all__ = ["dense_weights", "refuse_nested"]
 
 
 @contextlib.contextmanager
@@ -32,3 +34,12 @@ def dense_weights(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for tensors, name, tensor in replaced:
             tensors[name] = tensor
+
+
+def refuse_nested(values: Any) -> None:
+    """Raise InputError if one of the example inputs is a nested tensor."""
+    if any(isinstance(leaf, torch.Tensor) and leaf.is_nested for leaf in torch.utils._pytree.tree_leaves(values)):
+        raise InputError(
+            "An example input is a nested tensor, and ONNX has no tensors whose rows have different lengths.",
+            fix="pass x.to_padded_tensor(0.0) and the rows' lengths, and let the model mask what lies beyond them.",
+        )

@@ -46,6 +46,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_graph.capture_faults import leaving_modules, leaving_unsolved_equations
+from opbridge.torch_graph.mutations import without_overlap_checks
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
 from opbridge.torch_graph.size_conditions import deciding_conditions
@@ -180,6 +181,7 @@ def _settings(dynamic: Any) -> Iterator[None]:
         shapes,
         decided,
         _sizes_from_zero(),
+        without_overlap_checks(),
         reusing_operator_list(),
     ):
         yield

@@ -1,4 +1,7 @@
-"""Which inputs an operator writes into, seen by torch's ``TorchDispatchMode``."""
+"""What operators that write into tensors need while they are traced.
+
+The internal of torch that this needs: ``torch._debug_has_internal_overlap``, which its functions for fake tensors call.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["noting_mutations"]
+__all__ = ["noting_mutations", "without_overlap_checks"]
 
 
 @contextlib.contextmanager
@@ -36,3 +39,22 @@ def noting_mutations(inputs: Sequence[Any]) -> Iterator[set[int]]:
 
     with Watching():
         yield changed
+
+
+@contextlib.contextmanager
+def without_overlap_checks() -> Iterator[None]:
+    """Don't ask whether the elements of a tensor with dynamic sizes share memory, before it is written into.
+
+    The question compares its sizes with 1 and the number of its elements with 0, which would exclude such sizes:
+    ``shifted[:, 1:] = tokens[:, :-1]`` would need three tokens. In eager PyTorch, writing into such a tensor is an error.
+    """
+    original = torch._debug_has_internal_overlap
+
+    def has_overlap(tensor: torch.Tensor) -> int:
+        return original(tensor) if all(type(size) is int for size in tensor.shape) else 0
+
+    torch._debug_has_internal_overlap = has_overlap  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch._debug_has_internal_overlap = original

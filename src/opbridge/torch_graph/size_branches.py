@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -20,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from opbridge.torch_graph.size_guards import under
 from opbridge.torch_graph.subgraphs import known_outside, untracked
 
-__all__ = ["guards_of_one_path", "is_computable", "selected_number", "state_sizes"]
+__all__ = ["guards_of_one_path", "is_computable", "reshape_result", "same_size", "selected_number", "state_sizes"]
 
 
 @contextlib.contextmanager
@@ -123,6 +124,25 @@ def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
     for size, number in zip(result.shape, numbers, strict=True):
         if isinstance(size, torch.SymInt) and free_unbacked_symbols(size) and isinstance(number, torch.SymInt):
             size.node.shape_env._set_replacement(size.node.expr, number.node.expr, "a size after a branch")
+
+
+def reshape_result(result: Tensor, sizes: Sequence[Any]) -> Tensor:
+    """Give a flat result of a branch its shape, whose product is the number of its elements."""
+    (count,) = result.shape
+    with untracked():
+        product = math.prod(sizes)
+    if isinstance(count, torch.SymInt) and isinstance(product, torch.SymInt):
+        count.node.shape_env._set_replacement(count.node.expr, product.node.expr, "a size after a branch")
+    return result.reshape(sizes)
+
+
+def same_size(a: Any, b: Any) -> bool:
+    """Whether two sizes are the same expression."""
+    return bool(_expression(a) == _expression(b))
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def is_computable(number: Any) -> bool:

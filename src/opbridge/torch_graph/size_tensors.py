@@ -30,6 +30,8 @@ class SizeTensors(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # the functions of torch.while_loop
+            return func(*args, **(kwargs or {}))
         options = dict(kwargs or {})
         if func is Tensor.item and (size := self._size(args[0])) is not None:
             return size

@@ -14,7 +14,14 @@ from opbridge.capture.control_flow.operands import Operands
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_operator
 from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, leaves_of, refill
-from opbridge.torch_graph.size_branches import guards_of_one_path, is_computable, selected_number, state_sizes
+from opbridge.torch_graph.size_branches import (
+    guards_of_one_path,
+    is_computable,
+    reshape_result,
+    same_size,
+    selected_number,
+    state_sizes,
+)
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph
 
 __all__ = ["all_of", "any_of", "if_", "if_expression", "not_"]
@@ -91,7 +98,11 @@ def _branch(truth: Any, body: Action, orelse: Action, state: State, site: Site) 
         with guards_of_one_path(truth, action is body):
             paths.append(_traced(action, state, before, contents))
     agreement = Agreement(site, ("one branch", "the other"), _choice_of_functions(truth, site))
-    made = [agreement.value(*values) for values in zip(state.names, paths[0].after, paths[1].after, strict=True)]
+    made = [
+        # Code that reads one nevertheless gets Python's error for an unassigned variable.
+        agreement.value(name, *((UNDEFINED, UNDEFINED) if name in state.dead else values))
+        for name, *values in zip(state.names, paths[0].after, paths[1].after, strict=True)
+    ]
     refilled = [
         agreement.value(*values) for values in zip(contents.names, paths[0].contents, paths[1].contents, strict=True)
     ]
@@ -151,6 +162,7 @@ def _cond(
             with guards_of_one_path(truth, side == 0):
                 results = run_subgraph(path.subgraph.module, *map(given, path.subgraph.inputs))
                 made = [output.computed(path.resolve(output.values[side], results, given)) for output in outputs]
+                made = [one.flatten() if sizes else one for one, sizes in zip(made, reshaped, strict=True)]
                 copies = [path.resolve(tensor, results, given).clone() for tensor in mutated]
             return (*made, *copies)
 
@@ -163,14 +175,35 @@ def _cond(
             "let the branch return a new tensor.",
         )
     note_operator("If", site)
+    reshaped = [_sizes_beside_an_empty_tensor(truth, output) for output in outputs]
     # torch compares the strides of the two results, which are contiguous.
     with facts_of_one_path(), guards_of_one_path(truth, None):
-        results: Sequence[Any] = torch.ops.higher_order.cond(truth, function(0), function(1), operands.values())
+        results: list[Any] = list(torch.ops.higher_order.cond(truth, function(0), function(1), operands.values()))
+    results[: len(outputs)] = [
+        reshape_result(result, sizes) if sizes else result for result, sizes in zip(results, reshaped, strict=False)
+    ]
     for output, result in zip(outputs, results, strict=False):
         first, second = output.values
         if isinstance(first, Tensor) and isinstance(second, Tensor):
             state_sizes(truth, result, first, second)
     return results
+
+
+def _sizes_beside_an_empty_tensor(truth: Any, output: Output) -> list[Any] | None:
+    """The sizes of a result that has, on one path, no elements or a size of 1; None if torch can merge the two tensors.
+
+    torch would compare the strides of the two, and those of such a tensor are not products of its sizes.
+    """
+    first, second = output.values
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)) or first.dim() < 2:
+        return None
+    pairs = [(a, b) for a, b in zip(first.shape, second.shape, strict=True) if not same_size(a, b)]
+    if not any(isinstance(size, int) and size < 2 for pair in pairs for size in pair):
+        return None
+    sizes = [
+        a if same_size(a, b) else selected_number(truth, a, b) for a, b in zip(first.shape, second.shape, strict=True)
+    ]
+    return None if any(size is None for size in sizes) else sizes
 
 
 def _is_simple(path: _Path, output: Output, side: int) -> bool:

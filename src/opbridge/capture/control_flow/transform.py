@@ -17,11 +17,12 @@ from __future__ import annotations
 import ast
 import collections
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.exits import PREFIX, lowered, place
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
+from opbridge.capture.control_flow.liveness import read_after_branches
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
     PARTS,
@@ -61,13 +62,12 @@ def converted(function: ast.FunctionDef, file: str) -> None:
     names, shared = locals_of(own)
     arguments = [*function.args.posonlyargs, *function.args.args]
     ends = [node.goes_on for one in body for node in ast.walk(one) if hasattr(node, "goes_on")]
-    rewrite = _Function(
-        file, names, shared, loaded([ast.Module(body, []), *ends]), arguments[0].arg if arguments else None
-    )
-    head = _parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
-    declared = sorted(name for name in names if name not in _parameters(function))
     nonlocal_names = {name for node in inside(body) if isinstance(node, ast.Nonlocal) for name in node.names}
-    declared = [name for name in declared if name not in nonlocal_names]
+    after = read_after_branches(body, {*shared, *nonlocal_names, *loaded(ends)})
+    reads = loaded([ast.Module(body, []), *ends])
+    rewrite = _Function(file, names, shared, reads, after, arguments[0].arg if arguments else None)
+    head = _parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
+    declared = sorted(names - _parameters(function) - nonlocal_names)
     # A variable that is assigned in a nested function only must be one of this function.
     head += _parsed(f"if 0: {' = '.join(declared)} = None") if declared else []
     statements = rewrite.block(body)
@@ -105,12 +105,19 @@ class _Function(ast.NodeTransformer):
     """Rewrites the statements of one function."""
 
     def __init__(
-        self, file: str, names: set[str], shared: set[str], reads: collections.Counter[str], first: str | None
+        self,
+        file: str,
+        names: set[str],
+        shared: set[str],
+        reads: collections.Counter[str],
+        after: Mapping[int, frozenset[str] | None],
+        first: str | None,
     ) -> None:
         self._file = file
         self._names = names
         self._shared = shared
         self._reads = reads
+        self._after = after
         self._first = first
         self._numbers = itertools.count()
         self._tries = 0
@@ -320,13 +327,12 @@ class _Function(ast.NodeTransformer):
         """The functions that read and assign the variables of a statement, and the call that makes its state."""
         reads = loaded(statements)
         changed = [name for name in assigned(statements) if self._is_variable(name)]
+        dead: list[str] = []
         if isinstance(statements[0], ast.If):
             blocks = (statements[0].body, statements[0].orelse)
-            changed = [
-                name
-                for name in changed
-                if "." in name or reads[name] < self._reads[name] or not is_temporary(name, blocks)
-            ]
+            after = self._after[id(statements[0])]
+            dead = [name for name in changed if "." not in name and after is not None and name not in after]
+            changed = [name for name in changed if name not in dead or not is_temporary(name, blocks)]
         holders = [name for name in touched(statements) if self._is_variable(name) or "." in name]
         get, assign, held = (f"{PREFIX}{part}_{number}" for part in ("get", "set", "held"))
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in changed)
@@ -346,6 +352,7 @@ class _Function(ast.NodeTransformer):
             _strings(holders),
             _name(held),
             self._call("frozenset", _strings(inner)),
+            self._call("frozenset", _strings(dead)),
         )
         return _parsed("\n".join(source)), state
 

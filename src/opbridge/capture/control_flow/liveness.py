@@ -1,0 +1,65 @@
+"""Which variables are read after a branch: the others are no results of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Sequence
+
+from opbridge.capture.control_flow.names import loaded
+
+__all__ = ["read_after_branches"]
+
+_LOCALS = {"locals", "vars", "eval", "exec"}
+
+
+def read_after_branches(body: Sequence[ast.stmt], always: Iterable[str]) -> dict[int, frozenset[str] | None]:
+    """The variables that a function may read after each of its ``if`` statements.
+
+    Args:
+        body: The statements of the function.
+        always: Variables that may be read at any time, such as those of an enclosing function.
+
+    Returns:
+        The names by the ``id`` of the statement; None if the function can read its variables by their names.
+    """
+    branches = [node for one in body for node in ast.walk(one) if isinstance(node, ast.If)]
+    if _LOCALS & loaded(body).keys():
+        return {id(branch): None for branch in branches}
+    functions = [node for one in body for node in ast.walk(one) if isinstance(node, _FUNCTIONS)]
+    found: dict[int, frozenset[str]] = {}
+    _visit(body, frozenset(always) | _reads(functions), found)
+    return {id(branch): found.get(id(branch)) for branch in branches}
+
+
+def _visit(block: Sequence[ast.stmt], after: frozenset[str], found: dict[int, frozenset[str]]) -> None:
+    for statement in reversed(block):
+        inner = after
+        if isinstance(statement, (ast.For, ast.While)):
+            inner |= _reads([statement])
+        elif isinstance(statement, ast.If):
+            found[id(statement)] = after
+        elif isinstance(statement, ast.Try):
+            # Whatever the statement reads, its body may have been left before.
+            inner |= _reads([*statement.handlers, *statement.orelse, *statement.finalbody])
+        for part in _blocks(statement):
+            _visit(part, inner, found)
+        after |= _reads([statement])
+
+
+def _blocks(statement: ast.stmt) -> Iterable[list[ast.stmt]]:
+    """The blocks of statements of a statement that belong to the same function."""
+    if isinstance(statement, _FUNCTIONS):
+        return
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield part.body
+
+
+def _reads(nodes: Collection[ast.AST]) -> frozenset[str]:
+    targets = (node.target for one in nodes for node in ast.walk(one) if isinstance(node, ast.AugAssign))
+    changed = {target.id for target in targets if isinstance(target, ast.Name)}
+    return frozenset(loaded(nodes)) | changed
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
