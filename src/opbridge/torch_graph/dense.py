@@ -1,4 +1,4 @@
-"""Dense tensors in the place of sparse ones and of those in the layout of a library for CPUs; nested ones are refused."""
+"""Dense weights in the place of sparse ones and of those in a library's layout; nested tensors are refused."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def without_overlap_checks() -> Iterator[None]:
     """Don't ask whether the elements of a tensor with dynamic sizes share memory, before it is written into.
 
     The question compares its sizes with 1 and the number of its elements with 0, which would exclude such sizes:
-    ``shifted[:, 1:] = tokens[:, :-1]`` would need three tokens. In eager PyTorch, writing into such a tensor is an error.
+    ``shifted[:, 1:] = tokens[:, :-1]`` would need three tokens. In eager PyTorch, a write into such a tensor fails.
     """
     original = torch._debug_has_internal_overlap
 
