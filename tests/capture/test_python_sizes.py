@@ -69,45 +69,6 @@ def test_a_size_stays_dynamic(name: str) -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
-def overlapping(x: torch.Tensor) -> torch.Tensor:
-    x = torch.nn.functional.pad(x, (0, 0, 0, (4 - x.shape[0] % 4) % 4))
-    x = x.view(torch.div(x.shape[0], 4, rounding_mode="trunc"), 4, x.shape[1])
-    return x.as_strided((2 * x.shape[0] - 1, 4, 3), (x.stride(0) // 2, 3, 1))
-
-
-def changed_in_place(x: torch.Tensor) -> torch.Tensor:
-    n = torch.tensor(x.shape[0])
-    before = x.new_zeros(n, 2)
-    n += 1
-    changed = x.new_zeros(n, 2)
-    n[()] = 3
-    return torch.cat([before, changed, x.new_zeros(n, 2)])
-
-
-HOLDING_SIZES: dict[str, Model] = {
-    "div": overlapping,
-    "tensor": lambda x: x.view((torch.tensor(x.shape[0]) * x.shape[1]).item()),
-    "floor division": lambda x: x[: torch.as_tensor(x.shape[0]).to(torch.int32) // 2 + 7 % torch.as_tensor(x.shape[0])],
-}
-
-
-@pytest.mark.parametrize("name", HOLDING_SIZES)
-def test_a_size_that_a_tensor_holds(name: str) -> None:
-    model, x = HOLDING_SIZES[name], torch.randn(7, 3)
-    captured = capture(model, (x,), dynamic_shapes=({0: "n"},), rewrites=Catalog.load().rewrites())
-    assert len(captured.program.range_constraints) == 1  # the declared size, and no number that depends on data
-    for size in (7, 2, 12):
-        x = torch.randn(size, 3)
-        torch.testing.assert_close(captured.program.module()(x), model(x))
-
-
-def test_a_tensor_that_held_a_size_and_was_changed() -> None:
-    captured = capture(changed_in_place, (torch.randn(7, 3),), dynamic_shapes=({0: "n"},))
-    for size in (7, 2, 12):
-        x = torch.randn(size, 3)
-        torch.testing.assert_close(captured.program.module()(x), changed_in_place(x))
-
-
 def padding_of(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     longest = int(lengths.max())
     return x.masked_fill((torch.arange(longest) >= lengths[:, None])[..., None], 0.0)

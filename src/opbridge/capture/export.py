@@ -21,7 +21,6 @@ from opbridge.torch_graph.outputs import opening_outputs
 from opbridge.torch_graph.python_sizes import dynamic_builtins, einsum_from_left_to_right
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
-from opbridge.torch_graph.size_tensors import SizeTensors
 from opbridge.torch_graph.sources import FixedSize, SourceLine, innermost
 from opbridge.torch_graph.state import keeping_state
 
@@ -143,8 +142,7 @@ def _export_as_declared(
         order = einsum_from_left_to_right() if shapes else contextlib.nullcontext()
         replacements = opening_outputs(module), dynamic_builtins(), without_gradient_modes(), importing_outside()
         with contextlib.ExitStack() as stack:
-            sizes = SizeTensors() if shapes else contextlib.nullcontext()
-            for context in (state, silenced(), settings, noting, torch.no_grad(), *replacements, order, sizes):
+            for context in (state, silenced(), settings, noting, torch.no_grad(), *replacements, order):
                 stack.enter_context(context)
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
     except Exception as error:
