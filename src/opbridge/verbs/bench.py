@@ -31,8 +31,10 @@ PYTORCH = "PyTorch"
 """The label of eager PyTorch."""
 
 _ROUNDS = 5
-_LONGEST = 86400
 """The number of turns that everything measured takes, so that a busy moment of the machine affects all of it."""
+
+_LONGEST = 86400
+"""The most seconds of runs, a day."""
 
 Feeds = Mapping[str, np.ndarray]
 
