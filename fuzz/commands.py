@@ -302,4 +302,5 @@ def _with_two_faults(chance: random.Random) -> Iterator[Case]:
         where = chance.choice(["ordinary", "ordinary", *SURROUNDINGS])
         argv = [a if a != v else b for a, b, v in zip(one.argv, two.argv, _valid(command), strict=True)]
         outputs = tuple({*one.outputs, *two.outputs})
-        yield _case(command, argv, area="two faults", prepare=prepare, surroundings=where, outputs=outputs)
+        name = f"{one.name or one.argv}; {two.name or two.argv}; {where}"
+        yield _case(command, argv, area="two faults", prepare=prepare, surroundings=where, outputs=outputs, name=name)

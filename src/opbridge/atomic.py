@@ -160,11 +160,11 @@ def _new_locked(target: Path, make: Callable[[Path], None], stack: contextlib.Ex
     while True:
         sibling = target.with_name(_temporary_name(target.name, secrets.token_hex(4)))
         make(sibling)
-        with contextlib.suppress(FileNotFoundError):
-            stack.enter_context(_lock(sibling, wait=True))
-        # Another process may have deleted it as stale before it was locked.
-        if sibling.exists():
-            return sibling
+        # Another process may take it for a stale one, and delete it, before it is locked.
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            stack.enter_context(_lock(sibling, is_own=True))
+            if sibling.exists():
+                return sibling
 
 
 def check_target(target: Path) -> None:
@@ -263,8 +263,12 @@ def _owner(sibling: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """A lock that ends with this process; False if another has it, or there are none on this system or disk."""
+def _lock(path: Path, *, is_own: bool = False) -> Iterator[bool]:
+    """A lock that ends with this process; False if another has it, or there are none on this system or disk.
+
+    Raises:
+        BlockingIOError: Another process has it, and ``is_own`` says that ``path`` was made by this one.
+    """
     if sys.platform == "win32":
         yield False
         return
@@ -273,9 +277,11 @@ def _lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_locked = True
-        except OSError:
+        except OSError as error:
+            if is_own and isinstance(error, BlockingIOError):
+                raise
             is_locked = False
         yield is_locked
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
@@ -11,7 +12,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from opbridge.bundle.bundle import read_bundle
 from opbridge.bundle.destination import check_destination
 from opbridge.cli import _collect
 from opbridge.errors import BuildError, InputError
-from opbridge.kernels import compiler, toolchain
+from opbridge.kernels import cache, compiler, toolchain
 from opbridge.kernels.cache import is_made, made_once
 from opbridge.torch_graph.silence import silenced
 
@@ -171,6 +172,65 @@ def test_a_file_that_somebody_put_into_the_cache_is_not_used(tmp_path: Path) -> 
     (tmp_path / "a.so").write_bytes(b"evil")
     (tmp_path / "a.so.code").write_bytes(b"0" * 64)
     assert made_once(tmp_path / "a.so", written(b"good")).read_bytes() == b"good"
+
+
+# Locks of other processes, which may be stopped while they hold one.
+
+
+@contextlib.contextmanager
+def lock(path: Path) -> Iterator[None]:
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def started(function: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    return thread
+
+
+def ends(thread: threading.Thread, *, seconds: float) -> bool:
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks there")
+def test_the_lock_of_the_cache_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.so", "b.so"):
+        (tmp_path / f"{name}.lock").touch()
+    with lock(tmp_path / "a.so.lock"):
+        waiting = started(lambda: made_once(tmp_path / "a.so", written(b"good")))
+        assert not ends(waiting, seconds=0.5)
+    assert ends(waiting, seconds=20)
+    monkeypatch.setattr(cache, "_MOST_SECONDS", 0.2)
+    with lock(tmp_path / "b.so.lock"):
+        assert ends(started(lambda: made_once(tmp_path / "b.so", written(b"good"))), seconds=20)
+    assert is_made(tmp_path / "a.so")
+    assert is_made(tmp_path / "b.so")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks there")
+def test_a_temporary_folder_that_another_process_is_deleting_is_left_to_it(tmp_path: Path) -> None:
+    made: list[Path] = []
+    taken: list[Path] = []
+
+    def make(path: Path) -> None:
+        path.mkdir()
+        made.append(path)
+        if len(made) == 1:
+            stack.enter_context(lock(path))
+
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as own:
+        assert ends(started(lambda: taken.append(atomic._new_locked(tmp_path / "b", make, own))), seconds=20)
+        assert taken == made[1:]
+        with atomic._lock(taken[0]) as is_locked:
+            assert not is_locked
 
 
 COMPILERS = {

@@ -7,12 +7,15 @@ anybody else is made again, and never loaded.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import hmac
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from opbridge.atomic import locked_folder
 from opbridge.errors import BuildError
@@ -22,6 +25,9 @@ __all__ = ["cache_folder", "is_made", "made_once"]
 
 _LARGEST = 1 << 30
 """The bytes of the largest file that is checked: a sparse file of a terabyte takes no room, but minutes to read."""
+_MOST_SECONDS, _PERIOD = 1800.0, 0.05
+"""How long a process waits for another one that makes the same file, as long as the compiler may take; how often it
+looks."""
 
 
 def cache_folder() -> Path:
@@ -100,21 +106,31 @@ def _make(path: Path, make: Callable[[Path], None]) -> None:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """A lock that one thread of one process holds at a time. The file is kept, since deleting it would be a race."""
+    """A lock that one thread of one process holds at a time. The file is kept, since deleting it would be a race.
+
+    It only saves work. Where there are no locks, or another process has held it for too long (it may be stopped), the
+    code inside runs without it.
+    """
     with open(path, "ab") as file:
+        ends = time.monotonic() + _MOST_SECONDS
+        while not _is_locked(file) and time.monotonic() < ends:
+            time.sleep(_PERIOD)
+        yield
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    """Lock a file; False if another process has locked it."""
+    try:
         if sys.platform == "win32":
             import msvcrt
 
-            while True:
-                # Windows gives up after ten seconds.
-                with contextlib.suppress(OSError):
-                    file.seek(0)
-                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-                    break
-            yield
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
 
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # Of all others, such as those of a network file system, waiting is in vain.
+        return error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+    return True

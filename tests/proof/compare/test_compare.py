@@ -17,6 +17,7 @@ import opbridge
 from opbridge import engines
 from opbridge.capture.entry import load_entry
 from opbridge.cli import main
+from opbridge.engines.process.limits import limited
 from opbridge.errors import EngineNotInstalledError, InputError
 from opbridge.proof.compare.result import ModelComparison
 from opbridge.report.compare import comparison_view
@@ -236,6 +237,26 @@ def test_sides_that_do_not_fit(message: str) -> None:
         opbridge.compare(first, second, engines=where)
     assert message in caught.value.message
     assert caught.value.fix
+
+
+def expanding(path: Path) -> str:
+    """A small file whose functions call one another so often that a trillion nodes are written out."""
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
+    functions = [helper.make_function("f", "F0", ["x"], ["y"], [helper.make_node("Relu", ["x"], ["y"])], opsets)]
+    for number in range(40):
+        body = [helper.make_node(f"F{number}", [a], [b], domain="f") for a, b in (("x", "m"), ("m", "y"))]
+        functions.append(helper.make_function("f", f"F{number + 1}", ["x"], ["y"], body, opsets))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("F40", ["x"], ["y"], domain="f")], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_no_engine_gets_a_model_that_expands_without_end(tmp_path: Path, is_first: bool) -> None:
+    models = [expanding(tmp_path / "calls.onnx"), small(tmp_path / "small.onnx", shape=["n"])]
+    with limited(time_limit=10), pytest.raises(InputError, match=r"'calls.onnx' .* expands to more than"):
+        opbridge.compare(*(models if is_first else reversed(models)))
 
 
 def test_an_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

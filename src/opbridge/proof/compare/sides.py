@@ -62,7 +62,15 @@ class ModelSide:
         return self.bundle is not None and "original" not in self.bundle.manifest
 
     def load(self) -> IsolatedSession:
-        """Load the model in its engine, in a child process. Raises EngineError if the engine rejects it."""
+        """Load the model in its engine, in a child process.
+
+        Raises:
+            InputError: The file is not a valid model. It is read first, because functions that call functions can
+                expand to a model without end, which an engine would try to inline.
+            EngineError: The engine rejects the model.
+        """
+        if self.has_graph:
+            self.graph()
         return IsolatedSession(self.engine.name, self.file, libraries=self.libraries)
 
     def graph(self) -> ir.Model:
