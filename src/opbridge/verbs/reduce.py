@@ -11,7 +11,8 @@ import numpy as np
 
 from opbridge.atomic import TemporaryFolder, check_new_folder
 from opbridge.bundle.trust import Consent
-from opbridge.catalog.declare.catalog import Ops
+from opbridge.capture.entry import as_entry
+from opbridge.catalog.declare.catalog import Catalog, Ops
 from opbridge.errors import InputError
 from opbridge.proof.compare.sides import ModelSide, model_side
 from opbridge.proof.reduce.result import Reduction
@@ -56,7 +57,7 @@ def reduce(
         progress: A callback that receives the name of each stage and of each trial.
 
     Raises:
-        InputError: Nothing fails, an argument can't be used, or the folder can't be written.
+        InputError: Nothing fails, an argument (such as the reference) can't be used, or the folder can't be written.
         EngineError: The engine is not installed.
     """
     from opbridge.proof.reduce.trials import Clock
@@ -68,6 +69,11 @@ def reduce(
     clock = Clock(time_limit, progress)
     if is_onnx(model) or Path(model).is_dir():
         side = model_side(model, engine, trust=trust)
+        if reference is not None:
+            progress(f"loading {reference}" if isinstance(reference, str) else "loading the reference")
+            reference = as_entry(reference)
+        if ops:
+            Catalog.load(ops)  # It imports these files, so an error in them is reported before the search.
         return _reduce_side(side, Path(path), clock, started, inputs, seed, reference, ops, progress)
     with TemporaryFolder() as folder:
         from opbridge.proof.reduce.exports import exported_or_reduced

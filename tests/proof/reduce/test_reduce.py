@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import crashing_engine
 import faulty_engine
@@ -261,6 +262,22 @@ def test_nothing_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["reduce", model, "-o", str(tmp_path / "out"), "-q"]) == 1
     assert "error: Nothing fails: " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"reference": "lost.py:model"}, "there is no file lost.py"),
+        ({"reference": 7}, "A int was passed in the place of a model"),
+        ({"ops": ["lost.py"]}, "lost.py"),
+    ],
+)
+def test_what_it_is_compared_with_is_read_before_the_search(
+    wrong: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashing_engine.install(tmp_path / "engine", monkeypatch, "Erf=abort")
+    with pytest.raises(InputError, match=message):
+        opbridge.reduce(chain(tmp_path / "chain.onnx"), path=tmp_path / "out", engine="crashing", **wrong)
 
 
 def test_a_folder_that_is_there_is_never_replaced(tmp_path: Path) -> None:
