@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from one_node import make_model
+from one_node import make_model, value_info
 from onnx import helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.inliner import inline_local_functions
@@ -336,6 +336,18 @@ def test_a_chain_of_functions_that_onnx_does_not_inline() -> None:
         model_of_proto(model(_DEEPEST_CALLS + 1))
     with pytest.raises(ValidationError, match="call chain depth exceeds"):
         inline_local_functions(model(_DEEPEST_CALLS + 1))
+
+
+def test_nodes_are_sorted_if_they_are_not() -> None:
+    """A branch reads a value that a later node produces."""
+    branch = helper.make_graph([node("Neg", ["later"], ["inner"])], "branch", [], [value_info("inner", VECTOR)])
+    nodes = [node("Relu", ["x"], ["later"]), node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)]
+    for order in (nodes, nodes[::-1]):
+        read = model_of_proto(make_model(order, {"x": VECTOR, "c": ("BOOL", [])}, {"y": VECTOR}))
+        assert [each.op_type for each in read.graph] == ["Relu", "If"]
+    several = [node("Relu", ["x"], ["a"]), node("Neg", ["x"], ["b"]), node("Add", ["b", "a"], ["y"])]
+    read = model_of_proto(make_model(several, {"x": VECTOR}, {"y": VECTOR}))
+    assert [each.op_type for each in read.graph] == ["Relu", "Neg", "Add"]
 
 
 def test_functions_that_expand_to_a_model_without_end() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import graphlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import onnx
@@ -122,52 +122,65 @@ def _check_graph(graph: onnx.GraphProto, name: str, outer: tuple[Set[str], ...])
     return _check_nodes(graph.node, {*initializers, *inputs}, name, outer, {value.name for value in graph.output})
 
 
-def _check_nodes(nodes: Any, given: Set[str], name: str, outer: tuple[Set[str], ...], outputs: Set[str]) -> set[str]:
+def _check_nodes(
+    proto_nodes: Iterable[onnx.NodeProto], given: Set[str], name: str, outer: tuple[Set[str], ...], outputs: Set[str]
+) -> set[str]:
     """Check the nodes of a graph or function, and return the values that they read from outside."""
-    producers: dict[str, onnx.NodeProto] = {}
-    reads: list[set[str]] = []
-    for node in nodes:
+    nodes = list(proto_nodes)  # Each iteration over a message's own list makes new objects.
+    producers: dict[str, int] = {}
+    for index, node in enumerate(nodes):
         for output in filter(None, node.output):
             if output in producers or output in given:
+                first = producers.get(output)
+                origin = "is an input or initializer" if first is None else f"{_describe(nodes[first])} produces"
                 raise InputError(
-                    f"{name}: the node {_describe(node)} produces {output!r}, which {_origin(output, producers)} too.",
+                    f"{name}: the node {_describe(node)} produces {output!r}, which {origin} too.",
                     fix="give each value in a graph a unique name.",
                 )
-            producers[output] = node
+            producers[output] = index
     visible = ({*given, *producers}, *outer)
-    for node in nodes:
-        for value in filter(None, node.input):
-            _check_known(value, visible, f"{name}: the node {_describe(node)} reads {value!r}, which nothing produces.")
-        for attribute in node.attribute:
-            if not (attribute.type or attribute.ref_attr_name):
-                raise InputError(
-                    f"{name}: the attribute {attribute.name!r} of the node {_describe(node)} has no type.",
-                    fix="the file is damaged, or older than ONNX 1.0: write the model again.",
-                )
-        reads.append(set(filter(None, node.input)))
-        for graph in _subgraphs(node):
-            reads[-1] |= _check_graph(graph, f"{name}, inside the node {_describe(node)}", visible)
+    reads = [_check_node(node, name, visible) for node in nodes]
     for output in sorted(outputs):
-        _check_known(output, visible, f"{name}: nothing produces the output {output!r}.")
-    _check_acyclic(nodes, reads, producers, name)
+        if not _is_known(output, visible):
+            raise _unknown(output, visible, f"{name}: nothing produces the output {output!r}.")
+    if any(producers.get(value, -1) >= index for index, values in enumerate(reads) for value in values):
+        _check_acyclic(nodes, reads, producers, name)
     return set(outputs).union(*reads) - visible[0]
 
 
-def _origin(value: str, producers: Mapping[str, onnx.NodeProto]) -> str:
-    return f"{_describe(producers[value])} produces" if value in producers else "is an input or initializer"
+def _check_node(node: onnx.NodeProto, name: str, visible: tuple[Set[str], ...]) -> set[str]:
+    """Check the inputs, attributes and subgraphs of a node, and return the values that they read."""
+    reads = set(filter(None, node.input))
+    if not reads <= visible[0]:
+        for value in filter(None, node.input):
+            if not _is_known(value, visible):
+                message = f"{name}: the node {_describe(node)} reads {value!r}, which nothing produces."
+                raise _unknown(value, visible, message)
+    for attribute in node.attribute:
+        if not (attribute.type or attribute.ref_attr_name):
+            raise InputError(
+                f"{name}: the attribute {attribute.name!r} of the node {_describe(node)} has no type.",
+                fix="the file is damaged, or older than ONNX 1.0: write the model again.",
+            )
+    for graph in _subgraphs(node):
+        reads |= _check_graph(graph, f"{name}, inside the node {_describe(node)}", visible)
+    return reads
 
 
-def _check_known(value: str, visible: tuple[Set[str], ...], message: str) -> None:
-    if not any(value in scope for scope in visible):
-        raise InputError(message, fix=did_you_mean(value, sorted(set().union(*visible))))
+def _is_known(value: str, visible: tuple[Set[str], ...]) -> bool:
+    return any(value in scope for scope in visible)
 
 
-def _check_acyclic(nodes: Any, reads: list[set[str]], producers: Mapping[str, onnx.NodeProto], name: str) -> None:
+def _unknown(value: str, visible: tuple[Set[str], ...], message: str) -> InputError:
+    return InputError(message, fix=did_you_mean(value, sorted(set().union(*visible))))
+
+
+def _check_acyclic(
+    nodes: Sequence[onnx.NodeProto], reads: Sequence[Set[str]], producers: Mapping[str, int], name: str
+) -> None:
     order: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
-    position = {id(node): index for index, node in enumerate(nodes)}
-    owners = {value: position[id(node)] for value, node in producers.items()}
     for index, values in enumerate(reads):
-        order.add(index, *(owners[value] for value in values if value in owners))
+        order.add(index, *(producers[value] for value in values if value in producers))
     try:
         order.prepare()
     except graphlib.CycleError as error:
