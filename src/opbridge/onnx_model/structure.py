@@ -6,7 +6,6 @@ import difflib
 import graphlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any
 
 import onnx
 
