@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,6 +156,22 @@ def test_strided_inputs_are_captured(name: str) -> None:
 
 def _zeros(*sizes: int) -> torch.Tensor:
     return torch.zeros(sizes)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize(
+    ("name", "arguments", "shapes"),
+    [
+        ("soft_nms", (_zeros(0, 4), _zeros(0)), [(0, 5), (0,)]),
+        ("nms3d", (_zeros(0, 7), _zeros(0), 0.5), [(0,)]),
+        ("nms_rotated", (_zeros(2, 0, 5), _zeros(2, 3, 0), 0.5, 0.1), [(0, 3)]),
+        ("nms_match", (_zeros(2, 0, 4), _zeros(2, 3, 0), 0.5, 0.1), [(0, 4)]),
+    ],
+)
+def test_no_boxes(name: str, arguments: tuple[Any, ...], shapes: list[tuple[int, ...]], kernels: bool) -> None:
+    with contextlib.nullcontext() if kernels else without_kernels():
+        results = _operator(name)(*arguments)
+    assert [tuple(item.shape) for item in (results if isinstance(results, tuple) else (results,))] == shapes
 
 
 @pytest.mark.parametrize(

@@ -44,5 +44,7 @@ def suppressors(overlapping: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
         return place + 1, torch.where(dropped, place, suppressor)
 
     start = torch.zeros((), dtype=torch.int64)
-    _, suppressor = torch.while_loop(go_on, drop, (start, torch.full_like(order, -1)))
+    # The order of zero boxes has other strides than what the loop makes.
+    nothing = torch.full_like(order, -1, memory_format=torch.contiguous_format)
+    _, suppressor = torch.while_loop(go_on, drop, (start, nothing))
     return ordered, order, suppressor.gather(2, order)

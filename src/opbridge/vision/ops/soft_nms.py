@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from opbridge.catalog.declare.operator import operator
 from opbridge.catalog.declare.spec import Sample
@@ -79,8 +80,10 @@ def soft_nms(
 def _picked(scores: Tensor, factors: Tensor) -> Tensor:
     """The boxes in the order in which they are the best of those that are left."""
     count = scores.shape[0]
-    places = torch.arange(count)
     lowest = -torch.inf
+    # One more, which is never the best: there is no largest of zero scores.
+    scores, factors = pad(scores, (0, 1), value=lowest), pad(factors, (0, 1, 0, 1))
+    places = torch.arange(count + 1)
 
     def go_on(place: Tensor, remaining: Tensor, picked: Tensor) -> Tensor:
         return place < count
@@ -92,7 +95,7 @@ def _picked(scores: Tensor, factors: Tensor) -> Tensor:
         return place + 1, others, torch.where(places == place, best, picked)
 
     start = torch.zeros((), dtype=torch.int64)
-    return torch.while_loop(go_on, pick, (start, scores, torch.zeros_like(places)))[2]
+    return torch.while_loop(go_on, pick, (start, scores, torch.zeros_like(places)))[2][:count]
 
 
 soft_nms.kernel("soft_nms.h")
