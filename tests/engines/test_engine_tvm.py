@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from one_node import FLOAT, make_model, one_node, save, to_ir, value_info
 from onnx import helper, numpy_helper
@@ -13,8 +14,10 @@ from places import SUPPORT
 
 from opbridge import engines
 from opbridge.engines.asked import AskedEngine
+from opbridge.engines.passes import express_by_others
 from opbridge.errors import EngineError, InputError
 from opbridge.kernels.compiler import build
+from opbridge.onnx_model.write import save_model
 
 pytest.importorskip("tvm", reason="not run: apache-tvm is not installed")
 
@@ -48,6 +51,41 @@ def test_each_node_is_compiled_alone_and_run(op_type, inputs, outputs, expected)
     model = to_ir(one_node(op_type, inputs, outputs))
     refusal = ENGINE.supports(model.graph[0], model.opset_imports)
     assert (refusal.reason if refusal is not None else None) == expected
+
+
+def roi_align(sampling_ratio: int) -> onnx.ModelProto:
+    """RoiAlign of boxes in an image that is four times as large as its features."""
+    inputs = [(FLOAT, [1, 3, 20, 30]), (FLOAT, ["n", 4]), ("INT64", ["n"])]
+    sizes = {"output_height": 3, "output_width": 3, "spatial_scale": 0.25, "sampling_ratio": sampling_ratio}
+    return one_node("RoiAlign", inputs, [(FLOAT, ["n", 3, 3, 3])], coordinate_transformation_mode="half_pixel", **sizes)
+
+
+def test_the_half_pixel_of_roi_align(tmp_path):
+    """TVM subtracts it before it scales the boxes, not afterwards."""
+    model = to_ir(roi_align(2))
+    made = express_by_others.for_engine(model, ENGINE, [])
+    assert made is not None
+    result = made(model)
+    assert [each.what for each in result.adaptations] == ["ai.onnx::RoiAlign becomes other operators"]
+    save_model(model, tmp_path, name="scaled.onnx")
+    start = np.random.default_rng(1).uniform(-8, 120, (30, 2))
+    boxes = np.concatenate([start, start + np.random.default_rng(2).uniform(-5, 60, (30, 2))], 1).astype(np.float32)
+    feeds = (array(1, 3, 20, 30), boxes, np.zeros(30, np.int64))
+    original = save(roi_align(2), tmp_path / "original.onnx")
+    (expected,) = engines.get("onnxruntime").load(original)(*feeds)
+    np.testing.assert_allclose(ENGINE.load(tmp_path / "scaled.onnx")(*feeds)[0], expected, atol=1e-5)
+    assert np.abs(ENGINE.load(original)(*feeds)[0] - expected).max() > 0.1
+
+
+def test_roi_align_without_a_number_of_samples_is_refused():
+    """A box without an area has no samples, and TVM divides by their number."""
+    model = to_ir(roi_align(0))
+    refusal = ENGINE.supports(model.graph[0], model.opset_imports)
+    assert refusal is not None
+    assert "computes another result" in refusal.reason
+    made = express_by_others.for_engine(model, ENGINE, [])
+    assert made is not None
+    assert not made(model).modified
 
 
 def test_another_result_is_a_refusal(monkeypatch):

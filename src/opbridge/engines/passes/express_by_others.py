@@ -84,8 +84,8 @@ def _express(node: ir.Node, opset: int, names: Names) -> bool:
     return True
 
 
-def _floating(site: Site) -> ir.Value:
-    value = site.input(0)
+def _floating(site: Site, position: int = 0) -> ir.Value:
+    value = site.input(position)
     if site.dtype(value) not in _FLOATS:
         raise CannotExpress("it is for floating-point types only")
     assert value is not None
@@ -228,6 +228,14 @@ def _extreme(site: Site, op: Builder) -> ir.Value:
     return result
 
 
+def _roi_align(site: Site, op: Builder) -> ir.Value:
+    """RoiAlign of boxes that are scaled before it: TVM subtracts the half pixel first and scales then."""
+    boxes = _floating(site, 1)
+    scaled = op.Mul(boxes, op.like(site.attribute("spatial_scale"), boxes))
+    result: ir.Value = site.again(site.input(0), scaled, site.input(2), spatial_scale=1.0)
+    return result
+
+
 def _or(site: Site, op: Builder) -> ir.Value:
     a, b = site.input(0), site.input(1)
     result: ir.Value = op.Not(op.And(op.Not(a), op.Not(b)))
@@ -245,6 +253,7 @@ _WAYS: dict[str, Callable[[Site, Builder], ir.Value]] = {
     "Or": _or,
     "Reciprocal": _reciprocal,
     "ReduceL2": _reduce_l2,
+    "RoiAlign": _roi_align,
     "Round": _round,
     "Softmax": _softmax,
     "Softplus": _softplus,
