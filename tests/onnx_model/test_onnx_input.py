@@ -22,6 +22,7 @@ from opbridge.errors import InputError
 from opbridge.onnx_model.read import model_of_proto, read_model
 from opbridge.onnx_model.structure import _DEEPEST_CALLS
 from opbridge.onnx_model.write import save_model
+from opbridge.proof.verify.widened_model import widened_model
 
 pytestmark = pytest.mark.newest
 
@@ -336,6 +337,25 @@ def test_a_chain_of_functions_that_onnx_does_not_inline() -> None:
         model_of_proto(model(_DEEPEST_CALLS + 1))
     with pytest.raises(ValidationError, match="call chain depth exceeds"):
         inline_local_functions(model(_DEEPEST_CALLS + 1))
+
+
+def test_weights_that_are_the_same_bytes_are_written_once(tmp_path: Path) -> None:
+    """A file of 16 MiB may be a thousand weights: 16 GiB in another file, and 32 GiB in float64."""
+    first, last = WEIGHT, WEIGHT + 1
+    weights = [numpy_helper.from_array(array, name) for name, array in (("a", first), ("b", first), ("c", last))]
+    nodes = [node("MatMul", ["x", "a"], ["p"]), node("MatMul", ["p", "b"], ["q"]), node("MatMul", ["q", "c"], ["y"])]
+    model = make_model(nodes, {"x": ROW}, {"y": ROW}, initializers=weights)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    shared = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    del shared.graph.initializer[1].external_data[:]
+    shared.graph.initializer[1].external_data.extend(shared.graph.initializer[0].external_data)
+    onnx.save(shared, tmp_path / "shared.onnx")
+    for name, make, itemsize in (("copy", lambda read: read, 4), ("wide", widened_model, 8)):
+        save_model(make(read_model(tmp_path / "shared.onnx")), tmp_path, name=name, external_data=True)
+        assert (tmp_path / f"{name}.data").stat().st_size == 2 * WEIGHT.size * itemsize
+        read = read_model(tmp_path / name).graph.initializers
+        for weight, array in zip("abc", (first, first, last), strict=True):
+            assert np.array_equal(read[weight].const_value.numpy(), array)
 
 
 def test_nodes_are_sorted_if_they_are_not() -> None:

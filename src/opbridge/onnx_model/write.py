@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from opbridge.onnx_model.wire import field_tag
 
-__all__ = ["LARGEST_FILE", "save_model"]
+__all__ = ["LARGEST_FILE", "place_of", "save_model"]
 
 LARGEST_FILE = 2_000_000_000
 """If the weights have more bytes than this, they go to a separate file: a protocol buffer is limited to 2 GiB."""
@@ -59,7 +59,8 @@ def save_model(model: ir.Model, folder: Path, *, name: str = "model.onnx", exter
         file = stack.enter_context((folder / name).open("wb", buffering=1 << 20))
         if apart and large:
             data = stack.enter_context((folder / f"{name}.data").open("wb", buffering=1 << 20))
-            _write(model, {key: _written_apart(key, tensor, data) for key, tensor in large.items()}, file)
+            offsets: dict[tuple[int, int], int] = {}
+            _write(model, {key: _written_apart(key, tensor, data, offsets) for key, tensor in large.items()}, file)
         else:
             _write(model, {key: _written_inside(key, tensor) for key, tensor in large.items()}, file)
 
@@ -81,17 +82,36 @@ def _written_inside(name: str, tensor: ir.TensorProtocol) -> _Initializer:
     return _Initializer(head + field_tag(_RAW_DATA, tensor.nbytes), tensor)
 
 
-def _written_apart(name: str, tensor: ir.TensorProtocol, data: BinaryIO) -> _Initializer:
-    """Append the tensor to ``data``, and return a message that states its place there."""
-    data.write(bytes(-data.tell() % _ALIGNMENT))
-    offset = data.tell()
-    for chunk in _chunks(tensor):
-        data.write(chunk)
+def _written_apart(
+    name: str, tensor: ir.TensorProtocol, data: BinaryIO, offsets: dict[tuple[int, int], int]
+) -> _Initializer:
+    """Append the tensor to ``data``, and return a message that states its place there.
+
+    Weights that share their memory share their bytes in the file: a thousand weights of a file may be the same part of
+    another one.
+    """
+    place = place_of(tensor)
+    offset = None if place is None else offsets.get(place)
+    if offset is None:
+        data.write(bytes(-data.tell() % _ALIGNMENT))
+        offset = data.tell()
+        for chunk in _chunks(tensor):
+            data.write(chunk)
+        if place is not None:
+            offsets[place] = offset
     proto = _described(name, tensor)
     proto.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", Path(data.name).name), ("offset", offset), ("length", tensor.nbytes)):
         proto.external_data.add(key=key, value=str(value))
     return _Initializer(proto.SerializeToString(deterministic=True), None)
+
+
+def place_of(tensor: ir.TensorProtocol) -> tuple[int, int] | None:
+    """The address and the number of bytes of a tensor that holds its elements as an array; None for any other."""
+    array = tensor.raw if isinstance(tensor, ir.Tensor) else None
+    if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.nbytes:
+        return None
+    return array.ctypes.data, array.nbytes
 
 
 def _write(model: ir.Model, large: dict[str, _Initializer], file: BinaryIO) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from opbridge.onnx_model.scopes import all_graphs, all_nodes
+from opbridge.onnx_model.write import place_of
 
 __all__ = ["longest_sum", "random_outputs", "random_values", "widened_model"]
 
@@ -25,9 +26,10 @@ def widened_model(model: ir.Model) -> ir.Model:
     Floating-point types of at most 8 bits and integers are not changed, because they are part of the model's design.
     """
     widened = model.clone()
+    shared: dict[Any, Any] = {}
     for graph in all_graphs(widened):
         for value in graph.initializers.values():
-            value.const_value = _tensor(value.const_value)
+            value.const_value = _shared_tensor(value.const_value, shared)
             _widen_type(value)
         for value in graph.inputs:
             _widen_type(value)
@@ -52,6 +54,18 @@ def _with_float64_elements(type_: Any) -> Any:
     if isinstance(type_, ir.OptionalType):
         return ir.OptionalType(_with_float64_elements(type_.elem_type))
     return ir.TensorType(_FLOAT64)
+
+
+def _shared_tensor(tensor: Any, shared: dict[Any, Any]) -> Any:
+    """The widened tensor; tensors that share their memory still do."""
+    place = None if tensor is None else place_of(tensor)
+    if place is None:
+        return _tensor(tensor)
+    key = (place, tensor.dtype, tuple(tensor.shape))
+    if key not in shared:
+        shared[key] = _tensor(tensor)
+    same = shared[key]
+    return tensor if same.dtype is not _FLOAT64 else ir.Tensor(same.raw, dtype=_FLOAT64, name=tensor.name)
 
 
 def _tensor(tensor: Any) -> Any:
