@@ -130,9 +130,12 @@ class _Running:
         self.printed = [b"", b""]
         sys.stdout.flush()
         sys.stderr.flush()
+        # An interrupt that comes before the command runs must not show the harness.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self.process = os.fork()
         if self.process == 0:
             self._run()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         self.delay = _Delay(self.process)
         for reader, writer in self.pipes:
             os.close(writer)
@@ -142,9 +145,10 @@ class _Running:
         """Become the command line. Never returns."""
         code = 99
         try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             os.setsid()
             os.chdir(self.folder)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGHUP, signal.SIG_DFL)  # The harness may run under nohup.
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(self.pipes[0][1], 1)
@@ -322,6 +326,7 @@ def command_line(argv: tuple[str, ...]) -> int:
         for descriptor, mode, buffering in ((0, "r", -1), (1, "w", -1), (2, "w", 1))
     )
     sys.__stdout__, sys.__stderr__, sys.__stdin__ = sys.stdout, sys.stderr, sys.stdin  # type: ignore[misc]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import commands
@@ -120,6 +122,15 @@ def test_a_fault_is_found(program: str, fault: str, tmp_path: Path, monkeypatch:
     case = forked.Case("files", (), surroundings="in a new process: ASCII", culprit="m.onnx")
     (ended,) = forked.run_all([case], tmp_path / "valid", tmp_path, jobs=1, ends=float("inf"))
     assert fault in ended.faults
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork there")
+def test_an_interrupt_before_the_command_runs_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(forked.SURROUNDINGS, "slow", lambda folder: time.sleep(5))
+    (tmp_path / "valid").mkdir()
+    case = forked.Case("signals", ("engines",), surroundings="slow", interrupt=(int(signal.SIGINT), 0.0))
+    (ended,) = forked.run_all([case], tmp_path / "valid", tmp_path, jobs=1, ends=float("inf"))
+    assert (ended.code, ended.faults) == (-signal.SIGINT, ())
 
 
 @pytest.mark.sweep
