@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from one_node import make_model
+from onnx import TensorProto, helper, numpy_helper
 from torch._higher_order_ops.scan import scan
 from verify_models import Function, captured
 
+from opbridge.onnx_model.read import model_of_proto
 from opbridge.proof.verify.captured_graph import CapturedGraph
+from opbridge.proof.verify.original_runs import _inlined
 
 torch.manual_seed(0)
 X = torch.randn(6, 5)
@@ -107,3 +112,23 @@ def test_in_place_changes_do_not_reach_the_inputs_or_the_other_run() -> None:
     found = run(lambda x: x.add_(1).floor_().mul_(0.1) + x, X)
     assert torch.equal(X, before)
     assert torch.allclose(found.float64[0], found.own[0].double(), atol=1e-6)
+
+
+def test_a_reference_is_run_without_the_weights_that_nothing_reads() -> None:
+    """They may be many times as large as the file that they come from."""
+    one = numpy_helper.from_array(np.ones(1, np.float32), "one")
+    weights = [one, *(helper.make_tensor(name, TensorProto.FLOAT, [1], [2.0]) for name in ("two", "given", "unread"))]
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["two"], ["inner"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("inner", TensorProto.FLOAT, [1])],
+    )
+    nodes = [
+        helper.make_node("Add", ["x", "one"], ["y"]),
+        helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch),
+    ]
+    inputs = {"x": ("FLOAT", [1]), "c": ("BOOL", []), "given": ("FLOAT", [1])}
+    model = model_of_proto(make_model(nodes, inputs, {"y": ("FLOAT", [1]), "z": ("FLOAT", [1])}, initializers=weights))
+    assert set(_inlined(model).graph.initializers) == {"one", "two", "given"}
+    assert set(model.graph.initializers) == {"one", "two", "given", "unread"}

@@ -183,12 +183,19 @@ class OriginalRuns:
 
 
 def _inlined(model: ir.Model) -> ir.Model:
-    """The model without functions: the evaluator does not distinguish the overloads of a function."""
-    if not model.functions:
+    """The model without functions, of which the evaluator does not tell overloads apart, and without unread weights."""
+    unread = [name for name, value in model.graph.initializers.items() if _is_unread(value)]
+    if not model.functions and not unread:
         return model
     copy = model.clone()
+    for name in unread:
+        del copy.graph.initializers[name]
     InlinePass()(copy)
     return copy
+
+
+def _is_unread(value: ir.Value) -> bool:
+    return not (value.uses() or value.is_graph_output() or value.is_graph_input())
 
 
 def _evaluator_first(waiting: list[Candidate]) -> list[Candidate]:
