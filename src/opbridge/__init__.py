@@ -5,12 +5,14 @@ Importing this package imports neither torch nor an engine; each public name is 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from opbridge.version import __version__
 
+TYPE_CHECKING = False
+"""A type checker takes it for that of `typing`, whose import would be long: an interrupt can't be handled yet."""
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from opbridge.bundle.bundle import Bundle
     from opbridge.bundle.load import load
     from opbridge.catalog.declare.custom_node import custom_node
@@ -122,6 +124,8 @@ _MODULES = ("legacy", "surgery", "testing", "vision")
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
