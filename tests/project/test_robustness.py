@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -178,43 +179,45 @@ def test_killing_an_export(made, place, monkeypatch, capfd, name, code):
 # A full disk.
 
 
-@pytest.fixture
-def small_files() -> Iterator[Callable[[int], None]]:
-    """Sets how large a file may become. A larger one is an error of the same kind as a full disk."""
+@contextlib.contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """Limits the size of files. A larger one is an error of the same kind as a full disk."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(("weights", "room"), [(100_000, 200_000), (4, 1000)], ids=["weights", "manifest"])
-def test_no_room_for_the_bundle(place, capfd, small_files, weights, room):
+def test_no_room_for_the_bundle(place, capfd, weights, room):
     small_model(place / "m.onnx", weights=weights)
-    small_files(room)
-    ran = Ran(capfd, "export", "m.onnx", "-o", "b", "--engine", "reference", "--no-verify")
+    with small_files(room):
+        ran = Ran(capfd, "export", "m.onnx", "-o", "b", "--engine", "reference", "--no-verify")
     assert ran.code == 1
     assert "error: Can't write b: File too large. Nothing was written." in ran.err
     assert "fix: free some disk space" in ran.err
     assert visible(place) == set()
 
 
-def test_no_room_for_the_captured_program(place, capfd, small_files):
+def test_no_room_for_the_captured_program(place, capfd):
     entry = "import torch\ndef model():\n    return torch.nn.Linear(40, 40), (torch.ones(2, 40),)\n"
     (place / "net.py").write_text(entry)
-    small_files(6000)
-    ran = Ran(capfd, "export", "net.py:model", "-o", "b", "--engine", "none", "--with-reference", "--no-verify")
+    with small_files(6000):
+        ran = Ran(capfd, "export", "net.py:model", "-o", "b", "--engine", "none", "--with-reference", "--no-verify")
     assert ran.code == 1
     assert "error: Can't write b: File too large. Nothing was written." in ran.err
     assert visible(place) - {"__pycache__"} == {"net.py"}
 
 
-def test_no_room_for_the_verification(made, place, capfd, small_files):
+def test_no_room_for_the_verification(made, place, capfd):
     shutil.copytree(made / "b", place / "b")
     before = (place / "b" / "verification.json").read_bytes()
-    small_files(1000)
-    ran = Ran(capfd, "verify", "b", "--reference", "m.onnx")
-    small_files(1 << 30)
+    with small_files(1000):
+        ran = Ran(capfd, "verify", "b", "--reference", "m.onnx")
     assert ran.code == 1
     assert "passed on 3 cases, but this can't be recorded: Can't write b/verification.json: File too large" in ran.err
     assert "fix: free some disk space" in ran.err
@@ -223,10 +226,10 @@ def test_no_room_for_the_verification(made, place, capfd, small_files):
 
 
 @pytest.mark.slow
-def test_no_room_for_outputs(made, place, capfd, small_files):
+def test_no_room_for_outputs(made, place, capfd):
     np.savez("x.npz", x=np.ones((500, 4), np.float32))
-    small_files(2000)
-    ran = Ran(capfd, "run", made / "b", "--input", "x.npz", "-o", "y.npz", "--engine", "reference")
+    with small_files(2000):
+        ran = Ran(capfd, "run", made / "b", "--input", "x.npz", "-o", "y.npz", "--engine", "reference")
     assert ran.code == 1
     assert "error: Can't write y.npz: File too large" in ran.err
     assert visible(place) == {"x.npz"}
@@ -295,15 +298,15 @@ def test_a_library_for_another_platform(place, name):
     assert caught.value.fix.startswith("build it again")
 
 
-def test_no_room_for_a_kernel(place, monkeypatch, small_files):
+def test_no_room_for_a_kernel(place, monkeypatch):
     monkeypatch.setenv("OPBRIDGE_CACHE", str(place / "kernels"))
     (place / "same.h").write_text(
         '#include "opbridge.h"\nvoid same_shape(opbridge::ShapeCall& call) { call.set_output(0, call.sizes(0)); }\n'
         "template <class T> void same(opbridge::Call& call) { call.output<T>(0)[0] = call.input<T>(0)[0]; }\n"
         'OPBRIDGE_OPERATOR(same, same_shape, "mylib::same(T x) -> T y", opbridge::types<float>)\n'
     )
-    small_files(4096)
-    with pytest.raises(BuildError, match=r"same\.h can't be compiled, because a disk is full") as caught:
+    full = pytest.raises(BuildError, match=r"same\.h can't be compiled, because a disk is full")
+    with small_files(4096), full as caught:
         build([place / "same.h"])
     assert "OPBRIDGE_CACHE" in caught.value.fix
     assert not [file.name for file in (place / "kernels").rglob("*") if file.is_file() and file.suffix != ".lock"]
