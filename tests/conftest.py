@@ -22,6 +22,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import torch
 
 import opbridge.verbs  # noqa: F401 - installs the hooks of the old ways, which every user of a verb has
+from opbridge.kernels import compiler
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,17 +43,29 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Check every pass, and let tests be interrupted: children inherit the ignored SIGINT of a background process.
 
-    Garbage is collected less often than by default.
+    Garbage is collected less often than by default. Without the slow tests, kernels are compiled in half of the time.
     """
     check_every_pass()
+    if "not slow" in config.option.markexpr:
+        optimize_less()
     # The default looks through all objects of torch and sympy hundreds of times, a seventh of the time of the tests.
     gc.set_threshold(100_000, 50, 50)
     torch.manual_seed(0)  # what test modules draw while they are imported
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def optimize_less() -> None:
+    """Compile kernels with ``-O1`` in this process from now on: the numbers are the same."""
+    own = compiler.compile_flags
+
+    def flags(**options: bool) -> list[str]:
+        return ["-O1" if flag == "-O3" else flag for flag in own(**options)]
+
+    compiler.compile_flags = flags  # type: ignore[assignment]
 
 
 @functools.cache

@@ -236,6 +236,7 @@ def _windows_of_sizes(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+@pytest.mark.quick("_computed_with_sizes")
 @pytest.mark.parametrize(
     ("model", "lengths"),
     [
@@ -256,6 +257,7 @@ def test_a_limit_of_elements_is_not_tried() -> None:
     travel(lambda x: x.quantile(0.3, 0), (torch.randn(8, 6),), dynamic_shapes=({0: DYNAMIC},)).check(torch.randn(9, 6))
 
 
+@pytest.mark.slow
 def test_an_inverse_transform_of_frames_to_a_dynamic_length() -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
         window = torch.hann_window(12)

@@ -102,6 +102,7 @@ class TestBodies:
         assert factor[0].diagonal().tolist() == [1, 2, 3]
         assert factor[1, 1:, 1:].isnan().any()
 
+    @pytest.mark.slow
     def test_solve_triangular(self) -> None:
         for matrix, right, options in systems():
             found = solve_triangular.solve_triangular(matrix, right, *options.values())
@@ -229,6 +230,7 @@ class TestKernels:
         for matrix in (*rectangles(dtype), singular):
             assert_same(run(library, matrix), tuple(torch.linalg.lu_factor_ex(matrix)))
 
+    @pytest.mark.slow
     def test_lu_unpack(self, dtype: Any) -> None:
         library = kernel("lu_unpack")
         for matrix in rectangles(dtype):
@@ -256,6 +258,7 @@ class TestKernels:
                 size = 1 + symmetric.abs() @ solved.abs()
                 assert_same(symmetric @ solved / size, right / size)
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("eager_loops")
     def test_ldl_of_extreme_numbers(self, dtype: Any) -> None:
         symmetric = random(2, 5, 5, dtype=dtype)
@@ -264,6 +267,7 @@ class TestKernels:
         for found in (run(kernel("ldl_factor"), symmetric), ldl_factor.ldl_factor(symmetric)):
             torch.testing.assert_close(tuple(found), tuple(expected))
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("eager_loops")
     def test_ldl_solve_broadcasts_and_checks(self, dtype: Any) -> None:
         library = kernel("ldl_solve")

@@ -235,7 +235,7 @@ def test_kernels_give_nan_for_a_matrix_that_is_not_finite_and_end(name: str, num
         assert torch.equal(found[1], whole[0])
 
 
-@pytest.mark.quick("eigvalsh")
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_check_sizes(name: str) -> None:

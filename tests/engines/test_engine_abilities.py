@@ -175,7 +175,7 @@ def test_a_kernel_with_attributes_two_outputs_and_an_optional_input(engine, tmp_
     attempt(engine, *abilities, *([dtype] if dtype in ABILITIES else []), act=act)
 
 
-@pytest.mark.quick("onnxruntime", every=2)
+@pytest.mark.quick("onnxruntime-C++", every=2)
 @needs_compiler
 def test_a_kernel_that_fails(engine, tmp_path, kernel_model):
     def act() -> None:

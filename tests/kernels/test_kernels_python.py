@@ -311,6 +311,7 @@ def test_the_library_needs_nothing_of_python():
     assert not [line for line in undefined.splitlines() if any(word in line for word in ("Py", "NRT", "numba"))]
 
 
+@pytest.mark.slow
 def test_code_for_every_processor_and_for_those_with_avx2():
     text = blend._kernel.header.read_text()
     if not numba_compiler._llvm().get_process_triple().startswith("x86_64"):
