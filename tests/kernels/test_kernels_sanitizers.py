@@ -49,7 +49,6 @@ ENVIRONMENT = {
 
 pytestmark = [
     pytest.mark.newest,
-    pytest.mark.slow,
     pytest.mark.skipif(
         SANITIZE or not RUNTIMES or not all(Path(runtime).is_absolute() for runtime in RUNTIMES),
         reason="this compiler has no libraries of the sanitizers to preload, or they are already",
@@ -57,6 +56,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "finding"),
     [("mylib::beyond", "AddressSanitizer: heap-buffer-overflow"), ("mylib::overflow", "signed integer overflow")],
@@ -78,15 +78,16 @@ def test_the_sanitizers_notice(operator, finding, tmp_path):
     assert "not noticed" not in done.stdout
 
 
-def test_the_tests_of_kernels_are_clean():
+@pytest.mark.quick(every=2)
+@pytest.mark.parametrize("name", ["library", "onnxruntime"])
+def test_the_tests_of_kernels_are_clean(name):
     # Compiled here, since the compiler would run slowly under the sanitizer.
-    build(SOURCES, sanitize=True)
-    build(SOURCES, adapters=[adapter_source()], sanitize=True)
-    files = [str(Path(__file__).with_name(f"test_kernels_{name}.py")) for name in ("library", "onnxruntime")]
+    build(SOURCES, adapters=[] if name == "library" else [adapter_source()], sanitize=True)
+    file = str(Path(__file__).with_name(f"test_kernels_{name}.py"))
     # Files that no loader takes, and builds, are no business of the sanitizers.
     apart = ("declared_twice", "can_not_be_used", "without_the_adapter", "child_process", "older_onnxruntime")
     chosen = " and ".join(f"not {name}" for name in apart)
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-m", "", "-k", chosen, *files]
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-m", "", "-k", chosen, file]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
     printed = done.stdout + done.stderr
     # A report's first lines say what happened and where; its end is Python's own stack.

@@ -235,10 +235,15 @@ def test_the_tutorial_has_every_old_program_beside_its_modern_form() -> None:
 # Commands and code, run.
 
 
-@pytest.mark.slow
+LONG = ("test-op", "migrate", "sweep", "conformance")
+"""Commands that take half a minute each; their own tests run them on less, and `.ci/run sweep` as they are shown."""
+
+
+@pytest.mark.quick(every=2)
 @pytest.mark.newest
+@pytest.mark.parametrize("long", [False, True])
 def test_the_commands_run_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], long: bool
 ) -> None:
     """Those of the English guide, then what the Chinese one has beyond them."""
     pytest.importorskip("torch")
@@ -254,7 +259,9 @@ def test_the_commands_run_in_order(
         if command.startswith(("opbridge view ", "opbridge build-kernels vision ")):
             continue  # test_view.py and test_kernel_libraries.py run them: one never ends, one compiles for a minute.
         argv = shlex.split(command.replace("build/", f"{tmp_path}/"))
-        if argv[0] == "opbridge":
+        if argv[0] == "opbridge" and argv[1] in LONG and not long:
+            build_parser().parse_args(argv[1:])
+        elif argv[0] == "opbridge":
             assert main(argv[1:]) == 0, command
         else:
             done = subprocess.run([sys.executable, *argv[1:]], capture_output=True, text=True, timeout=300, check=False)
