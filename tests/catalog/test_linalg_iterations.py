@@ -117,7 +117,7 @@ def test_a_tiny_element_is_annihilated_as_in_lapack() -> None:
     assert factors[0, 0] == -3
 
 
-@pytest.mark.quick("body", every=4)
+@pytest.mark.quick("body", every=8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("a", CASES)
@@ -135,7 +135,7 @@ def test_singular_values_and_vectors(a: Any, is_full: bool, form: str) -> None:
     _close((left[..., :count] * values.unsqueeze(-2)) @ right[..., :count, :], a, _size(a))
 
 
-@pytest.mark.quick("body", every=4)
+@pytest.mark.quick("body", every=8)
 @pytest.mark.parametrize("form", FORMS)
 def test_wide_matrices_of_unknown_sizes(form: str) -> None:
     """Where sizes are symbolic, the shorter side is not known; the result is right either way."""
@@ -145,7 +145,7 @@ def test_wide_matrices_of_unknown_sizes(form: str) -> None:
     _close(values, torch.linalg.svdvals(a))
 
 
-@pytest.mark.quick("body", every=4)
+@pytest.mark.quick("body", every=8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("a", [case for case in CASES if case.values[0].shape[-1] == case.values[0].shape[-2]])
@@ -171,7 +171,7 @@ SQUARE = {
 }
 
 
-@pytest.mark.quick("body", every=4)
+@pytest.mark.quick("body", every=8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", SQUARE)
@@ -190,7 +190,7 @@ def _check_eigenvalues(a: Any, form: str) -> None:
     _close(values.sum(-1).real, a.double().diagonal(dim1=-2, dim2=-1).sum(-1), _size(a))
 
 
-@pytest.mark.quick("body", every=4)
+@pytest.mark.quick("body", every=8)
 @pytest.mark.parametrize("form", FORMS)
 def test_real_eigenvalues_have_no_imaginary_part(form: str) -> None:
     eig_of = _in_form(form, eig)

@@ -249,7 +249,7 @@ def test_dynamic_dimensions(names: list[str], tmp_path: Path) -> None:
     _at_other_sizes({name: _doubled(name) for name in names}, None, tmp_path / "bundle")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.newest
 def test_sizes_stay_dynamic_that_torch_freezes_or_refuses(tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -230,13 +230,13 @@ def run(script: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.quick(every=6)
+@pytest.mark.quick(every=12)
 def test_as_it_is(program: Path) -> None:
     done = run(program, "-m", "opbridge", "run-script")
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.quick(every=6)
+@pytest.mark.quick(every=12)
 def test_migrated(program: Path, request: pytest.FixtureRequest) -> None:
     migration = migrate(program)
     assert migration.left == ()

@@ -70,7 +70,7 @@ def _assert_same(entry: Entry, bundle: opbridge.Bundle, *inputs: torch.Tensor) -
         np.testing.assert_allclose(array, tensor.numpy(), 1e-5, 1e-5)
 
 
-@pytest.mark.quick("asinh", "detector_head", every=5)
+@pytest.mark.quick("asinh", "detector_head", every=8)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_verified(name: str, tmp_path: Path) -> None:
     _, bundle = _export(name, tmp_path)
@@ -174,7 +174,7 @@ def test_rotated_nms_is_right(dtype: torch.dtype) -> None:
     assert rotated_nms(boxes, scores, 0.3).tolist() == kept
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_rotated_nms_by_kernel_and_by_body(tmp_path: Path) -> None:
     _, bundle = _export("rotated_nms", tmp_path, verify=False)
     assert _rungs(bundle)["mylib::rotated_nms"] == ("kernel", "user")

@@ -47,7 +47,7 @@ def test_a_quick_report(name, tmp_path):
     assert row.verdict == expected_verdict(name), row
 
 
-@pytest.mark.quick(every=8)
+@pytest.mark.quick(every=12)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_report(name, server):
     row = server.compare(f"situations:situation#{name}", "opbridge", name=name)
