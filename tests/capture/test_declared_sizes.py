@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import truth
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def as_int(x: torch.Tensor) -> torch.Tensor:
 
 
 def padded_if_odd(x: torch.Tensor) -> torch.Tensor:
-    return (x, pad(x, (0, 0, 0, 1)))[x.shape[0] % 2]
+    return (x, pad(x, (0, 0, 0, 1)))[truth(x.shape[0] % 2)]
 
 
 def padded(x: torch.Tensor) -> torch.Tensor:
@@ -36,7 +37,7 @@ def padded(x: torch.Tensor) -> torch.Tensor:
 
 
 def branch(x: torch.Tensor) -> torch.Tensor:
-    return (x + 1, x - 1)[bool(x.shape[0] < 10)]
+    return (x + 1, x - 1)[truth(x.shape[0] < 10)]
 
 
 def in_pairs(x: torch.Tensor) -> torch.Tensor:
@@ -44,11 +45,11 @@ def in_pairs(x: torch.Tensor) -> torch.Tensor:
 
 
 def of_equal_size(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return x.sum() + (0, y.sum())[bool(x.shape[0] == y.shape[0])]
+    return x.sum() + (0, y.sum())[truth(x.shape[0] == y.shape[0])]
 
 
 def nested(x: torch.Tensor, parts: dict[str, list[torch.Tensor]]) -> torch.Tensor:
-    return x.sum() + (0, 1)[bool(parts["a"][0].shape[1] > 2)] * parts["a"][0]
+    return x.sum() + (0, 1)[truth(parts["a"][0].shape[1] > 2)] * parts["a"][0]
 
 
 def in_fours(x: torch.Tensor) -> torch.Tensor:
@@ -63,16 +64,23 @@ def shifted(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def pairs_of_whole_pairs(x: torch.Tensor) -> torch.Tensor:
+    """A view of an even number of columns, and a copy of any other."""
+    n, m = x.shape
+    x = x[:, : m // 2 * 2].reshape(n, -1, 2).sum(2)
+    return x.T[:, : n // 3 * 3].reshape(-1, 3).sum(1)
+
+
 def three_threes(x: torch.Tensor) -> torch.Tensor:
-    return (x, x + 1)[bool(x.shape[0] // 3 == 3)]
+    return (x, x + 1)[truth(x.shape[0] // 3 == 3)]
 
 
 def two_remainders(x: torch.Tensor) -> torch.Tensor:
-    return x + (0, 1)[bool(x.shape[0] % 4)] + (0, 1)[bool(x.shape[0] // 4 % 4)]
+    return x + (0, 1)[truth(x.shape[0] % 4)] + (0, 1)[truth(x.shape[0] // 4 % 4)]
 
 
 def neither_remainder(x: torch.Tensor) -> torch.Tensor:
-    return x + (0, 1)[bool(x.shape[0] % 4)] + (0, 1)[bool(x.shape[0] // 4 % 2)]
+    return x + (0, 1)[truth(x.shape[0] % 4)] + (0, 1)[truth(x.shape[0] // 4 % 2)]
 
 
 def one_row(x: torch.Tensor) -> torch.Tensor:
@@ -129,6 +137,8 @@ ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "a quotient of 1 broadcasts": (in_fours, (X.reshape(3, 8),), {"x": {1: "n"}}),
     "a part that is written into": (shifted, (X,), N),
     "a part of one element": (shifted, (X[:2],), N),
+    "a view at the size of the example": (pairs_of_whole_pairs, (X[:6].T,), {"x": {0: "n", 1: "m"}}),
+    "a copy at the size of the example": (pairs_of_whole_pairs, (X[:5].T,), {"x": {0: "n", 1: "m"}}),
     "one name": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "n"}}),
     "free to specialize": (branch, (X,), {"x": {0: Dim.AUTO}}),
     "not declared": (branch, (X,), None),
@@ -169,7 +179,16 @@ def test_the_fix_works_as_it_is_printed(case: str) -> None:
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_sizes_that_are_valid(case: str) -> None:
     model, args, shapes = ACCEPTED[case]
-    capture(model, args, dynamic_shapes=shapes)
+    captured = capture(model, args, dynamic_shapes=shapes)
+    assert all(map(torch.equal, captured.args, args))
+
+
+def test_a_program_that_was_captured_with_another_size_is_right_for_all() -> None:
+    model, args, shapes = ACCEPTED["a view at the size of the example"]
+    program = capture(model, args, dynamic_shapes=shapes).program.module()
+    for shape in ((3, 6), (4, 6), (9, 5), (3, 8), (7, 7)):
+        x = torch.rand(shape)
+        assert torch.equal(program(x), model(x))
 
 
 def test_a_named_dimension_that_the_model_limits_keeps_its_name_and_the_others_their_ranges() -> None:
@@ -180,7 +199,7 @@ def test_a_named_dimension_that_the_model_limits_keeps_its_name_and_the_others_t
 
 
 def of_sixteens(x: torch.Tensor) -> torch.Tensor:
-    return (x.sum(0), x.sum(0) + 1)[bool(x.shape[0] % 16)]
+    return (x.sum(0), x.sum(0) + 1)[truth(x.shape[0] % 16)]
 
 
 @pytest.mark.parametrize("rows", ["rows", Dim.DYNAMIC])
@@ -263,7 +282,7 @@ def test_a_condition_that_holds_in_the_declared_range_is_no_restriction() -> Non
 
     def model(x: torch.Tensor) -> torch.Tensor:
         blocks = pad(x, (0, 0, 0, (256 - x.shape[0] % 256) % 256)).reshape(-1, 256, x.shape[1])
-        return x + (0, 1)[bool(blocks.shape[0] != 1)]
+        return x + (0, 1)[truth(blocks.shape[0] != 1)]
 
     captured = capture(model, (X,), dynamic_shapes={"x": {0: Dim("n", min=1, max=64)}})
     (limits,) = captured.program.range_constraints.values()

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ import torch
 from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
-from opbridge.capture.constants import Constants, UnknownContentsError
-from opbridge.capture.control_flow.conversion import OF_DATA, Conversions, converting, refuse_returned_list
+from opbridge.capture.changes import Changes, with_changes
+from opbridge.capture.constants import Constants
+from opbridge.capture.control_flow.conversion import converting, refuse_returned_list
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
-from opbridge.capture.failures import CaptureFailure
 from opbridge.capture.hooks import AROUND
 from opbridge.capture.names import input_names as names_of_inputs
 from opbridge.capture.names import output_names as names_of_outputs
@@ -30,25 +30,22 @@ from opbridge.capture.rewriting import Used, rewriting
 from opbridge.capture.torchscript import as_submodule, scripted_as_python
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError, first_line
-from opbridge.findings import Finding, capture_failed
+from opbridge.findings import Finding
 from opbridge.records import StoredRecord
 from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
 from opbridge.torch_graph.branch_results import copy_shared_results
-from opbridge.torch_graph.cached_functions import calling_without_caches, hashed_size
+from opbridge.torch_graph.cached_functions import calling_without_caches
 from opbridge.torch_graph.dense import dense_weights, refuse_nested
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
-from opbridge.torch_graph.gradients import needs_gradients, tracing_gradients
+from opbridge.torch_graph.gradients import tracing_gradients
 from opbridge.torch_graph.lazy_modules import initialized
 from opbridge.torch_graph.library_checks import (
-    lines_of_error,
-    lines_to_leave_out,
     statement_that_only_raises,
     without_checks,
 )
-from opbridge.torch_graph.numpy_sizes import computes_with_numpy, dynamic_numpy
-from opbridge.torch_graph.python_sizes import converts, dynamic_conversions
-from opbridge.torch_graph.sources import SourceLine
+from opbridge.torch_graph.numpy_sizes import dynamic_numpy
+from opbridge.torch_graph.python_sizes import dynamic_conversions
 from opbridge.torch_graph.variadic import by_input, explicit_parameters
 
 __all__ = ["Captured", "StateBuffer", "as_module", "capture"]
@@ -158,22 +155,32 @@ def capture(
     constants = Constants(module)
     assumptions = Assumptions(module, example, dynamic_shapes)
 
-    def attempt(changes: _Changes) -> Captured:
+    def attempt(changes: Changes) -> Captured:
         answering = constants.answering() if changes.known else nullcontext()
         swaps = dynamic_conversions(changes.files), without_checks(changes.checks), converting(changes.conversions)
         below = tracing_gradients(module) if changes.gradients else nullcontext()
         arrays, uncached = dynamic_numpy(changes.numpy), calling_without_caches(changes.uncached is not None)
         with swaps[0], swaps[1], swaps[2] as notes, answering, arrays, uncached, below, assumptions.made() as shapes:
-            captured = _captured(module, example, shapes, input_names, output_names, rewrites, check_sizes)
+            given = changes.example or example
+            captured = _captured(module, given, shapes, input_names, output_names, rewrites, check_sizes)
         refuse_returned_list(captured.program)
         if changes.known and not constants.are_constant_in(captured.program):
             changes.known = None
             return attempt(changes)
-        return dataclasses.replace(captured, unchecked=tuple(notes.checks), converted=tuple(notes.operators))
+        return dataclasses.replace(
+            captured,
+            args=example[0],
+            kwargs=example[1],
+            unchecked=tuple(notes.checks),
+            converted=tuple(notes.operators),
+        )
 
     output_names = without_check(output_names)
     with scripted_as_python(module), changed_attributes_as_buffers(module, *example):
-        captured = _with_changes(attempt, assumptions if assume else None)
+        captured, changes = with_changes(attempt, assumptions if assume else None)
+    statements = {str(line): statement_that_only_raises(line) for line in changes.checks}
+    unchecked = {(line, statement) for line, statement in statements.items() if statement}
+    captured = dataclasses.replace(captured, unchecked=tuple(sorted({*captured.unchecked, *unchecked})))
     captured = dataclasses.replace(captured, assumptions=assumptions.listed(), obstacles=assumptions.obstacles())
     if assume != "check" or all(item.kind == "size" for item in captured.assumptions):
         return captured
@@ -188,77 +195,6 @@ def capture(
     )
     compute_check(checked.program)
     return dataclasses.replace(checked, output_names=(*captured.output_names, ASSUMPTIONS_HOLD))
-
-
-@dataclasses.dataclass
-class _Changes:
-    """The equivalents that are used in a capture.
-
-    Attributes:
-        files: The files in which ``float()`` and ``int()`` keep sizes dynamic.
-        numpy: Whether NumPy's functions keep sizes dynamic.
-        uncached: Why functions with a cache are called without it for dynamic sizes; None if they are not.
-        checks: The lines of the checks that are left out.
-        known: Whether Python may read what is computed from weights and numbers alone; None if it must not, because
-            the model changes what it has read.
-        gradients: Whether the model is traced below autograd, because it computes gradients.
-        conversions: The functions whose control flow is converted.
-    """
-
-    files: set[str] = dataclasses.field(default_factory=set)
-    numpy: bool = False
-    uncached: CaptureFailure | None = None
-    checks: set[SourceLine] = dataclasses.field(default_factory=set)
-    known: bool | None = False
-    gradients: bool = False
-    conversions: Conversions = dataclasses.field(default_factory=Conversions)
-
-
-def _with_changes(attempt: Callable[[_Changes], Captured], assumptions: Assumptions | None) -> Captured:
-    """Capture; if lines stop it that have an equivalent, again with those.
-
-    What remains is assumed to be as for the example inputs, if the user allows assumptions.
-    """
-    changes = _Changes()
-    while True:
-        try:
-            captured = attempt(changes)
-        except UnknownContentsError:
-            if changes.known is not False:
-                raise
-            changes.known = True
-            continue
-        except CaptureFailure as failure:
-            lines = [*failure.lines, *lines_of_error(failure.__cause__)]
-            files = {line.file for line in lines if converts(line)} - changes.files
-            checks = lines_to_leave_out(failure.__cause__, failure.lines) - changes.checks
-            if files:
-                changes.files |= files
-            elif not changes.numpy and any(map(computes_with_numpy, lines)):
-                changes.numpy = True
-            elif changes.uncached is None and hashed_size(failure.__cause__) is not None:
-                changes.uncached = failure
-            elif checks:
-                changes.checks |= checks
-            elif changes.known is False and _may_be_known(failure) and not changes.conversions.on_sizes:
-                changes.known = True
-            elif not changes.gradients and needs_gradients(failure.__cause__):
-                changes.gradients = True
-            elif not changes.conversions.extend(failure, can_go_on=assumptions is not None):
-                cause = changes.conversions.without_sizes(failure)
-                if changes.uncached is not None and cause.finding.code == capture_failed.CODE:
-                    cause = changes.uncached  # The function with the cache needs a number too.
-                if assumptions is None or not assumptions.extend(cause):
-                    raise (changes.conversions.refusal or cause) from cause.__cause__
-            continue
-        statements = {str(line): statement_that_only_raises(line) for line in changes.checks}
-        unchecked = {(line, statement) for line, statement in statements.items() if statement}
-        return dataclasses.replace(captured, unchecked=tuple(sorted({*captured.unchecked, *unchecked})))
-
-
-def _may_be_known(failure: CaptureFailure) -> bool:
-    """Whether Python may know what stopped a capture from weights and numbers alone."""
-    return not failure.lines or failure.finding.code in OF_DATA
 
 
 def _captured(

@@ -7,6 +7,9 @@ the model is not dynamic as declared. If it refuses the size too, the condition 
 
 A condition such as ``n // 160 != 1`` mostly comes from an operator of torch, which asks whether a computed size
 broadcasts. It is no restriction if the captured program computes at that size what eager PyTorch computes.
+
+The example may be the special case: ``x[:, : n // 2 * 2].reshape(-1, 2)`` is a view of an even ``n``, and a copy of any
+other. A program that was captured with another size may then be right for both.
 """
 
 from __future__ import annotations
@@ -86,7 +89,7 @@ def check_declared_sizes(
             continue
         harmless = all(guard.is_inequality() for guard in failing)
         if not (harmless and _computes(program, moved, expected)):
-            raise _failure(*chosen[0], failing, declared.dimensions, guards)
+            raise _failure(*chosen[0], failing, declared.dimensions, guards, moved)
 
 
 def is_right_at_one(
@@ -181,8 +184,18 @@ def _failure(
     failing: Sequence[SizeGuard],
     dimensions: Sequence[DynamicDimension],
     guards: Sequence[SizeGuard],
+    moved: tuple[tuple[Any, ...], dict[str, Any]],
 ) -> CaptureError:
-    """The error for a size that some guards exclude; it explains the first of them."""
+    """The error for a size that some guards exclude; it explains the first of them.
+
+    Args:
+        dimension: The dimension.
+        size: The size.
+        failing: The guards that exclude it.
+        dimensions: All declared dimensions.
+        guards: All guards.
+        moved: The example inputs with this size.
+    """
     guard = failing[0]
     names = {
         place.source: f"{place.path}.shape[{place.axis}]" if other.name == str(place) else other.name
@@ -194,4 +207,5 @@ def _failure(
     lines = [line for one in reversed(failing) if (line := innermost(one.frames, libraries=True)) is not None]
     details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
     axes = [place.source for place, _ in dimension.places]
-    return CaptureFailure(finding, details=details, lines=lines, axes=axes)
+    is_special = all(one.is_asked_by_torch() for one in failing)
+    return CaptureFailure(finding, details=details, lines=lines, axes=axes, other_example=moved if is_special else None)

@@ -23,15 +23,23 @@ class CaptureFailure(CaptureError):
         finding: The finding, with its code, cause, fix and sources.
         lines: The lines outside torch that fixed or restricted a dynamic size.
         axes: The axes that can't be dynamic as declared, in torch's notation: ``L['x'].size()[0]``.
+        other_example: Example inputs with other sizes that may be captured for all sizes, if there are any.
     """
 
     def __init__(
-        self, finding: Finding, *, details: str, lines: Sequence[SourceLine] = (), axes: Sequence[str] = ()
+        self,
+        finding: Finding,
+        *,
+        details: str,
+        lines: Sequence[SourceLine] = (),
+        axes: Sequence[str] = (),
+        other_example: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(finding.message, fix=finding.fix, details=details)
         self.finding = finding
         self.lines = tuple(lines)
         self.axes = tuple(axes)
+        self.other_example = other_example
 
     def to_dict(self) -> dict[str, object]:
         """The error as JSON data, with the finding's ``code`` and ``sources``."""

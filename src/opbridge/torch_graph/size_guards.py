@@ -11,7 +11,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
-from opbridge.torch_graph.sources import SourceLine
+from opbridge.torch_graph.sources import SourceLine, innermost
 
 __all__ = ["SizeGuard", "current_path", "range_around", "step_around", "under"]
 
@@ -91,6 +91,12 @@ class SizeGuard:
         """Whether the condition excludes single sizes, as in ``n // 160 != 1`` and ``n // 160 > 1``."""
         relation = self.condition
         return isinstance(relation, sympy.Ne) or (isinstance(relation, (sympy.Gt, sympy.Lt)) and relation.lts == 1)
+
+    def is_asked_by_torch(self) -> bool:
+        """Whether an operator of torch asks it, and not a Python condition or conversion of the model."""
+        line = innermost(self.frames, libraries=True)
+        inside = self.frames[self.frames.index(line) + 1 :] if line is not None else ()
+        return bool(inside) and not inside[0].function.startswith("Sym")
 
     def is_equality_of_dimensions(self) -> bool:
         """Whether the condition is that two dimensions are equal."""
