@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from program import program
+from program import DOWN, UP, program
 from torch.nn.functional import avg_pool1d, interpolate, pad
 
 LENGTH = {"x": {2: torch.export.Dim.DYNAMIC}}
@@ -243,3 +243,97 @@ def windows_if_there_are_any(x):
     else:
         means = rows.new_zeros(3, 0)
     return means
+
+
+@program("If", "Where", cases=LENGTHS, dynamic=LENGTH)
+def chosen_by_number(x):
+    n = x.shape[2]
+    of_one_shape = [x.sum(2), x.mean(2), x.amax(2)][n % 3]
+    parts = (x, x[..., 1:], x[..., :1])[-(n % 3)]
+    return of_one_shape, parts * [0.5, 1.5][n % 2], (x.amin(2), x.sum(2))[bool(n > 11)], x * [2, 3][bool(n > 12)]
+
+
+class ChosenLayer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Conv1d(3, 3, size, padding="same") for size in (1, 3, 5))
+
+    def forward(self, x):
+        return self.layers[x.shape[2] % 3](x)
+
+
+program("If", cases=LENGTHS, dynamic=LENGTH)(ChosenLayer)
+
+
+@program("Where", cases=IMAGES, dynamic=IMAGE)
+def position_of_a_size(x):
+    shape = x.shape[2:]
+    longest, shortest = shape.index(max(shape)), list(shape).index(min(shape))
+    return x.sum() + longest, x * (2 - shortest) + shape.count(9)
+
+
+@program("If", "Where", cases=LENGTHS, dynamic=LENGTH)
+def found_by_size(x):
+    n = x.shape[2]
+    scales = {8: 0.5, 9: 1.5}
+    if n in scales:
+        x = x * scales[n]
+    return x + scales.get(n, 0.25) + {n: 1, n // 2: 2}[n]
+
+
+@program(cases=IMAGES, dynamic=IMAGE)
+def tables_by_size(x):
+    tables, results = {}, []
+    for y in (x, x[..., 1:], x + 1):
+        key = y.shape[2], y.shape[3]
+        if key not in tables:
+            tables[key] = torch.arange(key[0] * key[1]).reshape(key) / key[1]
+        results.append((y * tables[key]).sum())
+    tables[x.shape[2], x.shape[3]] = 2 * tables[x.shape[2], x.shape[3]]
+    return torch.stack(results), tables[x.shape[2], x.shape[3]]
+
+
+class Positions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tables = {}
+
+    def forward(self, x):
+        n = x.shape[2]
+        if n not in self.tables:
+            self.tables[n] = torch.arange(n) / n
+        return x + self.tables[n]
+
+
+program(cases=LENGTHS, dynamic=LENGTH)(Positions)
+
+
+@program("Where", cases=IMAGES, dynamic=IMAGE)
+def equal_keys_of_two_sizes(x):
+    h, w = x.shape[2:]
+    numbers = {h: 1.0, w: 2.0}
+    numbers[10] = 3.0
+    return x * numbers[h] + numbers[w]
+
+
+@program("Loop", "If", cases=LENGTHS, dynamic=LENGTH)
+def inserted_under_condition(x):
+    parts, ends = [x[..., 0]], [x[..., :1]]
+    for step in x.unbind(2):
+        if step.sum() > 0:
+            parts.insert(0, step)
+    if x.shape[2] > 9:
+        ends.insert(0, x[..., 1:])
+    return torch.stack(parts), torch.cat(ends, 2)
+
+
+@program("If", cases=(UP, DOWN))
+def layer_chosen_by_data(x):
+    functions = [torch.sin, torch.cos]
+    return functions[int(x[0] > 0)](x) * [1.5, 2.5][int(x.sum() > 0)]
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def last_columns_in_a_branch(x):
+    y = x[..., -1:] if x.shape[2] > 9 else x[..., :1]
+    return y * 2 if x.sum() > 0 else x[..., -2:]

@@ -68,8 +68,12 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
     kinds = {torch.SymFloat if isinstance(one, (float, torch.SymFloat)) else torch.SymInt for one in (a, b)}
     if len(kinds) > 1:
         return None
-    if kinds == {torch.SymInt} and (one_or_zero := _one_or_zero(truth)) is not None:
+    are_constants = all(isinstance(one, float) and math.isfinite(one) for one in (a, b))
+    one_or_zero = _one_or_zero(truth) if kinds == {torch.SymInt} or are_constants else None
+    if one_or_zero is not None and kinds == {torch.SymInt}:
         return b + one_or_zero * (a - b)
+    if one_or_zero is not None:
+        return a * one_or_zero + b * (1 - one_or_zero)
     if type(a) is type(b):
         return torch.sym_ite(truth, a, b)
     # torch.sym_ite takes no number of Python beside a dynamic one.

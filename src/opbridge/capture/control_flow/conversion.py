@@ -14,7 +14,8 @@ import torch
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX
-from opbridge.capture.control_flow.names import PARTS, is_rewritten, repeats_list
+from opbridge.capture.control_flow.lookups import forgetting_keys
+from opbridge.capture.control_flow.names import PARTS, is_rewritten, looks_up, repeats_list
 from opbridge.capture.control_flow.rows import ListUsed, Rows, counting_rows
 from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
@@ -28,6 +29,7 @@ from opbridge.findings import (
     restricted_dimension,
     unconverted_control_flow,
 )
+from opbridge.torch_graph.cached_functions import hashed_size
 from opbridge.torch_graph.code_swap import functions_of, renamed, swapped
 from opbridge.torch_graph.sources import SourceLine, frames_outside_torch, source_of_node
 from opbridge.torch_graph.statements import condition_at, parsed_file
@@ -157,6 +159,8 @@ def _frames(failure: CaptureFailure) -> list[SourceLine]:
     """The lines whose functions may have stopped the capture, innermost first."""
     if isinstance(failure, ListUsed):
         return list(frames_outside_torch(failure)[-1:])
+    if failure.__cause__ is not None and hashed_size(failure.__cause__) is not None:
+        return list(frames_outside_torch(failure.__cause__)[-1:])
     if failure.finding.code in OF_DATA and failure.__cause__ is not None:
         return list(reversed(frames_outside_torch(failure.__cause__)))
     if failure.finding.code not in _OF_SIZES:
@@ -181,15 +185,21 @@ def _is_compound(node: ast.AST) -> bool:
 
 def _is_on_sizes(failure: CaptureFailure) -> bool:
     """Whether a condition on sizes stopped the capture, and not a number of iterations or of elements."""
+    if hashed_size(failure.__cause__) is not None:
+        return True
     return failure.finding.code in _OF_SIZES and any(_keyword(line) not in _NUMBERS for line in failure.lines)
 
 
 def _keyword(line: SourceLine) -> str:
-    """What needs a number on a line: "if", "for", "and", "*" of a list, "numel" or "parts"; empty if nothing does."""
+    """What needs a number on a line; empty if nothing does.
+
+    It is "if", "for", "and", "*" of a list, "numel", "parts", or "[]" for an index or a key.
+    """
     condition = condition_at(line)
     tree = parsed_file(line.file)
     if condition is not None or tree is None:
         return "" if condition is None else condition.keyword
+    keyword = ""
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and node.lineno <= line.line <= (node.end_lineno or node.lineno):
             if isinstance(node, ast.BoolOp):
@@ -201,7 +211,8 @@ def _keyword(line: SourceLine) -> str:
             function = node.func if isinstance(node, ast.Call) else None
             if getattr(function, "attr", None) in PARTS or getattr(function, "id", None) == "range":
                 return "parts"
-    return ""
+            keyword = "[]" if looks_up(node) else keyword
+    return keyword
 
 
 def _enclosing(frame: SourceLine) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -227,7 +238,7 @@ def converting(conversions: Conversions) -> Iterator[Notes]:
         lines = {function.line for function in conversions.functions if function.file == file}
         replaced.update({(file, *key): code for key, code in _converted_codes(file, lines).items()})
     lengths = counting_rows() if replaced else contextlib.nullcontext()
-    with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes), lengths:
+    with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes), lengths, forgetting_keys():
         yield notes
 
 

@@ -6,10 +6,19 @@ import builtins
 from typing import Any
 
 from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expression, not_
-from opbridge.capture.control_flow.conditions import Indices, combined, comparison, condition, equality
+from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality
+from opbridge.capture.control_flow.lookups import (
+    assign,
+    contains,
+    dict_of,
+    element,
+    lookup,
+    read_at,
+    written_at,
+)
 from opbridge.capture.control_flow.loops import for_, list_of, while_
-from opbridge.capture.control_flow.rows import assign, element, unpacked
-from opbridge.capture.control_flow.sequences import builtin, contains, last, of_parts, repeated
+from opbridge.capture.control_flow.rows import unpacked
+from opbridge.capture.control_flow.sequences import builtin, last, of_parts, repeated
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
 from opbridge.capture.control_flow.values import UNDEFINED
@@ -25,6 +34,7 @@ __all__ = [
     "combined",
     "comparison",
     "contains",
+    "dict_of",
     "element",
     "equality",
     "for_",
@@ -33,6 +43,7 @@ __all__ = [
     "if_expression",
     "last",
     "list_of",
+    "lookup",
     "not_",
     "of_parts",
     "passes",
@@ -47,8 +58,6 @@ __all__ = [
 
 frozenset = builtins.frozenset
 slice = builtins.slice
-read_at = Indices(written=False)
-written_at = Indices(written=True)
 
 
 def passes(test: Any, expected: bool, statement: str, raises: bool, site: Site) -> bool:

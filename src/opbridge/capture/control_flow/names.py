@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "COMPARISONS",
+    "LOOKUPS",
     "PARTS",
     "REPLACED",
     "assigned",
@@ -16,28 +17,15 @@ __all__ = [
     "is_temporary",
     "loaded",
     "locals_of",
+    "looks_up",
     "names_of",
     "repeats_list",
     "touched",
 ]
 
 REPLACED = (
-    *(
-        "range",
-        "enumerate",
-        "zip",
-        "reversed",
-        "len",
-        "list",
-        "bool",
-        "int",
-        "float",
-        "min",
-        "max",
-        "any",
-        "all",
-        "sum",
-    ),
+    *("range", "enumerate", "zip", "reversed", "len", "list"),
+    *("bool", "int", "float", "min", "max", "any", "all", "sum"),
 )
 """The builtins that a conversion replaces."""
 
@@ -46,6 +34,9 @@ COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer", "numel")
 
 PARTS = ("unbind", "split", "chunk", "tensor", "as_tensor")
 """The methods and functions of torch between a tensor and a list of its parts, which a conversion replaces."""
+
+LOOKUPS = ("index", "count", "get")
+"""The methods of lists and dicts that compare their elements, which a conversion replaces."""
 
 _BRANCHES = (ast.If, ast.While, ast.For, ast.Assert, ast.IfExp, ast.BoolOp, ast.Compare)
 _LISTS = (ast.ListComp, ast.GeneratorExp)
@@ -152,14 +143,27 @@ def is_rewritten(node: ast.AST) -> bool:
     """Whether the conversion of a function rewrites this node, apart from its parts."""
     if isinstance(node, ast.Call):
         name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-        return name in (*REPLACED, *COMPARISONS, *PARTS)
+        return name in (*REPLACED, *COMPARISONS, *PARTS, *LOOKUPS)
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) or repeats_list(node)
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.Not)
     if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Tuple)
-    return isinstance(node, (*_BRANCHES, *_LISTS))
+        return isinstance(node.slice, ast.Tuple) or looks_up(node)
+    return isinstance(node, (*_BRANCHES, *_LISTS)) or looks_up(node)
+
+
+def looks_up(node: ast.AST) -> bool:
+    """Whether an expression looks up an element, or makes a dict, by a key that is no constant."""
+    if isinstance(node, ast.Subscript):
+        return not any(isinstance(one, (ast.Slice, ast.Constant)) for one in (node.slice, *_parts(node.slice)))
+    if isinstance(node, ast.Dict):
+        return None not in node.keys and not all(isinstance(key, ast.Constant) for key in node.keys)
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", None) in LOOKUPS
+
+
+def _parts(index: ast.expr) -> Sequence[ast.expr]:
+    return index.elts if isinstance(index, ast.Tuple) else ()
 
 
 def repeats_list(node: ast.AST) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "ListUsed",
     "Rows",
     "Unassigned",
+    "are_stackable",
     "as_rows",
     "assign",
     "counting_rows",
@@ -245,12 +246,16 @@ def unpacked(value: Any, count: int, starred: int | None) -> Any:
     return [element(value, i) for i in range(count)]
 
 
+def are_stackable(value: Any) -> bool:
+    """Whether a value is a list or tuple of tensors of one shape and dtype."""
+    if type(value) not in (list, tuple) or not value or not all(isinstance(one, Tensor) for one in value):
+        return False
+    return all(one.dtype == value[0].dtype and one.shape == value[0].shape for one in value)
+
+
 def _stacked_at(value: Any, index: Any) -> Any:
     """An element of a list or tuple of tensors of one shape, by a dynamic number."""
-    of_one_shape = type(value) in (list, tuple) and value and all(isinstance(one, Tensor) for one in value)
-    if not of_one_shape or any(one.shape != value[0].shape for one in value):
-        return value[index]
-    return row(torch.stack(list(value)), index)
+    return row(torch.stack(list(value)), index) if are_stackable(value) else value[index]
 
 
 def _sliced(value: Sequence[Any], index: slice) -> list[Any]:

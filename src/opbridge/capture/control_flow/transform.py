@@ -20,11 +20,12 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
-from opbridge.capture.control_flow.exits import PREFIX, lowered, place
+from opbridge.capture.control_flow.exits import PREFIX, lowered
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
 from opbridge.capture.control_flow.liveness import read_after_branches
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
+    LOOKUPS,
     PARTS,
     REPLACED,
     assigned,
@@ -32,10 +33,12 @@ from opbridge.capture.control_flow.names import (
     is_temporary,
     loaded,
     locals_of,
+    looks_up,
     names_of,
     repeats_list,
     touched,
 )
+from opbridge.capture.control_flow.nodes import arguments_of, located, name_of, parsed, strings
 
 __all__ = ["converted", "reason_not_to_convert"]
 
@@ -66,39 +69,20 @@ def converted(function: ast.FunctionDef, file: str) -> None:
     after = read_after_branches(body, {*shared, *nonlocal_names, *loaded(ends)})
     reads = loaded([ast.Module(body, []), *ends])
     rewrite = _Function(file, names, shared, reads, after, arguments[0].arg if arguments else None)
-    head = _parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
+    head = parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
     declared = sorted(names - _parameters(function) - nonlocal_names)
     # A variable that is assigned in a nested function only must be one of this function.
-    head += _parsed(f"if 0: {' = '.join(declared)} = None") if declared else []
+    head += parsed(f"if 0: {' = '.join(declared)} = None") if declared else []
     statements = rewrite.block(body)
     docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and first is body[0]
     declarations = [one for one in statements if isinstance(one, (ast.Nonlocal, ast.Global))]
     others = [one for one in statements if one not in declarations]
     front, others = (others[:1], others[1:]) if docstring else ([], others)
-    function.body = [*front, *declarations, *_located(head, first), *others]
+    function.body = [*front, *declarations, *located(head, first), *others]
 
 
 def _parameters(function: ast.FunctionDef) -> set[str]:
     return locals_of(ast.FunctionDef(function.name, function.args, [], [], None))[0]
-
-
-def _parsed(source: str) -> list[ast.stmt]:
-    statements = ast.parse(source).body
-    for statement in statements:
-        for node in ast.walk(statement):
-            for name in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
-                if hasattr(node, name):
-                    delattr(node, name)
-    return statements
-
-
-def _located(nodes: Iterable[ast.stmt], like: ast.AST) -> list[ast.stmt]:
-    nodes = list(nodes)
-    for node in nodes:
-        for one in ast.walk(node):
-            if isinstance(one, (ast.stmt, ast.expr, ast.arg, ast.keyword)) and not hasattr(one, "lineno"):
-                place(one, like)
-    return nodes
 
 
 class _Function(ast.NodeTransformer):
@@ -157,7 +141,7 @@ class _Function(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         target = node.targets[0] if len(node.targets) == 1 else None
-        if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Tuple, ast.Slice)):
+        if isinstance(target, ast.Subscript) and (_is_plain(target.slice) or looks_up(target)):
             parts = (self.visit(part) for part in (target.value, target.slice, node.value))
             return ast.copy_location(ast.Expr(self._call("assign", *parts)), node)
         if isinstance(target, (ast.Tuple, ast.List)) and not isinstance(node.value, (ast.Tuple, ast.List)):
@@ -177,21 +161,21 @@ class _Function(ast.NodeTransformer):
                 raises = ast.Constant(isinstance(skipped[-1], ast.Raise))
                 guard = self._call("passes", test, ast.Constant(holds), text, raises, self._site(node))
                 blocks = (self.block(node.body), self.block(node.orelse))
-                return _located([ast.If(guard, *blocks)], node)
+                return located([ast.If(guard, *blocks)], node)
         number = next(self._numbers)
         parts, state = self._state([node], number)
         body = self._nested(f"{PREFIX}body_{number}", self.block(node.body), [node])
         orelse = self._nested(f"{PREFIX}else_{number}", self.block(node.orelse), [node])
-        call = ast.Expr(self._call("if_", test, _name(body.name), _name(orelse.name), state, self._site(node)))
-        return _located([*parts, body, orelse, call], node)
+        call = ast.Expr(self._call("if_", test, name_of(body.name), name_of(orelse.name), state, self._site(node)))
+        return located([*parts, body, orelse, call], node)
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
         number = next(self._numbers)
         parts, state = self._state([node], number)
-        test = ast.Lambda(_arguments(), self.visit(node.test))
+        test = ast.Lambda(arguments_of(), self.visit(node.test))
         body = self._nested(f"{PREFIX}body_{number}", self.block(node.body), [node])
-        call = ast.Expr(self._call("while_", test, _name(body.name), state, self._site(node)))
-        loop = _located([*parts, body, call], node)
+        call = ast.Expr(self._call("while_", test, name_of(body.name), state, self._site(node)))
+        loop = located([*parts, body, call], node)
         return loop + (self.block(node.orelse) if node.orelse else [])
 
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
@@ -199,12 +183,12 @@ class _Function(ast.NodeTransformer):
         parts, state = self._state([node], number)
         iterable = self.visit(node.iter)
         goes_on = getattr(node, "goes_on", None)
-        test: ast.expr = ast.Lambda(_arguments(), self.visit(goes_on)) if goes_on else ast.Constant(None)
-        target = _located([ast.Assign([node.target], _name(f"{PREFIX}item"))], node)
+        test: ast.expr = ast.Lambda(arguments_of(), self.visit(goes_on)) if goes_on else ast.Constant(None)
+        target = located([ast.Assign([node.target], name_of(f"{PREFIX}item"))], node)
         body = self._nested(f"{PREFIX}body_{number}", [*target, *self.block(node.body)], [node])
-        body.args = _arguments(f"{PREFIX}item")
-        call = ast.Expr(self._call("for_", iterable, _name(body.name), test, state, self._site(node)))
-        loop = _located([*parts, body, call], node)
+        body.args = arguments_of(f"{PREFIX}item")
+        call = ast.Expr(self._call("for_", iterable, name_of(body.name), test, state, self._site(node)))
+        loop = located([*parts, body, call], node)
         return loop + (self.block(node.orelse) if node.orelse else [])
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
@@ -212,15 +196,19 @@ class _Function(ast.NodeTransformer):
         guard = self._call(
             "passes", self.visit(node.test), ast.Constant(True), text, ast.Constant(True), self._site(node)
         )
-        error = ast.Call(_name("AssertionError"), [node.msg] if node.msg else [], [])
-        return _located([ast.If(ast.UnaryOp(ast.Not(), guard), [ast.Raise(error, None)], [])], node)
+        error = ast.Call(name_of("AssertionError"), [node.msg] if node.msg else [], [])
+        return located([ast.If(ast.UnaryOp(ast.Not(), guard), [ast.Raise(error, None)], [])], node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         if binds(node):
             return node
         test, body, orelse = self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
         call = self._call(
-            "if_expression", test, ast.Lambda(_arguments(), body), ast.Lambda(_arguments(), orelse), self._site(node)
+            "if_expression",
+            test,
+            ast.Lambda(arguments_of(), body),
+            ast.Lambda(arguments_of(), orelse),
+            self._site(node),
         )
         return ast.copy_location(call, node)
 
@@ -229,7 +217,7 @@ class _Function(ast.NodeTransformer):
             return node
         simple = [is_simple(value) for value in node.values]
         operands: list[ast.expr] = [
-            ast.Tuple([ast.Constant(cheap), ast.Lambda(_arguments(), self.visit(value))], ast.Load())
+            ast.Tuple([ast.Constant(cheap), ast.Lambda(arguments_of(), self.visit(value))], ast.Load())
             for cheap, value in zip(simple, node.values, strict=True)
         ]
         name = "all_of" if isinstance(node.op, ast.And) else "any_of"
@@ -245,17 +233,17 @@ class _Function(ast.NodeTransformer):
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         (first, *others), names = node.generators, names_of(node.generators[0].target)
         if isinstance(node.elt, ast.Constant) and not others and not first.ifs:
-            count = self._call("builtin", ast.Constant("len"), _name("len"))
+            count = self._call("builtin", ast.Constant("len"), name_of("len"))
             repeated = self._call(
                 "repeated", ast.List([node.elt], ast.Load()), ast.Call(count, [self.visit(first.iter)], [])
             )
             return ast.copy_location(repeated, node)
         if others or not names or binds(node):
             return self.generic_visit(node)
-        of_item: list[ast.expr] = [ast.Lambda(_arguments(*names), self.visit(node.elt))]
+        of_item: list[ast.expr] = [ast.Lambda(arguments_of(*names), self.visit(node.elt))]
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), first.ifs), node)
-            of_item.append(ast.Lambda(_arguments(*names), self.visit(test)))
+            of_item.append(ast.Lambda(arguments_of(*names), self.visit(test)))
         are_tuples = ast.Constant(isinstance(first.target, ast.Tuple))
         call = self._call("list_of", self._site(node), self.visit(first.iter), are_tuples, *of_item)
         return ast.copy_location(call, node)
@@ -271,7 +259,8 @@ class _Function(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.slice, ast.Tuple) and not isinstance(node.ctx, ast.Del):
+        is_key = looks_up(node) and isinstance(node.ctx, ast.Load)
+        if isinstance(node.slice, ast.Tuple) and not isinstance(node.ctx, ast.Del) and not is_key:
             indices = self._flow("written_at" if isinstance(node.ctx, ast.Store) else "read_at")
             node.slice = ast.copy_location(ast.Subscript(indices, node.slice, ast.Load()), node)
         elif isinstance(node.ctx, ast.Load):
@@ -279,8 +268,16 @@ class _Function(ast.NodeTransformer):
             if isinstance(index, ast.Slice):
                 limits = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
                 index = self._call("slice", *limits)
-            return ast.copy_location(self._call("element", node.value, index), node)
+            return ast.copy_location(self._call("element", self._site(node), node.value, index), node)
         return node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        if not looks_up(node):
+            return node
+        items = zip(node.keys, node.values, strict=True)
+        pairs = [ast.Tuple([key, value], ast.Load()) for key, value in items if key is not None]
+        return ast.copy_location(self._call("dict_of", *pairs), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -299,7 +296,7 @@ class _Function(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._first:
-            node.args = [_name("__class__"), _name(self._first)]
+            node.args = [name_of("__class__"), name_of(self._first)]
             return node
         if isinstance(node.func, ast.Name) and node.func.id in _OF_LISTS:
             node.args = [_as_list(argument) for argument in node.args]
@@ -310,10 +307,12 @@ class _Function(ast.NodeTransformer):
             node.func = self._call("comparison", node.func.value, ast.Constant(node.func.attr))
         elif isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
             node.func = self._call("of_parts", node.func.value, ast.Constant(node.func.attr))
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in LOOKUPS:
+            node.func = self._call("lookup", node.func.value, ast.Constant(node.func.attr), self._site(node))
         return node
 
     def _flow(self, name: str) -> ast.expr:
-        return ast.Attribute(_name(_FLOW), name, ast.Load())
+        return ast.Attribute(name_of(_FLOW), name, ast.Load())
 
     def _call(self, function: str, *arguments: ast.expr) -> ast.Call:
         return ast.Call(self._flow(function), list(arguments), [])
@@ -346,15 +345,15 @@ class _Function(ast.NodeTransformer):
         inner = [name for name in changed if "." not in name and reads[name] >= self._reads[name]]
         state = self._call(
             "State",
-            _strings(changed),
-            _name(get),
-            _name(assign),
-            _strings(holders),
-            _name(held),
-            self._call("frozenset", _strings(inner)),
-            self._call("frozenset", _strings(dead)),
+            strings(changed),
+            name_of(get),
+            name_of(assign),
+            strings(holders),
+            name_of(held),
+            self._call("frozenset", strings(inner)),
+            self._call("frozenset", strings(dead)),
         )
-        return _parsed("\n".join(source)), state
+        return parsed("\n".join(source)), state
 
     def _is_variable(self, name: str) -> bool:
         return name.partition(".")[0] in self._names | self._shared
@@ -373,26 +372,18 @@ class _Function(ast.NodeTransformer):
             for keyword, names in self._declarations(assigned(statements))
             if names
         ]
-        return ast.FunctionDef(name, _arguments(), [*declared, *(body or [ast.Pass()])], [], None)
+        return ast.FunctionDef(name, arguments_of(), [*declared, *(body or [ast.Pass()])], [], None)
 
 
 _OF_LISTS = ("list", "tuple", "sum", "min", "max")
 """Functions that read all items, so that a generator expression is as good as a list."""
 
 
+def _is_plain(index: ast.expr) -> bool:
+    return not isinstance(index, (ast.Tuple, ast.Slice))
+
+
 def _as_list(argument: ast.expr) -> ast.expr:
     if not isinstance(argument, ast.GeneratorExp):
         return argument
     return ast.copy_location(ast.ListComp(argument.elt, argument.generators), argument)
-
-
-def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _strings(values: Iterable[str]) -> ast.Tuple:
-    return ast.Tuple([ast.Constant(value) for value in values], ast.Load())
-
-
-def _arguments(*names: str) -> ast.arguments:
-    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -163,17 +164,19 @@ class Agreement:
 
     def _list(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
         """Lists or tuples of different lengths: what only one of them has becomes rows that are kept or not."""
+        end = _same_at_the_end(a, b)
         common = 0
-        while common < min(len(a), len(b)) and _alike(a[common], b[common]):
+        while not end and common < min(len(a), len(b)) and _alike(a[common], b[common]):
             common += 1
         made = [self.value(name, x, y) for x, y in zip(a[:common], b[:common], strict=True)]
-        for side, tail in enumerate((a[common:], b[common:])):
+        for side, tail in enumerate((a[common : len(a) - end], b[common : len(b) - end])):
             for element in tail:
                 if not isinstance(element, Rows) and not is_value(element):
                     self._refuse(
                         name, f"has a different number of elements after {self.paths[0]} than after {self.paths[1]}"
                     )
                 made.append(self._rows(element, side))
+        made += map(_constantly, a[len(a) - end :])
         return lambda results: type(a)(one(results) for one in made)
 
     def _rows(self, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
@@ -243,6 +246,13 @@ def _with(tensor: Tensor, number: Any) -> torch.dtype:
     if kind == "float" and not (tensor.is_floating_point() or tensor.is_complex()):
         return torch.get_default_dtype()
     return torch.int64 if kind == "int" and tensor.dtype == torch.bool else tensor.dtype
+
+
+def _same_at_the_end(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """The number of elements of the shorter of two lists, if the longer one was made by adding to its front."""
+    length = min(len(a), len(b))
+    pairs = list(zip(a[len(a) - length :], b[len(b) - length :], strict=True))
+    return length if all(x is y for x, y in pairs) and not all(map(operator.is_, a, b)) else 0
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -1,0 +1,174 @@
+"""Lookups by a number that is known only at run time: ``choices[n % 3]``, ``cache[n]``, ``shape.index(max(shape))``."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opbridge.capture.control_flow import rows
+from opbridge.capture.control_flow.branches import if_expression
+from opbridge.capture.control_flow.conditions import Indices, condition, equality, is_dynamic
+from opbridge.capture.control_flow.sequences import contains as contained
+from opbridge.capture.control_flow.site import Site
+from opbridge.capture.control_flow.state import note_check
+
+__all__ = ["assign", "contains", "dict_of", "element", "forgetting_keys", "lookup", "read_at", "written_at"]
+
+read_at = Indices(written=False)
+written_at = Indices(written=True)
+
+_LISTS = (list, tuple, torch.nn.ModuleList, torch.nn.ParameterList)
+
+_written: contextvars.ContextVar[list[dict[Any, Any]] | None] = contextvars.ContextVar("written", default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Key:
+    """A key of a dict with dynamic sizes, which have no hash value.
+
+    Attributes:
+        text: The key, on torch's symbols.
+        value: The key.
+    """
+
+    text: str
+    value: Any = dataclasses.field(compare=False)
+
+
+@contextlib.contextmanager
+def forgetting_keys() -> Iterator[None]:
+    """Remove what was stored under dynamic sizes inside the block from the dicts afterwards."""
+    token = _written.set([])
+    try:
+        yield
+    finally:
+        for one in _written.get() or ():
+            for key in [key for key in one if isinstance(key, _Key)]:
+                del one[key]
+        _written.reset(token)
+
+
+def _as_key(index: Any) -> Any:
+    """An index as a key of a dict."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return _Key(str(index), index) if any(isinstance(part, torch.SymInt) for part in parts) else index
+
+
+def _has_keys(value: Any, index: Any) -> bool:
+    """Whether a value is a dict, and which of its keys is equal to an index depends on sizes."""
+    return isinstance(value, dict) and any(isinstance(key, _Key) for key in (*value, _as_key(index)))
+
+
+def _equal(key: Any, index: Any) -> Any:
+    return equality(key.value if isinstance(key, _Key) else key, index, negated=False)
+
+
+def _choice(site: Site, cases: Iterable[tuple[Any, Any]], otherwise: Any) -> Any:
+    """The value of the first case whose condition holds."""
+    remaining = []
+    for test, value in cases:
+        truth = condition(test)
+        if truth is True:
+            otherwise = value
+            break
+        if truth is not False:
+            remaining.append((truth, value))
+    for truth, value in reversed(remaining):
+        otherwise = if_expression(truth, functools.partial(_same, value), functools.partial(_same, otherwise), site)
+    return otherwise
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def element(site: Site, value: Any, index: Any) -> Any:
+    """``value[index]``, also of a list, a tuple or a dict with a dynamic number."""
+    if isinstance(value, Tensor) and isinstance(index, tuple):
+        return value[read_at[index]]
+    if _has_keys(value, index):
+        return _value_of(site, value, index)
+    if isinstance(index, torch.SymBool) and isinstance(value, _LISTS) and not rows.has_rows(value):
+        return _choice(site, [(index, value[1])], value[0])
+    is_number = isinstance(index, torch.SymInt) or (isinstance(index, Tensor) and not index.dim() and is_dynamic(index))
+    if not is_number or not isinstance(value, _LISTS) or rows.has_rows(value) or rows.are_stackable(value):
+        return rows.element(value, index)
+    items = list(value)
+    position = index % len(items)
+    cases = [(position == number, item) for number, item in enumerate(items)]
+    return _choice(site, cases[:-1], items[-1])
+
+
+def _value_of(site: Site, value: dict[Any, Any], index: Any, *default: Any) -> Any:
+    """The value that was stored last under a key that is equal to an index."""
+    cases = [(_equal(key, index), one) for key, one in reversed(value.items())]
+    if not default and cases and _as_key(index) not in value:
+        note_check(site, f"{index} is one of the keys")
+        *cases, (_, last) = cases
+        return _choice(site, cases, last)
+    if not default and not cases:
+        raise KeyError(index)
+    return _choice(site, cases, *(default or (None,)))
+
+
+def assign(value: Any, index: Any, new: Any) -> None:
+    """``value[index] = new``, also of a dict with a dynamic number."""
+    if _has_keys(value, index):
+        written = _written.get()
+        if written is not None and not any(value is one for one in written):
+            written.append(value)
+        value.pop(_as_key(index), None)
+        value[_as_key(index)] = new
+    elif isinstance(value, Tensor) and isinstance(index, tuple):
+        value[written_at[index]] = new
+    else:
+        rows.assign(value, index, new)
+
+
+def dict_of(*items: tuple[Any, Any]) -> dict[Any, Any]:
+    """``{key: value, ...}``."""
+    result: dict[Any, Any] = {}
+    for key, value in items:
+        assign(result, key, value)
+    return result
+
+
+def contains(item: Any, container: Any) -> Any:
+    """``item in container``."""
+    if not _has_keys(container, item):
+        return contained(item, container)
+    return _as_key(item) in container or contained(True, [_equal(key, item) for key in container])
+
+
+def lookup(owner: Any, name: str, site: Site) -> Any:
+    """``index`` and ``count`` of a list or a tuple, and ``get`` of a dict, for dynamic numbers.
+
+    Args:
+        owner: The list, tuple or dict; the attribute of any other object is returned unchanged.
+        name: The attribute.
+        site: The call.
+    """
+    own = getattr(owner, name)
+    if name == "get" and isinstance(owner, dict):
+        return lambda key, default=None: (
+            _value_of(site, owner, key, default) if _has_keys(owner, key) else own(key, default)
+        )
+    if name == "get" or not isinstance(owner, (list, tuple)):
+        return own
+
+    def of_numbers(item: Any, *limits: Any) -> Any:
+        if limits or not any(isinstance(one, torch.SymInt) for one in (item, *owner)):
+            return own(item, *limits)
+        if name == "count":
+            return sum(_choice(site, [(_equal(one, item), 1)], 0) for one in owner)
+        cases = [(_equal(one, item), number) for number, one in enumerate(owner)]
+        return _choice(site, cases[:-1], len(owner) - 1)
+
+    return of_numbers

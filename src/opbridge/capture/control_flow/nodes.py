@@ -1,0 +1,46 @@
+"""Makes the nodes of converted source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from opbridge.capture.control_flow.exits import place
+
+__all__ = ["arguments_of", "located", "name_of", "parsed", "strings"]
+
+
+def parsed(source: str) -> list[ast.stmt]:
+    """The statements of a source, without line numbers."""
+    statements = ast.parse(source).body
+    for statement in statements:
+        for node in ast.walk(statement):
+            for name in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+                if hasattr(node, name):
+                    delattr(node, name)
+    return statements
+
+
+def located(nodes: Iterable[ast.stmt], like: ast.AST) -> list[ast.stmt]:
+    """Statements, with the line number of another node where they have none."""
+    nodes = list(nodes)
+    for node in nodes:
+        for one in ast.walk(node):
+            if isinstance(one, (ast.stmt, ast.expr, ast.arg, ast.keyword)) and not hasattr(one, "lineno"):
+                place(one, like)
+    return nodes
+
+
+def name_of(name: str) -> ast.Name:
+    """A variable that is read."""
+    return ast.Name(name, ast.Load())
+
+
+def strings(values: Iterable[str]) -> ast.Tuple:
+    """A tuple of strings."""
+    return ast.Tuple([ast.Constant(value) for value in values], ast.Load())
+
+
+def arguments_of(*names: str) -> ast.arguments:
+    """The arguments of a function or of a lambda."""
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
