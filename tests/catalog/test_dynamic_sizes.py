@@ -180,6 +180,10 @@ def _made_from_sizes(x: Tensor) -> tuple[Tensor, ...]:
         torch.fft.fftfreq(n),
         torch.fft.rfftfreq(n, 0.5),
         functional.one_hot(torch.arange(n), n),
+        (x @ x.T).fill_diagonal_(float("-inf")).softmax(-1),
+        (x > 0).fill_diagonal_(True),
+        x[:, :2].clone().fill_diagonal_(0.5, wrap=True),
+        (x[:, :1, None] + torch.zeros(n, n)).fill_diagonal_(7),
         torch.vander(x[:, 0], increasing=True),
         torch.vander(x[:, 0], N=3),
         x.repeat_interleave(n, 0),
@@ -197,8 +201,10 @@ def _computed_with_sizes(x: Tensor) -> tuple[Tensor, ...]:
     """Functions of a size, which Python would compute once."""
     n = x.shape[0]
     numbers = (math.exp(-n), math.sin(n), math.tanh(0.1 * n), math.hypot(n, 3), math.gcd(n, 6), math.log(n, 2))
+    of_several = (math.fsum([n, 0.5]), math.dist((n, 1), (2, n)), math.remainder(n, 4), math.prod([n, 2, n]))
+    of_two = (math.fmod(n, -3), math.copysign(2, 5 - n), math.pow(n, 0.5), math.atan2(n, 3), math.fabs(5 - n))
     return (
-        *(x * number for number in numbers),
+        *(x * number for number in (*numbers, *of_several, *of_two)),
         x[: math.isqrt(n)],
         x[: math.floor(math.log10(10 * n))],
         x[: n >> 1],

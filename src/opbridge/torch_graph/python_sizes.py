@@ -158,12 +158,12 @@ def _are_dynamic(values: Sequence[Any]) -> bool:
 
 @functools.cache
 def _function(original: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers that has an equivalent for dynamic ones."""
+    """A function of numbers, or of lists of them, that has an equivalent for dynamic ones."""
 
     @functools.wraps(original)
     def function(*values: Any, **options: Any) -> Any:
-        are_numbers = all(type(value) in _NUMBERS for value in values)
-        if are_numbers and not options and _are_dynamic(values) and not _called_by_torch():
+        numbers = [number for value in values for number in (value if type(value) in _SEQUENCES else (value,))]
+        if not options and _are_dynamic(numbers) and not _called_by_torch():
             return symbolic(*values)
         return original(*values, **options)
 
@@ -190,11 +190,19 @@ def _logarithm(value: Any, base: Any) -> Any:
     return torch.where(base**whole == number, whole, logarithm).item()
 
 
-def _elementary(function: Callable[[Tensor], Tensor]) -> Callable[[Any], Any]:
-    return lambda value: function(_wide(value)).item()
+def _hypotenuse(*values: Any) -> Any:
+    return torch.stack(list(map(_wide, values))).square().sum().sqrt().item()
 
 
-_ELEMENTARY = ("cos", "cosh", "erf", "exp", "expm1", "log1p", "sin", "sinh", "tan", "tanh")
+def _of_tensors(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    return lambda *values: function(*map(_wide, values)).item()
+
+
+_ELEMENTARY = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "exp", "exp2"),
+    *("expm1", "fmod", "log1p", "pow", "sin", "sinh", "tan", "tanh"),
+)
+"""Functions of ``math`` that torch has under the same name."""
 
 _FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[..., Any]] = {
     (math, "sqrt"): _square_root,
@@ -203,8 +211,12 @@ _FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[..., Any]] = {
     (math, "log2"): lambda value: _logarithm(value, 2),
     (math, "log10"): lambda value: _logarithm(value, 10),
     (math, "gcd"): lambda *values: torch.gcd(*map(_whole, values)).item(),
-    (math, "hypot"): lambda *values: torch.stack(list(map(_wide, values))).square().sum().sqrt().item(),
-    **{(math, name): _elementary(getattr(Tensor, name)) for name in _ELEMENTARY},
+    (math, "hypot"): _hypotenuse,
+    (math, "dist"): lambda p, q: _hypotenuse(*(a - b for a, b in zip(p, q, strict=True))),
+    (math, "fsum"): lambda values: sum(values, 0.0),
+    (math, "fabs"): lambda value: torch.sym_float(abs(value)),
+    (math, "remainder"): _of_tensors(lambda a, b: a - (a / b).round() * b),
+    **{(math, name): _of_tensors(getattr(torch, name)) for name in _ELEMENTARY},
     (np, "sqrt"): _square_root,
     (np, "ceil"): lambda value: torch.sym_float(math.ceil(value)),
     (np, "floor"): lambda value: torch.sym_float(math.floor(value)),

@@ -1,6 +1,8 @@
-"""Powers of tensors of two types."""
+"""Powers of tensors with exponents of another type."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,3 +18,14 @@ def pow_tensor_tensor(self: Tensor, exponent: Tensor) -> Tensor:
     """
     dtype = torch.result_type(self, exponent)
     return NotImplemented if self.dtype == dtype else torch.pow(self.to(dtype), exponent)
+
+
+@decomposition("aten::pow.Tensor_Scalar", overrides="torch's mapping takes no boolean exponent")
+def pow_tensor_scalar(self: Tensor, exponent: Any) -> Tensor:
+    """The power of a boolean tensor to True or False, which is boolean.
+
+    pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
+    """
+    if self.dtype != torch.bool or type(exponent) is not bool:
+        return NotImplemented
+    return self.clone() if exponent else torch.ones_like(self)
