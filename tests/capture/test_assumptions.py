@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,15 @@ class Case:
 
 
 def parity(x: Tensor) -> Tensor:
-    return (x + 1, x * 2)[x.shape[0] % 2]
+    return (x + 1, x * 2)[index(x.shape[0] % 2)]
 
 
 def rows_in_python(x: Tensor) -> Tensor:
-    return torch.stack(x.unbind())
+    return torch.stack(list(map(torch.sin, x.unbind())))
 
 
 def reads_an_index(x: Tensor) -> Tensor:
-    column = [0, 1, 2][x[0].argmax()]
+    column = range(3)[x[0].argmax()]
     return x[:, column:] * column
 
 
@@ -66,15 +67,15 @@ def refuses_to_be_converted(x: Tensor) -> Tensor:
 
 
 def looks_a_size_up(x: Tensor) -> Tensor:
-    return x * {4: 2.0}.get(x.shape[0], 1.0)
+    return x * {4: 2.0}.setdefault(x.shape[0], 1.0)
 
 
 def blocks_of_a_size(x: Tensor) -> Tensor:
-    blocks = []
+    blocks = {}
     for start in range(int(x.shape[0] / 2) - 1):
-        blocks.append(x[2 * start : 2 * start + 1])
-    blocks.append(x[x.shape[0] - 1 :])
-    return torch.cat(blocks, blocks[0].dim() - 2)
+        blocks[start] = x[2 * start : 2 * start + 1]
+    blocks[-1] = x[x.shape[0] - 1 :]
+    return torch.cat(list(blocks.values()))
 
 
 CASES = {
@@ -85,7 +86,7 @@ CASES = {
     ),
     "parity of a size": Case(parity, [("n", "4")]),
     "a loop over the rows": Case(rows_in_python, [("n", "4")]),
-    "an index that is read": Case(reads_an_index, [("column = [0, 1, 2][x[0].argmax()]", "2")], X.flip(1)),
+    "an index that is read": Case(reads_an_index, [("column = range(3)[x[0].argmax()]", "2")], X.flip(1)),
     "a loop whose carried shape grows": Case(
         counts_in_python, [("count = range(20)[x.max().long()] - 10", "12")], X + 2
     ),
@@ -154,7 +155,7 @@ def test_the_verdict_names_the_assumptions_and_inputs_that_violate_them_fail(tmp
         model, (X,), path=tmp_path / "bundle", dynamic_shapes={"x": {0: "n"}}, assume="check", bisect=False
     )
     assert bundle.verified is False
-    assert [item["what"] for item in bundle.manifest["assumptions"]] == ["column = [0, 1, 2][x[0].argmax()]"]
+    assert [item["what"] for item in bundle.manifest["assumptions"]] == ["column = range(3)[x[0].argmax()]"]
     assert not any(Path(item["source"]).is_absolute() for item in bundle.manifest["assumptions"])
     verification = bundle.verification
     assert verification is not None
@@ -181,8 +182,8 @@ def test_the_command_line_accepts_assumptions_with_the_switch_only(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("parity.py").write_text(
-        "import torch\n\n\nclass Parity(torch.nn.Module):\n    def forward(self, x):\n"
-        "        return (x + 1, x * 2)[x.shape[0] % 2]\n\n\n"
+        "import torch\nfrom operator import index\n\nclass Parity(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return (x + 1, x * 2)[index(x.shape[0] % 2)]\n\n\n"
         "def model():\n    return {'model': Parity().eval(), 'args': (torch.ones(4, 3),),"
         " 'dynamic_shapes': {'x': {0: 'n'}}}\n"
     )

@@ -46,7 +46,17 @@ class Remembers(nn.Module):
         return self.masks[x.shape[0]] @ x
 
 
-MODELS = {"function": lambda: lambda x: mask(x.shape[0]) @ x, "method": Positions, "closure": in_closure}
+class RemembersAtOnce(Remembers):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.masks.setdefault(x.shape[0], torch.ones(x.shape[0], x.shape[0]).tril()) @ x
+
+
+MODELS = {
+    "function": lambda: lambda x: mask(x.shape[0]) @ x,
+    "method": Positions,
+    "closure": in_closure,
+    "dict": Remembers,
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -56,6 +66,19 @@ def test_a_size_stays_dynamic(name: str) -> None:
     for rows in (5, 2, 9):
         x = torch.randn(rows, 3)
         torch.testing.assert_close(captured.program.module()(x), model(x))
+
+
+def test_a_dict_has_the_keys_that_it_had() -> None:
+    shared: dict[Any, Any] = {}
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] not in shared:
+            shared[x.shape[0]] = torch.ones(x.shape[0], 1)
+        return x * shared[x.shape[0]]
+
+    for _ in range(2):
+        capture(model, (torch.ones(5, 3),), dynamic_shapes=({0: "n"},))
+        assert not [key for key in shared if not isinstance(key, int)]
 
 
 def test_the_caches_are_put_back() -> None:
@@ -70,7 +93,7 @@ def test_the_caches_are_put_back() -> None:
 def test_the_fix_of_a_dict_of_sizes_works_as_it_is_printed() -> None:
     x = torch.randn(5, 3)
     with pytest.raises(CaptureError) as caught:
-        capture(Remembers(), (x,), dynamic_shapes=({0: "n", 1: "m"},))
+        capture(RemembersAtOnce(), (x,), dynamic_shapes=({0: "n", 1: "m"},))
     assert "uses the size of dimension 0 of x as a key" in caught.value.message
     assert "leave dimension 0 of x out of dynamic_shapes if its size is always 5" in caught.value.fix
-    assert capture(Remembers(), (x,), dynamic_shapes=({1: "m"},)).program.range_constraints
+    assert capture(RemembersAtOnce(), (x,), dynamic_shapes=({1: "m"},)).program.range_constraints

@@ -618,3 +618,11 @@ def variable_that_the_next_iteration_reads(x):
         if total > 0.5:
             y = -y * 2
     return total
+
+
+@program("If", cases=((*UP, True), (*DOWN, False)))
+def branch_in_one_line(x, use):
+    # fmt: off
+    if use: x = x.cumsum(0)  # noqa: E701
+    # fmt: on
+    return x * 2

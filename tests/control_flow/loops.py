@@ -564,6 +564,7 @@ def adaptive_solver(y, end):
     return y
 
 
+BATCH = {name: {0: torch.export.Dim("batch")} for name in ("x", "lengths")}
 SEQUENCE = {"x": {1: torch.export.Dim.DYNAMIC}}
 
 
@@ -653,3 +654,12 @@ def last_row_of_a_list(x, n):
     for _ in range(n):
         rows.append(rows[-1] * 2)
     return torch.stack(rows)
+
+
+@program("Loop", cases=[(torch.rand(len(n), 6), n) for n in ([6, 3], [1, 2, 6], [5])], dynamic=BATCH)
+def lengths_of_rows(x, lengths):
+    means = []
+    for i in range(x.shape[0]):
+        n = int(lengths[i])
+        means.append(x[i, :n].mean() + lengths[i].item())
+    return torch.stack(means)

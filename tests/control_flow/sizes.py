@@ -337,3 +337,20 @@ def layer_chosen_by_data(x):
 def last_columns_in_a_branch(x):
     y = x[..., -1:] if x.shape[2] > 9 else x[..., :1]
     return y * 2 if x.sum() > 0 else x[..., -2:]
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def index_from_data(x):
+    column = [0, 1, 2][x[0, :, 0].argmax()]
+    return x[..., : column + 1] * column
+
+
+@program("Loop", "If", cases=LENGTHS, dynamic=LENGTH)
+def pieces_of_two_sizes(x):
+    parts, others, total = [], [], torch.zeros(())
+    for piece in x.split(4, 2):
+        parts.append(piece.softmax(2))
+    for start in range(0, x.shape[2], 5):
+        others.append(x[:, :, start : start + 5].flip(2))
+        total = total + x[..., start : start + 5].sum()
+    return torch.cat(parts, 2), torch.cat(others, dim=-1), total

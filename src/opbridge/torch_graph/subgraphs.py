@@ -361,8 +361,17 @@ def _sort_inputs(graph: fx.Graph, order: Sequence[fx.Node]) -> None:
 def run_subgraph(module: fx.GraphModule, *inputs: Any) -> tuple[Any, ...]:
     """Run a traced function again, as a part of the program that is being captured; source lines are kept."""
     with fx_traceback.preserve_node_meta():
-        results: tuple[Any, ...] = fx.Interpreter(module).run(*inputs)
+        results: tuple[Any, ...] = _Running(module).run(*inputs)
     return results
+
+
+class _Running(fx.Interpreter):
+    """Runs a graph; reads a number from a copy, because torch can't read one at an offset that is a dynamic number."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is torch.ops.aten.item.default:
+            args = (args[0].clone(),)
+        return super().call_function(target, args, kwargs)
 
 
 @contextlib.contextmanager

@@ -173,7 +173,8 @@ def _is_rewritten(frame: SourceLine) -> bool:
     tree = parsed_file(frame.file)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, (ast.stmt, ast.expr)) and node.lineno <= frame.line <= (node.end_lineno or node.lineno):
-            is_header = frame.line < getattr(node, "body", [])[0].lineno if _is_compound(node) else True
+            first = getattr(node, "body", [])[0].lineno if _is_compound(node) else frame.line + 1
+            is_header = frame.line < first or frame.line == node.lineno  # `if use: x = 2 * x` is one line.
             if is_header and is_rewritten(node):
                 return True
     return False

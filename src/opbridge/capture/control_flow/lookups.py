@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow import rows
 from opbridge.capture.control_flow.branches import if_expression
@@ -91,8 +92,8 @@ def _same(value: Any) -> Any:
 
 def element(site: Site, value: Any, index: Any) -> Any:
     """``value[index]``, also of a list, a tuple or a dict with a dynamic number."""
-    if isinstance(value, Tensor) and isinstance(index, tuple):
-        return value[read_at[index]]
+    if isinstance(value, Tensor) and isinstance(index, (tuple, slice)):
+        return _part(value, read_at[index] if isinstance(index, tuple) else (index,))
     if _has_keys(value, index):
         return _value_of(site, value, index)
     if isinstance(index, torch.SymBool) and isinstance(value, _LISTS) and not rows.has_rows(value):
@@ -104,6 +105,31 @@ def element(site: Site, value: Any, index: Any) -> Any:
     position = index % len(items)
     cases = [(position == number, item) for number, item in enumerate(items)]
     return _choice(site, cases[:-1], items[-1])
+
+
+def _part(value: Tensor, index: tuple[Any, ...]) -> Tensor:
+    """``value[index]``; where a slice is known to be inside, as ``x[:, i : i + 4]`` in a loop, with its size."""
+    if not all(one is Ellipsis or isinstance(one, (int, torch.SymInt, slice)) for one in index):
+        return value[index]
+    missing = value.dim() - sum(one is not Ellipsis for one in index)
+    dims = [dim for one in index for dim in ([one] if one is not Ellipsis else [slice(None)] * missing)]
+    dims += [slice(None)] * (value.dim() - len(dims))
+    pairs = [(one, size) for one, size in zip(dims, value.shape, strict=False) if isinstance(one, slice)]
+    result = value[index]
+    sizes = [_known_size(one, size) for one, size in pairs]
+    if all(size is None for size in sizes) or len(sizes) != result.dim():
+        return result
+    return result.expand([-1 if size is None else size for size in sizes])
+
+
+def _known_size(part: slice, size: Any) -> int | None:
+    """The number of elements of a slice that begins at a number of an iteration, if it is the same in each."""
+    length = part.stop - part.start if isinstance(part.start, torch.SymInt) and part.stop is not None else None
+    if not isinstance(part.stop, torch.SymInt) or part.step not in (None, 1) or not is_dynamic(part.start):
+        return None
+    is_inside = statically_known_true(part.stop <= size) and statically_known_true(part.start >= 0)
+    number = length.node.expr if isinstance(length, torch.SymInt) else length
+    return int(number) if is_inside and number is not None and not getattr(number, "free_symbols", ()) else None
 
 
 def _value_of(site: Site, value: dict[Any, Any], index: Any, *default: Any) -> Any:

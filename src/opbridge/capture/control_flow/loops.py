@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.branches import if_
-from opbridge.capture.control_flow.conditions import condition
-from opbridge.capture.control_flow.sequences import DynamicSequence, dynamic_sequence, items_of
+from opbridge.capture.control_flow.conditions import condition, on_sizes
+from opbridge.capture.control_flow.sequences import dynamic_sequence, items_of
 from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import State
+from opbridge.capture.control_flow.steps import DynamicSequence
 from opbridge.capture.control_flow.traced_loop import TracedLoop
 from opbridge.capture.control_flow.values import Contents
 from opbridge.errors import CaptureError
@@ -102,16 +103,29 @@ def _over(
     try:
         TracedLoop(goes_on, lambda index: body(sequence.item(index)), state, site, sequence.length).run()
     except CaptureError as error:
-        if not statically_known_true(sequence.length >= 1):
+        steps = sequence.whole_steps() if goes_on is None else None
+        if steps is None and not statically_known_true(sequence.length >= 1):
             raise
         state.set(before)
         contents.restore()
         try:
+            if steps is not None:
+                _whole_steps(*steps, body, state, site)
+                return
             body(sequence.item(torch.zeros((), dtype=torch.int64)))
             rest = TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1)
             rest.run()
         except CaptureError:
             raise error from None
+
+
+def _whole_steps(
+    whole: DynamicSequence, last: Any, has_last: Any, body: Callable[[Any], None], state: State, site: Site
+) -> None:
+    """Trace the loop over the parts of one size, and a branch for the last part, whose size is another."""
+    TracedLoop(None, lambda index: body(whole.item(index)), state, site, whole.length).run()
+    with on_sizes(True):
+        if_(has_last, functools.partial(body, last), lambda: None, state, site)
 
 
 def _rest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,15 +19,13 @@ from opbridge.capture.control_flow.rows import (
     element,
     has_rows,
     length,
-    refuse_use,
     stacked,
 )
+from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps
 from opbridge.capture.control_flow.values import UNDEFINED
 from opbridge.errors import CaptureError
 
 __all__ = [
-    "DynamicSequence",
-    "Steps",
     "builtin",
     "contains",
     "dynamic_sequence",
@@ -40,49 +38,7 @@ __all__ = [
 _ORIGINALS = dict(vars(builtins))
 
 
-class DynamicSequence(Protocol):
-    """An iterable whose length is a dynamic number.
-
-    Attributes:
-        length: The number of items; a negative number counts as 0.
-    """
-
-    length: Any
-
-    def item(self, index: Tensor) -> Any:
-        """The item at a position, an int64 tensor of rank 0."""
-
-
-class _Refused:
-    """Refuses to be used by Python code that was not converted."""
-
-    def __iter__(self) -> Any:
-        raise refuse_use("a loop that is not a for statement")
-
-
-class Steps(_Refused):
-    """``range`` with dynamic numbers."""
-
-    def __init__(self, start: Any, stop: Any, step: int = 1) -> None:
-        self.start = start
-        self.stop = stop
-        self.step = step
-        if step == 1:
-            self.length = stop - start
-        elif step > 0:
-            self.length = (stop - start + step - 1) // step
-        else:
-            self.length = (start - stop - step - 1) // -step
-
-    def item(self, index: Tensor) -> Any:
-        """The number at a position."""
-        number = index.item()
-        torch._check(number >= 0)
-        torch._check(number < self.length)
-        return self.start + number * self.step if self.step != 1 else self.start + number
-
-
-class _Elements(_Refused):
+class _Elements(Refused):
     """The elements of a tensor along its first dimension, as tensors or as numbers."""
 
     def __init__(self, tensor: Tensor, are_numbers: bool = False) -> None:
@@ -95,7 +51,7 @@ class _Elements(_Refused):
         return element.item() if self._are_numbers else element
 
 
-class _Pieces(_Refused):
+class _Pieces(Refused):
     """``split``: parts of a size, the last of which may be smaller."""
 
     def __init__(self, tensor: Tensor, size: int, dim: int) -> None:
@@ -111,8 +67,18 @@ class _Pieces(_Refused):
         count = torch.sym_min(self._size, self._tensor.shape[self._dim] - start)
         return self._tensor.narrow(self._dim, start, count)
 
+    def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
+        """The parts of the whole size, the last one, and the condition that it is smaller; None if all have size 1."""
+        size, length = self._size, self._tensor.shape[self._dim]
+        if size == 1:
+            return None
+        whole = self._tensor.narrow(self._dim, 0, length // size * size)
+        rest = self._tensor.narrow(self._dim, length // size * size, length % size)
+        parts = whole.unflatten(self._dim, (length // size, size)).movedim(self._dim, 0)
+        return _Elements(parts), rest, length % size > 0
 
-class _Numbered(_Refused):
+
+class _Numbered(Refused):
     """``enumerate``."""
 
     def __init__(self, items: DynamicSequence, start: int) -> None:
@@ -124,7 +90,7 @@ class _Numbered(_Refused):
         return tuple(items.item(index) for items in self._pairs)
 
 
-class _Together(_Refused):
+class _Together(Refused):
     """``zip``."""
 
     def __init__(self, sequences: Sequence[DynamicSequence]) -> None:
@@ -138,7 +104,7 @@ class _Together(_Refused):
         return tuple(sequence.item(index) for sequence in self._sequences)
 
 
-class _Backwards(_Refused):
+class _Backwards(Refused):
     """``reversed``."""
 
     def __init__(self, items: DynamicSequence) -> None:
@@ -156,7 +122,7 @@ def dynamic_sequence(value: Any) -> DynamicSequence | None:
         return _Elements(value)
     if has_rows(value):
         return _Elements(*stacked(value))
-    return value if isinstance(value, _Refused) else None  # type: ignore[return-value]
+    return value if isinstance(value, Refused) else None  # type: ignore[return-value]
 
 
 def items_of(value: Any) -> DynamicSequence | None:
@@ -233,7 +199,7 @@ def _length(value: Any) -> Any:
         return value.shape[0]
     if has_rows(value):
         return length(value)
-    return value.length if isinstance(value, _Refused) else len(value)  # type: ignore[attr-defined]
+    return value.length if isinstance(value, Refused) else len(value)  # type: ignore[attr-defined]
 
 
 def _extreme(name: str, choose: Callable[[Any, Any], Any]) -> Callable[..., Any]:

@@ -259,11 +259,15 @@ class _Function(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        is_key = looks_up(node) and isinstance(node.ctx, ast.Load)
-        if isinstance(node.slice, ast.Tuple) and not isinstance(node.ctx, ast.Del) and not is_key:
-            indices = self._flow("written_at" if isinstance(node.ctx, ast.Store) else "read_at")
+        is_loaded = isinstance(node.ctx, ast.Load)
+        if (
+            isinstance(node.slice, ast.Tuple)
+            and not isinstance(node.ctx, ast.Del)
+            and not (is_loaded and looks_up(node))
+        ):
+            indices = self._flow("read_at" if is_loaded else "written_at")
             node.slice = ast.copy_location(ast.Subscript(indices, node.slice, ast.Load()), node)
-        elif isinstance(node.ctx, ast.Load):
+        if is_loaded:
             index = node.slice
             if isinstance(index, ast.Slice):
                 limits = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]

@@ -1,0 +1,83 @@
+"""``range`` with numbers that are known only at run time, and what all iterables of such a length have."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from opbridge.capture.control_flow.rows import refuse_use
+
+__all__ = ["DynamicSequence", "Refused", "Steps"]
+
+
+class DynamicSequence(Protocol):
+    """An iterable whose length is a dynamic number.
+
+    Attributes:
+        length: The number of items; a negative number counts as 0.
+    """
+
+    length: Any
+
+    def item(self, index: Tensor) -> Any:
+        """The item at a position, an int64 tensor of rank 0."""
+
+    def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
+        """The items of one size, the last item, which may be smaller, and whether it is; None if all are alike."""
+
+
+class Refused:
+    """Refuses to be used by Python code that was not converted."""
+
+    def __iter__(self) -> Any:
+        raise refuse_use("a loop that is not a for statement")
+
+    def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
+        """None: all items are alike."""
+        return None
+
+
+class Steps(Refused):
+    """``range`` with dynamic numbers."""
+
+    def __init__(self, start: Any, stop: Any, step: int = 1) -> None:
+        self.start = start
+        self.stop = stop
+        self.step = step
+        if step == 1:
+            self.length = stop - start
+        elif step > 0:
+            self.length = (stop - start + step - 1) // step
+        else:
+            self.length = (start - stop - step - 1) // -step
+
+    def item(self, index: Tensor) -> Any:
+        """The number at a position."""
+        number = index.item()
+        torch._check(number >= 0)
+        torch._check(number < self.length)
+        return self.start + number * self.step if self.step != 1 else self.start + number
+
+    def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
+        """The steps that end before ``stop``, the rest if there is one, and the condition for that; None for others."""
+        if self.step < 2 or not statically_known_true(self.stop >= self.start):
+            return None
+        whole = _WholeSteps(self.start, self.stop, self.step)
+        return whole, self.start + whole.length * self.step, (self.stop - self.start) % self.step > 0
+
+
+class _WholeSteps(Steps):
+    """The numbers of a range after which a whole step is left."""
+
+    def __init__(self, start: Any, stop: Any, step: int) -> None:
+        super().__init__(start, stop, step)
+        self.length = (stop - start) // step
+
+    def item(self, index: Tensor) -> Any:
+        """The number at a position."""
+        number = super().item(index)
+        torch._check(number + self.step <= self.stop)
+        return number
