@@ -13,6 +13,7 @@ import onnx_ir as ir
 import onnxruntime
 import onnxscript
 import pytest
+from command_lines import small_model
 from one_node import make_model
 from onnx import helper, numpy_helper
 from places import EXAMPLES, TUTORIAL
@@ -148,6 +149,12 @@ def test_each_place_has_its_own_number_and_inlining_gives_the_model_back() -> No
 
 
 @pytest.mark.slow
+def test_a_file_without_the_operator_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").touch()
+    with pytest.raises(InputError, match=r"No operator 'mylib::lost' is declared in '.*empty\.py' or before\."):
+        surgery.fuse(small_model(tmp_path / "m.onnx"), "mylib::lost", ops=(tmp_path / "empty.py",))
+
+
 def test_two_outputs_and_inside_a_branch() -> None:
     nodes = [node("Sin", ["x"], ["s"]), node("Abs", ["s"], ["q"]), node("Exp", ["s"], ["p"])]
     model = make_model(nodes, {"x": ROW}, {"p": ROW, "q": ROW})

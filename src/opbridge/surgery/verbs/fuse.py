@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -119,8 +120,9 @@ def _sources(
     if isinstance(operator, str):
         found = find_operator(operator)
         if found is None:
+            files = ", ".join(repr(str(one)) for one in ops if isinstance(one, (str, Path)))
             raise InputError(
-                f"No operator {operator!r} is declared.",
+                f"No operator {operator!r} is declared{f' in {files} or before' if files else ''}.",
                 fix="declare it with @opbridge.operator, and import that file or name it with --ops; "
                 + did_you_mean(operator, _operators),
             )

@@ -30,11 +30,36 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
     upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 
-    Output sizes are left to ONNX's Resize, and factors with which it takes the same pixels.
+    Factors and fixed sizes with which ONNX's Resize takes the same pixels are left to it, and all dynamic output sizes.
     """
-    if scale_factors is None or all(map(_takes_the_same_pixels, input.shape[2:], scale_factors)):
+    if scale_factors is None:
+        return _of_size(input, output_size or ())
+    if all(map(_takes_the_same_pixels, input.shape[2:], scale_factors)):
         return NotImplemented
     return _resized(input, scale_factors, 0.0)
+
+
+def _of_size(images: Tensor, wanted: Sequence[Any]) -> Any:
+    sizes = images.shape[2:]
+    if all(map(_takes_the_same_pixels_of_size, sizes, wanted)):
+        return NotImplemented
+    for axis, (size, count) in enumerate(zip(sizes, wanted, strict=True), start=2):
+        if not (isinstance(size, int) and isinstance(count, int) and size == count):
+            source = (torch.arange(count, dtype=_places(images)) * (size / count)).to(torch.int64)
+            images = images.index_select(axis, source.clamp_max(size - 1))
+    return images
+
+
+def _takes_the_same_pixels_of_size(size: Any, count: Any) -> bool:
+    """Whether a quotient by count / size and a product with size / count, both rounded, have the same integer part.
+
+    They may differ where they are integers: 24 pixels of 21, or 2 of 14. Dynamic sizes are not compared.
+    """
+    if not isinstance(size, int) or not isinstance(count, int) or not size:
+        return True
+    counted = np.arange(count, dtype=np.float32)
+    product = np.floor(counted * np.float32(size / count))
+    return np.array_equal(product, np.floor(counted / np.float32(count / size)))
 
 
 def _takes_the_same_pixels(size: Any, factor: float) -> bool:
@@ -80,13 +105,17 @@ def _are_multiples(sizes: Sequence[Any], wanted: Sequence[Any] | None, factors: 
 def _resized(images: Tensor, factors: Sequence[float] | None, centre: float) -> Any:
     if factors is None:
         return NotImplemented
-    places = torch.float64 if images.dtype == torch.float64 else torch.float32
     for axis, factor in enumerate(factors, start=2):
         size = images.shape[axis]
         count = torch.sym_int(size * factor)
         if images.dim() == 4 and not centre and isinstance(size, int) and count == size:
             continue  # PyTorch's kernel for two dimensions copies the pixels if their number does not change.
-        counted = torch.arange(count, dtype=places)
+        counted = torch.arange(count, dtype=_places(images))
         source = ((counted + centre) * (1.0 / factor)).to(torch.int64)
         images = images.index_select(axis, source.clamp_max(size - 1))
     return images
+
+
+def _places(images: Tensor) -> torch.dtype:
+    """The type in which PyTorch computes the positions of pixels."""
+    return torch.float64 if images.dtype == torch.float64 else torch.float32
