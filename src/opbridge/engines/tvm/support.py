@@ -39,8 +39,18 @@ class NodeSupport(TrialSupport):
         problem = version_problem(self.engine, self._engine.newest_opset, node.op_type, opset)
         if problem is None and node.op_type not in native.converted_operators():
             return UNKNOWN
-        return problem
+        return problem or (_NO_SAMPLES if _may_have_no_samples(node) else None)
 
     def question(self, node: ir.Node, opset_imports: Mapping[str, int]) -> onnx.ModelProto | None:
         """See the base class. Nodes with subgraphs are left to the whole model."""
         return None if has_subgraph(node) else super().question(node, opset_imports)
+
+
+_NO_SAMPLES = Reason("RoiAlign divides by the number of samples, which is zero for boxes without an area")
+
+
+def _may_have_no_samples(node: ir.Node) -> bool:
+    """Whether boxes may have no samples, which boxes that are made up for a question seldom show."""
+    attributes = node.attributes
+    mode = attributes.get_string("coordinate_transformation_mode", "half_pixel" if (node.version or 16) >= 16 else "")
+    return node.op_type == "RoiAlign" and mode == "half_pixel" and attributes.get_int("sampling_ratio", 0) == 0
