@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,15 @@ QUICK = (
 BY_NAME = {program.name: program for program in PROGRAMS}
 
 
-REFUSED_BEFORE = {"cropped_after_padding": "2.14"}
+REFUSED_BEFORE_2_14 = {
+    *("chosen_by_number", "cropped_after_padding", "inserted_under_condition", "last_columns_in_a_branch"),
+    *("pieces_of_two_sizes", "writes_rows"),
+}
 """torch 2.13's ``cond`` fails where the sizes of the two results are other expressions than their strides."""
+
+
+def _is_refused(name: str) -> bool:
+    return torch.__version__ < "2.14" and name in REFUSED_BEFORE_2_14
 
 
 @pytest.mark.quick("return", "in_place", "append")
@@ -61,7 +69,7 @@ REFUSED_BEFORE = {"cropped_after_padding": "2.14"}
 def test_captured(name: str) -> None:
     program = BY_NAME[name]
     model = program.made()
-    if torch.__version__ < REFUSED_BEFORE.get(name, ""):
+    if _is_refused(name):
         with pytest.raises(CaptureError, match="captured for some sizes only"):
             capture(model, program.inputs()[0], dynamic_shapes=program.dynamic_shapes)
         return
@@ -78,11 +86,12 @@ def test_captured(name: str) -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=_ids)
 def test_exported(program: Program, tmp_path: Path) -> None:
     model = program.made()
-    bundle = opbridge.export(
-        model, program.inputs()[0], dynamic_shapes=program.dynamic_shapes, path=tmp_path / "bundle", verify=False
-    )
-    assert bundle.path.is_dir()
-    _compare(program, model, tmp_path)
+    refused = pytest.raises(CaptureError) if _is_refused(program.name) else contextlib.nullcontext()
+    with refused:
+        opbridge.export(
+            model, program.inputs()[0], dynamic_shapes=program.dynamic_shapes, path=tmp_path / "bundle", verify=False
+        )
+        _compare(program, model, tmp_path)
 
 
 OPENVINO = ("nested", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range", "for_with_return")
