@@ -56,6 +56,7 @@ COLUMNS = ("ONNX Runtime, body", "ONNX Runtime, kernel", "OpenVINO", "ncnn", "TV
 PACKAGES = ("torch", "torchvision", "onnxruntime", "openvino", "ncnn", "apache-tvm")
 REASONS = {
     r"allocate memory|bad_alloc|out of memory": "out of memory",
+    "divides by the number of samples": "refused: divides by zero",
     r"the size '\w+' of a result": "no sizes that depend on the data",
     r"has no layer (?:pnnx\.Expression|Tensor\.to)": "no layer for a part of it",
     r"has rank \d, and ncnn": "no tensors of its rank",
@@ -214,6 +215,7 @@ def measure(case: Case, catalog: Catalog, engines: Sequence[str], runs: int) -> 
             milliseconds.append(times[PYTORCH])
             for column in sessions:
                 ratios.setdefault(column, []).append(times[column] / times[PYTORCH])
+            sessions.clear()  # One of them may hold gigabytes.
     refused = [Row(case.name, column, reason=reason) for column, reason in sides.reasons.items()]
     return refused + [
         Row(case.name, column, error, tuple(ratios[column]), tuple(milliseconds), reason)
