@@ -232,7 +232,11 @@ class Halves(nn.Module):
 
 class BranchOnSize(nn.Module):
     def forward(self, x):
-        return (x, x + 1)[bool(x.shape[0] > 5)]
+        try:
+            assert x.shape[0] <= 5
+        except AssertionError:
+            return x + 1
+        return x
 
 
 class Compares(nn.Module):
