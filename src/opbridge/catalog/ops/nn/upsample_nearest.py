@@ -32,48 +32,38 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
 
     Factors and fixed sizes with which ONNX's Resize takes the same pixels are left to it, and all dynamic output sizes.
     """
+    sizes = input.shape[2:]
     if scale_factors is None:
-        return _of_size(input, output_size or ())
-    if all(map(_takes_the_same_pixels, input.shape[2:], scale_factors)):
+        counts = output_size or ()
+        if all(map(_takes_the_same_pixels_of_size, sizes, counts)):
+            return NotImplemented
+        return _picked(input, counts, [size / count for size, count in zip(sizes, counts, strict=True)], 0.0)
+    if all(map(_takes_the_same_pixels, sizes, scale_factors)):
         return NotImplemented
     return _resized(input, scale_factors, 0.0)
 
 
-def _of_size(images: Tensor, wanted: Sequence[Any]) -> Any:
-    sizes = images.shape[2:]
-    if all(map(_takes_the_same_pixels_of_size, sizes, wanted)):
-        return NotImplemented
-    for axis, (size, count) in enumerate(zip(sizes, wanted, strict=True), start=2):
-        if not (isinstance(size, int) and isinstance(count, int) and size == count):
-            source = (torch.arange(count, dtype=_places(images)) * (size / count)).to(torch.int64)
-            images = images.index_select(axis, source.clamp_max(size - 1))
-    return images
-
-
-def _takes_the_same_pixels_of_size(size: Any, count: Any) -> bool:
-    """Whether a quotient by count / size and a product with size / count, both rounded, have the same integer part.
-
-    They may differ where they are integers: 24 pixels of 21, or 2 of 14. Dynamic sizes are not compared.
-    """
-    if not isinstance(size, int) or not isinstance(count, int) or not size:
-        return True
-    counted = np.arange(count, dtype=np.float32)
-    product = np.floor(counted * np.float32(size / count))
-    return np.array_equal(product, np.floor(counted / np.float32(count / size)))
-
-
 def _takes_the_same_pixels(size: Any, factor: float) -> bool:
-    """Whether a quotient by the factor and a product with its inverse round down to the same integers.
-
-    They do for integers and powers of 2; for other factors the pixels of a fixed size are compared.
-    """
+    """Whether Resize takes the same pixels: for integers and powers of 2; for other factors, those of a fixed size."""
     if float(factor).is_integer() or math.frexp(factor)[0] == 0.5:
         return True
     if not isinstance(size, int):
         return False
-    single, counted = np.float32(factor), np.arange(int(size * factor), dtype=np.float32)
-    product, quotient = np.floor(counted * np.float32(1 / factor)), np.floor(counted / single)
-    return bool(np.array_equal(product, quotient)) and int(np.float32(size) * single) == len(counted)
+    count = int(size * factor)
+    return int(np.float32(size) * np.float32(factor)) == count and _rounds_down_alike(count, 1 / factor, factor)
+
+
+def _takes_the_same_pixels_of_size(size: Any, count: Any) -> bool:
+    """Whether Resize takes the same pixels for an output size, 24 of 21 or 2 of 14; dynamic ones are not compared."""
+    are_fixed = isinstance(size, int) and isinstance(count, int) and size and count
+    return not are_fixed or _rounds_down_alike(count, size / count, count / size)
+
+
+def _rounds_down_alike(count: int, inverse: float, factor: float) -> bool:
+    """Whether products with the inverse, as in PyTorch, and quotients, as in Resize, have the same integer parts."""
+    counted = np.arange(count, dtype=np.float32)
+    product, quotient = np.floor(counted * np.float32(inverse)), np.floor(counted / np.float32(factor))
+    return np.array_equal(product, quotient)
 
 
 @decomposition("aten::_upsample_nearest_exact1d.vec", overrides=_WHY)
@@ -105,17 +95,18 @@ def _are_multiples(sizes: Sequence[Any], wanted: Sequence[Any] | None, factors: 
 def _resized(images: Tensor, factors: Sequence[float] | None, centre: float) -> Any:
     if factors is None:
         return NotImplemented
-    for axis, factor in enumerate(factors, start=2):
+    counts = [torch.sym_int(size * factor) for size, factor in zip(images.shape[2:], factors, strict=True)]
+    return _picked(images, counts, [1.0 / factor for factor in factors], centre)
+
+
+def _picked(images: Tensor, counts: Sequence[Any], steps: Sequence[Any], centre: float) -> Tensor:
+    """So many pixels of each axis, at multiples of a step; ``centre`` is added to the number of each."""
+    places = torch.float64 if images.dtype == torch.float64 else torch.float32
+    for axis, (count, step) in enumerate(zip(counts, steps, strict=True), start=2):
         size = images.shape[axis]
-        count = torch.sym_int(size * factor)
-        if images.dim() == 4 and not centre and isinstance(size, int) and count == size:
+        is_kept = isinstance(size, int) and isinstance(count, int) and size == count
+        if is_kept and not centre and (images.dim() == 4 or step == 1):
             continue  # PyTorch's kernel for two dimensions copies the pixels if their number does not change.
-        counted = torch.arange(count, dtype=_places(images))
-        source = ((counted + centre) * (1.0 / factor)).to(torch.int64)
+        source = ((torch.arange(count, dtype=places) + centre) * step).to(torch.int64)
         images = images.index_select(axis, source.clamp_max(size - 1))
     return images
-
-
-def _places(images: Tensor) -> torch.dtype:
-    """The type in which PyTorch computes the positions of pixels."""
-    return torch.float64 if images.dtype == torch.float64 else torch.float32
