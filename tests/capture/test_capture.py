@@ -13,6 +13,7 @@ import torch
 from roundtrip import Trip, travel
 from torch import Tensor, nn
 from torch.export import Dim
+from verify_models import Function
 
 import opbridge
 from opbridge.capture.capture import capture, load_program
@@ -108,6 +109,15 @@ def test_one_name_for_two_inputs_of_one_size(shapes: Any) -> None:
     trip = travel(lambda x, y: x + y, (torch.randn(3, 4), torch.randn(3, 4)), dynamic_shapes=shapes)
     assert dimensions(trip) == [["rows", 4]] * 3
     trip.check(torch.randn(5, 4), torch.randn(5, 4))
+
+
+def test_a_derived_dimension_has_the_users_name() -> None:
+    h, w = Dim("h"), Dim("w")
+    model = Function(lambda x, y: (x + 1, y + 1))
+    captured = capture(
+        model, (torch.randn(8, 5), torch.randn(2, 6)), dynamic_shapes=({0: 4 * h, 1: w}, {0: h, 1: w + 1})
+    )
+    assert set(captured.dimension_names.values()) == {"h", "w"}
 
 
 class AttendsToMany(torch.nn.Module):

@@ -46,10 +46,24 @@ class Score(torch.nn.Module):
         return self.linear(torch.func.grad(lambda y: self.linear(y).pow(3).mean())(x))
 
 
-MODELS = (Potential, Jacobian, Score)
+class Tangent(torch.nn.Module):
+    """A derivative in forward mode, of a function without parameters."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.func.jvp(lambda y: y.sin() * y.sum(), (x,), (x.cos(),))[1]
 
 
-@pytest.mark.quick("Score")
+class Whole(torch.nn.Module):
+    """A derivative that torch.export records without an error, but of the example."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.func.vjp(lambda y: y.sin() * y.sum(), x)[1](x)[0]
+
+
+MODELS = (Potential, Jacobian, Score, Tangent, Whole)
+
+
+@pytest.mark.quick("Score", "Tangent")
 @pytest.mark.parametrize("model", MODELS)
 def test_the_program_computes_the_gradients_at_other_sizes(model: Any) -> None:
     module, x = model(), torch.randn(4, 3)

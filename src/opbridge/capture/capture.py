@@ -38,7 +38,7 @@ from opbridge.torch_graph.cached_functions import calling_without_caches
 from opbridge.torch_graph.dense import dense_weights, refuse_nested
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
-from opbridge.torch_graph.gradients import tracing_gradients
+from opbridge.torch_graph.gradients import misses_gradients, tracing_gradients
 from opbridge.torch_graph.lazy_modules import initialized
 from opbridge.torch_graph.library_checks import (
     statement_that_only_raises,
@@ -166,6 +166,9 @@ def capture(
         refuse_returned_list(captured.program)
         if changes.known and not constants.are_constant_in(captured.program):
             changes.known = None
+            return attempt(changes)
+        if not changes.gradients and misses_gradients(captured.program):
+            changes.gradients = True
             return attempt(changes)
         return dataclasses.replace(
             captured,

@@ -98,15 +98,17 @@ def arguments_by_name(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapp
 def dimension_names(
     program: torch.export.ExportedProgram, dynamic_shapes: Any, arguments: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The user's name of each dynamic dimension, by torch's symbol.
+    """The user's name of each dynamic dimension, by torch's symbol; of ``4*n`` the symbol is that of ``n``.
 
     If two dimensions have one name but torch does not equate them, a number is appended to the second name.
     """
     names: dict[str, str] = {}
     for _, size, declared in declared_sizes(program, dynamic_shapes, arguments):
-        name = declared if isinstance(declared, str) else getattr(declared, "__name__", None)
-        symbol = str(size)
-        if name and isinstance(size, torch.SymInt) and re.fullmatch(r"\w+", symbol) and symbol not in names:
+        root = getattr(declared, "root", declared)
+        name = root if isinstance(root, str) else getattr(root, "__name__", None)
+        symbols = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
+        symbol = str(next(iter(symbols), ""))
+        if name and len(symbols) == 1 and (declared is not root or symbol == str(size)) and symbol not in names:
             taken = sum(other == name or other.rpartition("_")[0] == name for other in names.values())
             names[symbol] = f"{name}_{taken}" if taken else name
     return names

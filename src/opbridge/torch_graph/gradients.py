@@ -20,17 +20,25 @@ from torch.utils import _pytree as pytree
 
 from opbridge.errors import causes
 
-__all__ = ["needs_gradients", "tracing_gradients", "without_gradient_modes"]
+__all__ = ["misses_gradients", "needs_gradients", "tracing_gradients", "without_gradient_modes"]
 
 _MESSAGES = re.compile(
     r"does not require grad|found a fake tensor in the exported program constant|functorch|"
     r"'Tensor' object has no attribute 'constant'"
 )
+_OF_DERIVATIVES = ("_unwrap_for_grad", "_make_dual")
+"""Functions of ``torch._functorch.predispatch``, which ``torch.func`` calls in reverse and in forward mode."""
 
 
 def needs_gradients(error: BaseException | None) -> bool:
     """Whether a capture failed, as far as the message tells, because ``forward`` computes gradients."""
     return error is not None and any(_MESSAGES.search(str(cause)) for cause in causes(error))
+
+
+def misses_gradients(program: torch.export.ExportedProgram) -> bool:
+    """Whether torch.export has recorded the beginning or end of a derivative, whose operators it does not see."""
+    graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
+    return any(getattr(node.target, "__name__", "") in _OF_DERIVATIVES for graph in graphs for node in graph.nodes)
 
 
 @contextlib.contextmanager
