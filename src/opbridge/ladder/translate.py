@@ -17,6 +17,7 @@ from opbridge.engines.passes.counted_axes import CountedAxesPass
 from opbridge.engines.passes.fixed_ranks import FixedRanksPass
 from opbridge.engines.passes.owned_constants import OwnedConstantsPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
+from opbridge.engines.passes.unchanged_shapes import UnchangedShapesPass
 from opbridge.engines.passes.vector_scales import VectorScalesPass
 from opbridge.engines.passes.wide_scatter import WideScatterPass
 from opbridge.engines.versions import SYMBOLIC
@@ -45,6 +46,8 @@ _PASSES = (
     WideScatterPass(),
     CountedAxesPass(),
     TransposedVectorsPass(),
+    UnchangedShapesPass(),
+    common_passes.RemoveUnusedNodesPass(),
     common_passes.NameFixPass(),
 )
 """The passes on a translated model, in this order; names are unique after the last one."""
