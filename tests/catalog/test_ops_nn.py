@@ -316,18 +316,3 @@ def test_average_pooling_with_all_arguments_by_position() -> None:
     for shapes in (None, ({0: torch.export.Dim("batch", min=2, max=3)},)):
         program = capture(pooled, (x,), dynamic_shapes=shapes, rewrites=rewrites).program
         torch.testing.assert_close(program.module()(x), pooled(x))
-
-
-def test_nearest_neighbors_of_fixed_sizes_are_those_of_pytorch(tmp_path: Path) -> None:
-    """The quotient by 24 / 21, rounded, is below 7 for the pixel 8, whose source is the pixel 7."""
-    sizes = [(21, 24), (24, 21), (14, 2), (49, 21), (60, 25), (10, 13), (7, 14)]
-
-    class Resized(nn.Module):
-        def forward(self, *images: Tensor) -> Any:
-            flat = [F.interpolate(x, wanted) for x, (_, wanted) in zip(images, sizes, strict=False)]
-            return *flat, *[F.interpolate(x[..., None], (w, 3)) for x, (_, w) in zip(images, sizes, strict=False)]
-
-    images = tuple(drawn(1, 2, size) for size, _ in sizes)
-    bundle = opbridge.export(Resized(), images, path=tmp_path / "bundle", verify=False)
-    for found, expected in zip(opbridge.load(bundle.path)(*map(np.asarray, images)), Resized()(*images), strict=True):
-        np.testing.assert_array_equal(found, expected)

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.catalog.declare.spec import decomposition
 
 _WHY = "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they differ at integer positions"
-_UPSAMPLE = {
-    3: torch.ops.aten.upsample_nearest1d.vec,
-    4: torch.ops.aten.upsample_nearest2d.vec,
-    5: torch.ops.aten.upsample_nearest3d.vec,
+_RESIZE = {
+    3: torch.ops.aten.upsample_nearest1d.default,
+    4: torch.ops.aten.upsample_nearest2d.default,
+    5: torch.ops.aten.upsample_nearest3d.default,
 }
+"""The overloads that have no mapping here, and become a Resize: the pixel at the quotient ``i / factor``."""
 
 
 @decomposition("aten::upsample_nearest1d.vec", overrides=_WHY)
@@ -30,40 +32,89 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
     upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 
-    Factors and fixed sizes with which ONNX's Resize takes the same pixels are left to it, and all dynamic output sizes.
+    Factors and sizes with which ONNX's Resize takes the same pixels are left to it. If that depends on a dynamic size,
+    the model compares the positions at run time, because selecting the pixels can take ten times as long as Resize.
     """
-    sizes = input.shape[2:]
-    if scale_factors is None:
-        counts = output_size or ()
-        if all(map(_takes_the_same_pixels_of_size, sizes, counts)):
+    dtype = _step_type(input)
+    if scale_factors is not None:
+        factors = zip(input.shape[2:], scale_factors, strict=True)
+        if all(_takes_the_same_pixels(size, factor, dtype) for size, factor in factors):
             return NotImplemented
-        return _picked(input, counts, [size / count for size, count in zip(sizes, counts, strict=True)], 0.0)
-    if all(map(_takes_the_same_pixels, sizes, scale_factors)):
+        return _selected_by_factor(input, scale_factors, 0.0)
+    axes = list(zip(input.shape[2:], output_size or (), strict=True))
+    same = [_takes_the_same_pixels_of_size(size, count, dtype) for size, count in axes]
+    if all(same):
         return NotImplemented
-    return _resized(input, scale_factors, 0.0)
+    if False in same or dtype == torch.float64:  # Engines have no Resize for float64.
+        return _selected_by_size(input, output_size or (), 0.0)
+    truth = _same_positions([axis for axis, is_same in zip(axes, same, strict=True) if not is_same], dtype)
+    results = torch.ops.higher_order.cond(
+        truth,
+        lambda images, *counts: (_RESIZE[images.dim()](images, counts).contiguous(),),
+        lambda images, *counts: (_selected_by_size(images, counts, 0.0).contiguous(),),
+        (input, *(output_size or ())),
+    )
+    return results[0]  # type: ignore[no-any-return]
 
 
-def _takes_the_same_pixels(size: Any, factor: float) -> bool:
-    """Whether Resize takes the same pixels: for integers and powers of 2; for other factors, those of a fixed size."""
-    if float(factor).is_integer() or math.frexp(factor)[0] == 0.5:
+def _step_type(images: Tensor) -> torch.dtype:
+    """The type in which PyTorch multiplies the position of a pixel by the inverse of the factor."""
+    return torch.float64 if images.dtype == torch.float64 else torch.float32
+
+
+def _takes_the_same_pixels(size: Any, factor: float, dtype: torch.dtype) -> bool:
+    """Whether Resize takes the same pixels: for powers of 2, most integers, and other factors of some fixed sizes.
+
+    A product with the inverse of 41, 47 and others, which is rounded down too far, can be below the whole number.
+    """
+    if math.frexp(factor)[0] == 0.5:
+        return True
+    if float(factor).is_integer() and float(np.float32(1 / factor)) * factor >= 1 - 2**-25:
         return True
     if not isinstance(size, int):
         return False
     count = int(size * factor)
-    return int(np.float32(size) * np.float32(factor)) == count and _rounds_down_alike(count, 1 / factor, factor)
+    is_same_size = int(np.float32(size) * np.float32(factor)) == count
+    return is_same_size and _rounds_down_alike(count, 1 / factor, factor, dtype)
 
 
-def _takes_the_same_pixels_of_size(size: Any, count: Any) -> bool:
-    """Whether Resize takes the same pixels for an output size, 24 of 21 or 2 of 14; dynamic ones are not compared."""
-    are_fixed = isinstance(size, int) and isinstance(count, int) and size and count
-    return not are_fixed or _rounds_down_alike(count, size / count, count / size)
+def _takes_the_same_pixels_of_size(size: Any, count: Any, dtype: torch.dtype) -> bool | None:
+    """Whether Resize takes the same pixels, as not for 24 of 21 or 2 of 14; None if it depends on a dynamic size."""
+    if isinstance(size, int) and isinstance(count, int):
+        return not size or not count or _rounds_down_alike(count, size / count, count / size, dtype)
+    powers = [2**exponent for exponent in range(7)]
+    equal = [(size, 1), *((size * power, count) for power in powers), *((count * power, size) for power in powers)]
+    return any(statically_known_true(one == other) for one, other in equal) or None
 
 
-def _rounds_down_alike(count: int, inverse: float, factor: float) -> bool:
+def _rounds_down_alike(count: int, inverse: float, factor: float, dtype: torch.dtype) -> bool:
     """Whether products with the inverse, as in PyTorch, and quotients, as in Resize, have the same integer parts."""
-    counted = np.arange(count, dtype=np.float32)
-    product, quotient = np.floor(counted * np.float32(inverse)), np.floor(counted / np.float32(factor))
-    return np.array_equal(product, quotient)
+    counted = np.arange(count, dtype=str(dtype).rpartition(".")[2])
+    products, quotients = counted * counted.dtype.type(inverse), counted.astype(np.float32) / np.float32(factor)
+    return np.array_equal(np.floor(products.astype(np.float32)), np.floor(quotients))
+
+
+def _same_positions(axes: Sequence[tuple[Any, Any]], dtype: torch.dtype) -> Tensor:
+    """The same at run time, along some axes with these sizes of the input and of the output.
+
+    An engine's Resize of the numbers 0, 1, 2, ... shows which pixels it takes.
+    """
+    taken = [_RESIZE[3](torch.arange(size, dtype=torch.float32)[None, None], [count]).flatten() for size, count in axes]
+    wanted = [_positions(count, _step(size, count, dtype), dtype) for size, count in axes]
+    return (torch.cat(taken).to(torch.int64) == torch.cat(wanted).to(torch.int64)).all()
+
+
+def _step(size: Any, count: Any, dtype: torch.dtype) -> Any:
+    """``size / count``, correctly rounded; OpenVINO multiplies by an inverse instead of dividing, but not in a mean."""
+    if dtype == torch.float64 or (isinstance(size, int) and isinstance(count, int)):
+        return size / count
+    return ((torch.arange(count) == 0).to(dtype) * size).mean()
+
+
+def _positions(count: Any, step: Any, dtype: torch.dtype, centre: float = 0.0) -> Tensor:
+    """Where PyTorch reads: it rounds a position to float32, whatever the type of the product."""
+    places = torch.arange(count, dtype=dtype)
+    return ((places + centre if centre else places) * step).to(torch.float32)
 
 
 @decomposition("aten::_upsample_nearest_exact1d.vec", overrides=_WHY)
@@ -78,35 +129,44 @@ def upsample_nearest_exact(
     _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 
-    For integer factors it is the pixel at ``floor(i / factor)``.
+    For integer factors it is the pixel at the quotient ``i / factor``.
     """
-    if _are_multiples(input.shape[2:], output_size, scale_factors):
-        return _UPSAMPLE[input.dim()](input, output_size, scale_factors)  # type: ignore[no-any-return]
-    return _resized(input, scale_factors, 0.5)
+    sizes, resize = input.shape[2:], None if input.dtype == torch.float64 else _RESIZE[input.dim()]
+    if scale_factors is not None:
+        if resize and all(float(factor).is_integer() for factor in scale_factors):
+            return resize(input, _counts(sizes, scale_factors), *scale_factors)  # type: ignore[no-any-return]
+        return _selected_by_factor(input, scale_factors, 0.5)
+    counts = output_size or ()
+    are_fixed = all(isinstance(size, int) for size in (*sizes, *counts))
+    if resize and are_fixed and not any(count % size for size, count in zip(sizes, counts, strict=True)):
+        return resize(input, counts)  # type: ignore[no-any-return]
+    return _selected_by_size(input, counts, 0.5)
 
 
-def _are_multiples(sizes: Sequence[Any], wanted: Sequence[Any] | None, factors: Sequence[float] | None) -> bool:
-    if factors is not None:
-        return all(float(factor).is_integer() for factor in factors)
-    are_fixed = all(isinstance(size, int) for size in (*sizes, *(wanted or ())))
-    return bool(wanted) and are_fixed and all(new % size == 0 for size, new in zip(sizes, wanted or (), strict=True))
+def _counts(sizes: Sequence[Any], factors: Sequence[float]) -> list[Any]:
+    """The sizes of the output; products with integers are computed in integers, because engines lack float64."""
+    return [
+        size * int(factor) if float(factor).is_integer() else torch.sym_int(size * factor)
+        for size, factor in zip(sizes, factors, strict=True)
+    ]
 
 
-def _resized(images: Tensor, factors: Sequence[float] | None, centre: float) -> Any:
-    if factors is None:
-        return NotImplemented
-    counts = [torch.sym_int(size * factor) for size, factor in zip(images.shape[2:], factors, strict=True)]
-    return _picked(images, counts, [1.0 / factor for factor in factors], centre)
+def _selected_by_factor(images: Tensor, factors: Sequence[float], centre: float) -> Tensor:
+    return _selected(images, _counts(images.shape[2:], factors), [1.0 / factor for factor in factors], centre)
 
 
-def _picked(images: Tensor, counts: Sequence[Any], steps: Sequence[Any], centre: float) -> Tensor:
+def _selected_by_size(images: Tensor, counts: Sequence[Any], centre: float) -> Tensor:
+    steps = [_step(size, count, _step_type(images)) for size, count in zip(images.shape[2:], counts, strict=True)]
+    return _selected(images, counts, steps, centre)
+
+
+def _selected(images: Tensor, counts: Sequence[Any], steps: Sequence[Any], centre: float) -> Tensor:
     """So many pixels of each axis, at multiples of a step; ``centre`` is added to the number of each."""
-    places = torch.float64 if images.dtype == torch.float64 else torch.float32
     for axis, (count, step) in enumerate(zip(counts, steps, strict=True), start=2):
         size = images.shape[axis]
         is_kept = isinstance(size, int) and isinstance(count, int) and size == count
         if is_kept and not centre and (images.dim() == 4 or step == 1):
             continue  # PyTorch's kernel for two dimensions copies the pixels if their number does not change.
-        source = ((torch.arange(count, dtype=places) + centre) * step).to(torch.int64)
+        source = _positions(count, step, _step_type(images), centre).to(torch.int64)
         images = images.index_select(axis, source.clamp_max(size - 1))
     return images
