@@ -117,6 +117,39 @@ def test_a_tiny_element_is_annihilated_as_in_lapack() -> None:
     assert factors[0, 0] == -3
 
 
+BLOCKS = [
+    pytest.param(_random(*sizes).to(dtype), id=f"{sizes} {dtype}")
+    for sizes in ((100, 33), (33, 100), (3, 70, 64), (2, 2, 64, 70))
+    for dtype in DTYPES
+]
+"""Matrices of which the kernels take several blocks of columns."""
+
+
+@needs_compiler
+@pytest.mark.parametrize("a", [*CASES, *BLOCKS])
+def test_kernels_of_reflections(a: Any) -> None:
+    factors, taus = run(kernel("geqrf"), a)
+    expected, expected_taus = torch.geqrf(a)
+    size, steps = _size(a), min(a.shape[-2:])
+    q = torch.linalg.householder_product(factors[..., :steps].double(), taus.double())
+    _orthonormal(q.to(a.dtype))
+    _close((q @ factors.double()[..., :steps, :].triu()).to(a.dtype), a, size)
+    if a.numel() and torch.linalg.cond(a.double()).lt(1e3).all():
+        _close(factors, expected, size)
+        _close(taus, expected_taus)
+    if not a.numel():
+        return
+    for others in (a, a.mT.contiguous()):
+        for left, transpose in ((1, 0), (1, 1), (0, 0), (0, 1)):
+            if others.shape[-2 if left else -1] != a.shape[-2]:
+                continue
+            (product,) = run(kernel("ormqr"), expected, expected_taus, others, left=left, transpose=transpose)
+            wanted = torch.ormqr(
+                expected.double(), expected_taus.double(), others.double(), bool(left), bool(transpose)
+            )
+            _close(product, wanted.to(a.dtype), size)
+
+
 @pytest.mark.quick("body", every=8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_full", [False, True])

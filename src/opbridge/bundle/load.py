@@ -16,6 +16,7 @@ from opbridge.engines.base import Engine, Session
 from opbridge.engines.process.isolation import IsolatedSession
 from opbridge.errors import InputError
 from opbridge.kernels.binary import own_platform
+from opbridge.kernels.replaced import unless_replaced
 
 __all__ = ["Loadable", "check_model", "load", "loadable"]
 
@@ -42,7 +43,8 @@ class Loadable:
         """Load the model; see :func:`load`."""
         if isolated:
             return IsolatedSession(self.engine.name, self.file, threads, providers=providers, libraries=self.libraries)
-        return self.engine.load(self.file, threads=threads, providers=providers, libraries=self.libraries)
+        libraries = [unless_replaced(library) for library in self.libraries]
+        return self.engine.load(self.file, threads=threads, providers=providers, libraries=libraries)
 
 
 def load(

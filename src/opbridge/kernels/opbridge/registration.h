@@ -84,8 +84,9 @@ struct Parts {
 
 template <class Operator>
 struct Described {
-  static constexpr const Schema& schema = Operator::schema;
-  static constexpr auto words = make_words<std::string_view(Operator::text).size() + 1>(Operator::text, schema);
+  static constexpr const Schema& schema = Operator::opbridge_schema;
+  static constexpr auto words =
+      make_words<std::string_view(Operator::opbridge_text).size() + 1>(Operator::opbridge_text, schema);
 
   static constexpr std::array<opbridge_string, max_default_elements> make_strings() {
     std::array<opbridge_string, max_default_elements> result{};
@@ -134,9 +135,9 @@ struct Combinations<Operator, TypeList<Chosen...>> {
   static constexpr int count = 1;
   static constexpr int32_t dtypes[] = {dtype_of<Chosen>()..., OPBRIDGE_ABSENT};
   static void append(opbridge_variant*& next) {
-    *next++ = {dtypes, &guarded<Call, &Operator::template run<Chosen...>>};
+    *next++ = {dtypes, &guarded<Call, &Operator::template opbridge_run<Chosen...>>};
   }
-  static const void* address() { return Operator::template address<Chosen...>(); }
+  static const void* address() { return Operator::template opbridge_address<Chosen...>(); }
 };
 
 template <class Operator, class... Chosen, class... T, class... Rest>
@@ -171,13 +172,13 @@ inline Registered*& registered() {
 
 template <class Operator, class... Lists>
 bool register_operator_of(const void* file, const char* text, const Lists&...) {
-  constexpr bool fits = sizeof...(Lists) == Operator::schema.type_variable_count;
-  static_assert(fits || Operator::schema.error != SchemaError::none,
+  constexpr bool fits = sizeof...(Lists) == Operator::opbridge_schema.type_variable_count;
+  static_assert(fits || Operator::opbridge_schema.error != SchemaError::none,
                 "opbridge: one opbridge::types<...> per type variable of the schema, in the order it names them");
-  if constexpr (fits && Operator::schema.error == SchemaError::none) {
+  if constexpr (fits && Operator::opbridge_schema.error == SchemaError::none) {
     using All = Combinations<Operator, TypeList<>, Lists...>;
     using Entry = Described<Operator>;
-    constexpr const Schema& schema = Operator::schema;
+    constexpr const Schema& schema = Operator::opbridge_schema;
     static_assert(All::count > 0, "opbridge: opbridge::types<> names no type");
     static opbridge_variant variants[All::count];
     opbridge_variant* next = variants;
@@ -186,7 +187,7 @@ bool register_operator_of(const void* file, const char* text, const Lists&...) {
     entry = {{Entry::words.find(schema.domain), Entry::words.find(schema.name), text, Entry::parts.inputs,
               Entry::parts.outputs, Entry::parts.attributes, Entry::parts.type_variables, variants, schema.input_count,
               schema.output_count, schema.attribute_count, schema.type_variable_count, All::count,
-              &guarded<ShapeCall, &Operator::shape>},
+              &guarded<ShapeCall, &Operator::opbridge_shape>},
              registered(), All::address(), file};
     registered() = &entry;
   }
@@ -251,19 +252,20 @@ extern "C" OPBRIDGE_EXPORT inline const opbridge_library* opbridge_get_library(v
 #define OPBRIDGE_DETAIL_NAME(prefix, line) OPBRIDGE_DETAIL_JOIN(prefix, line)
 
 // OPBRIDGE_OPERATOR(kernel, shape function, schema), and for each type variable of the schema an opbridge::types<...>.
+// The members have a prefix, because within the struct a member named as the kernel would be called in its place.
 #define OPBRIDGE_OPERATOR(kernel, shape_function, ...)                                                                 \
   namespace {                                                                                                          \
   struct OPBRIDGE_DETAIL_NAME(opbridge_operator_, __LINE__) {                                                          \
-    static constexpr const char* text = OPBRIDGE_DETAIL_FIRST(__VA_ARGS__, );                                          \
-    static constexpr ::opbridge::detail::Schema schema = ::opbridge::detail::parse_schema(text);                       \
-    static_assert(::opbridge::detail::require_valid_schema<schema.error>());                                           \
-    static void shape(::opbridge::ShapeCall& call) { shape_function(call); }                                           \
+    static constexpr const char* opbridge_text = OPBRIDGE_DETAIL_FIRST(__VA_ARGS__, );                                 \
+    static constexpr ::opbridge::detail::Schema opbridge_schema = ::opbridge::detail::parse_schema(opbridge_text);     \
+    static_assert(::opbridge::detail::require_valid_schema<opbridge_schema.error>());                                  \
+    static void opbridge_shape(::opbridge::ShapeCall& call) { shape_function(call); }                                  \
     template <class... Types>                                                                                          \
-    static void run(::opbridge::Call& call) {                                                                          \
+    static void opbridge_run(::opbridge::Call& call) {                                                                 \
       kernel OPBRIDGE_DETAIL_CALL(__VA_ARGS__)(call);                                                                  \
     }                                                                                                                  \
     template <class... Types>                                                                                          \
-    static const void* address() {                                                                                     \
+    static const void* opbridge_address() {                                                                            \
       void (*const function)(::opbridge::Call&) = kernel OPBRIDGE_DETAIL_CALL(__VA_ARGS__);                            \
       return reinterpret_cast<const void*>(function);                                                                  \
     }                                                                                                                  \

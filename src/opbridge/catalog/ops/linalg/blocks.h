@@ -43,13 +43,18 @@ void for_each_matrix(Call& call, int64_t count, int64_t size, const Body& body) 
 
 // The elements of a product are computed in tiles of this number of rows and columns, which are held in registers.
 constexpr int tile_rows = 6;
+#ifdef __AVX__
+constexpr int vector_bytes = 32;
+#else
+constexpr int vector_bytes = 16;
+#endif
 template <class T>
-constexpr int64_t vector_size = 32 / sizeof(T);
+constexpr int64_t vector_size = vector_bytes / sizeof(T);
 template <class T>
 constexpr int64_t tile_columns = 2 * vector_size<T>;
 template <class T>
 struct Vector {
-  typedef T type __attribute__((vector_size(32)));
+  typedef T type __attribute__((vector_size(vector_bytes)));
 };
 
 // The scalar product, computed with as many partial sums as two vector registers have elements.
@@ -131,15 +136,14 @@ template <class T, class Loop, class Limit>
 void subtract_product(const Loop& loop, T* c, int64_t c_stride, const T* a, int64_t a_stride, const T* b, int64_t rows,
                       int64_t columns, int64_t depth, const Limit& limit) {
   constexpr int64_t width = tile_columns<T>;
-  const int64_t blocks = rounded_up(rows, tile_rows) / tile_rows;
-  const int64_t grain = 1 + 200000 / (1 + tile_rows * columns * depth);
-  loop(blocks, grain, [=](int64_t begin, int64_t end) {
-    for (int64_t column = 0; column < columns; column += width) {
+  // All rows at a time, so that a tile of b stays in the cache.
+  loop(rounded_up(columns, width) / width, 1 + 200000 / (1 + rows * width * depth), [=](int64_t begin, int64_t end) {
+    for (int64_t column = begin * width; column < std::min(columns, end * width); column += width) {
       const T* tile = b + column * depth;
-      for (int64_t block = begin; block < end; ++block) {
-        const int64_t row = block * tile_rows, last = std::min(rows, row + tile_rows);
+      const int64_t count = std::min(width, columns - column);
+      for (int64_t row = 0; row < rows; row += tile_rows) {
+        const int64_t last = std::min(rows, row + tile_rows);
         if (column >= limit(last - 1)) continue;
-        const int64_t count = std::min(width, columns - column);
         T* out = c + row * c_stride + column;
         const T* left = a + row * a_stride;
         if (last - row == tile_rows) subtract_tile<tile_rows>(out, c_stride, left, a_stride, tile, depth, count);

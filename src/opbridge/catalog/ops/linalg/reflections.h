@@ -124,7 +124,7 @@ class Rotations {
   }
 
  private:
-  static constexpr int64_t width = 4 * vector_size<T>;
+  static constexpr int64_t width = 128 / sizeof(T);
   struct Waiting {
     Rotation<T> rotation;
     int64_t first, second;
