@@ -14,6 +14,7 @@ from verify_models import Captured, Function, captured
 from opbridge.proof.verify.compare import error_units
 from opbridge.proof.verify.figures import histograms, relative_error, ulps
 from opbridge.proof.verify.inputs import to_numpy, to_torch
+from opbridge.proof.verify.judgement import Judgement
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.verification import Comparison, Verification
@@ -147,6 +148,27 @@ def test_a_solve_with_a_constant_matrix_in_float64_is_ill_conditioned_not_wrong(
     assert found.passed, found
     worse = compared(lambda x: solve(x, matrix), lambda x: solve(x, matrix) * 1.5, x)
     assert worse.status == "differs"
+
+
+def test_many_elements_that_depend_on_one_lucky_inverse_are_not_called_wrong() -> None:
+    """The inverse of this matrix of small integers is exact in PyTorch; rounding its elements changes it by 1e-4."""
+
+    def mapped(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.inv(matrix) @ x
+
+    def rounded(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        return mapped(x, matrix + torch.tensor([[0.0, 0.0], [0.0, 2.0**-23]]))
+
+    args = torch.randn(2, 4000), torch.tensor([[1.0, 1.0], [1.0, 1 + 2.0**-10]])
+    found = compared(mapped, rounded, *args, given=True)
+    assert found.passed, found
+    assert compared(mapped, lambda x, m: rounded(x, m) * 1.01, *args, given=True).status == "differs"
+    item = captured(Function(mapped), args)
+    reference = CapturedReference(item)
+    feeds = dict(zip(item.input_names, map(to_numpy, args), strict=True))
+    for factor, expected in ((1, True), (1.01, False)):
+        judgement = Judgement(reference, "given", feeds, reference.run(feeds), None, 0)
+        assert judgement.eager_matches([to_numpy(rounded(*args) * factor)]) is expected
 
 
 def test_a_deep_chain_and_a_long_sum_are_not_called_wrong() -> None:

@@ -164,8 +164,8 @@ def judge(engine_units: np.ndarray, torch_units: Sequence[np.ndarray], floor: fl
 
     Args:
         engine_units: The engine's errors (:func:`error_units`).
-        torch_units: PyTorch's own errors on the same input, then those of runs on perturbed inputs, if the output has
-            too few elements for one run to show a typical error.
+        torch_units: PyTorch's own errors on the same input, then those of runs on perturbed inputs, because one
+            run may not show a typical error.
         floor: The error in units that is always allowed.
     """
     allowed = budgets(torch_units, floor)

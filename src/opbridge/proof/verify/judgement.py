@@ -6,8 +6,9 @@ An output passes if its error is within the budget that the reference's own erro
    which are equally correct: an element is correct if it agrees with any of them. A reference that knows the float64
    margins of its decisions searches for near ties (:meth:`~opbridge.proof.verify.reference.Runs.near_ties`); otherwise,
    runs on perturbed inputs are used.
-2. *Lucky runs.* If one run can't show the reference's typical error, because the output has few elements or there is no
-   more precise reference, the error is also measured on perturbed inputs.
+2. *Lucky runs.* One run may not show the reference's typical error: the output has few elements, all of its elements
+   depend on a few numbers (an image warped by the inverse of a matrix), or there is no more precise reference. So the
+   error is also measured on perturbed inputs.
 
 Outputs that depend on random draws are compared by their distribution.
 """
@@ -33,7 +34,6 @@ from opbridge.proof.verify.verification import Comparison
 __all__ = ["Judgement"]
 
 _MOST_REPLAYS = 14
-_FEW_ELEMENTS = 1024
 _MOST_LUCK = 1e4
 _MOST_LUCK_WITHOUT_FLOAT64 = 1e12
 _RANDOM_SECONDS = 2.0
@@ -152,12 +152,12 @@ class Judgement:
         if not failing:
             return True if outputs or not eager else None
         search = self.reference.near_ties(self.feeds, {output.name: output.result for output in failing})
-        if search is None:
-            return False
-        if self._inferred(search, outputs) is None:
+        if search is not None:
+            if self._inferred(search, outputs) is not None:
+                return True
             self._fold(search.runs(), failing)
-            return all(output.verdict.passed for output in failing)
-        return True
+        self._consider_luck([output for output in failing if not output.verdict.passed])
+        return all(output.verdict.passed for output in failing)
 
     def _form(self, name: str, own: np.ndarray, results: Feeds) -> Comparison | None:
         """The comparison of an output that is missing or has the wrong dtype or rank; None if it has not."""
@@ -311,9 +311,8 @@ class Judgement:
     def _may_be_luck(self, output: _Output) -> bool:
         if not is_floating(output.own.dtype) or self.tolerance is not None or output.units is None:
             return False
-        if bool(output.run.trusted[output.name].all()):
-            return output.verdict.ratio < _MOST_LUCK and output.own.size <= _FEW_ELEMENTS
-        return output.verdict.ratio < _MOST_LUCK_WITHOUT_FLOAT64
+        is_trusted = bool(output.run.trusted[output.name].all())
+        return output.verdict.ratio < (_MOST_LUCK if is_trusted else _MOST_LUCK_WITHOUT_FLOAT64)
 
     def _as_base_units(self, output: _Output, own: np.ndarray, float64: np.ndarray) -> np.ndarray:
         """The error of a perturbed run, in the units of the base run."""
