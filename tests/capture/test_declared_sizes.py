@@ -176,6 +176,15 @@ def test_the_fix_works_as_it_is_printed(case: str) -> None:
     assert capture(model, args, dynamic_shapes=other).program.range_constraints
 
 
+def test_no_smaller_range_is_tried_that_the_condition_restricts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try traces the whole model; there is one more with the index as a part of the program."""
+    tries, export = [], torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *args, **options: tries.append(1) or export(*args, **options))
+    with pytest.raises(CaptureError, match="the captured program requires n < 10"):
+        capture(branch, (X,), dynamic_shapes={"x": {0: Dim("n", min=1)}})
+    assert len(tries) == 2
+
+
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_sizes_that_are_valid(case: str) -> None:
     model, args, shapes = ACCEPTED[case]

@@ -354,3 +354,13 @@ def pieces_of_two_sizes(x):
         others.append(x[:, :, start : start + 5].flip(2))
         total = total + x[..., start : start + 5].sum()
     return torch.cat(parts, 2), torch.cat(others, dim=-1), total
+
+
+@program(cases=LENGTHS, dynamic={"x": {2: torch.export.Dim("length", min=2, max=32)}})
+def chunks_whose_number_is_known(x):
+    chunks, parts = [], []
+    for start in range(0, x.shape[2], 32):
+        chunks.append((start, min(start + 32, x.shape[2])))
+    for start, end in chunks:
+        parts += [piece.softmax(2) for piece in x[..., start:end].split(40, 2)]
+    return torch.cat(parts, 2)

@@ -211,7 +211,7 @@ def _captured(
 ) -> Captured:
     with _prepared(module, given, rewrites) as (used, was_training, observers):
         states = generator_states()
-        program, example, guards = export_program(module, given, dynamic_shapes)
+        program, example, guards = export_program(module, given, dynamic_shapes, check_sizes)
         drawn = contents_of(program) if generator_states() != states else None
         freeze_program(program)
         copy_shared_results(program)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.declared_sizes import at_least_two, is_right_at_one
+from opbridge.capture.declared_sizes import at_least_two, check_declared_sizes, is_right_at_one
 from opbridge.capture.failures import CaptureFailure, explain_capture_failure
 from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
@@ -31,23 +31,30 @@ Example = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def export_program(
-    module: torch.nn.Module, example: Example, dynamic_shapes: Any
+    module: torch.nn.Module, example: Example, dynamic_shapes: Any, check_sizes: bool = True
 ) -> tuple[torch.export.ExportedProgram, Example, list[SizeGuard]]:
-    """The program, the example inputs that it was captured with, and the guards on their dynamic sizes."""
+    """The program, the example inputs that it was captured with, and the guards on their dynamic sizes.
+
+    Args:
+        module: The module.
+        example: Its example inputs.
+        dynamic_shapes: The dynamic dimensions.
+        check_sizes: Whether a declared size that the module accepts and the program would not is an error.
+    """
     guards: list[SizeGuard] = []
     if not dynamic_shapes:
-        return _export(module, example, dynamic_shapes, guards), example, guards
+        return _export(module, example, dynamic_shapes, guards, check_sizes), example, guards
     example = _distinct(example)
     larger = at_least_two(example, declared_by(module, example, dynamic_shapes))
     if larger is not example:
         try:
-            return _export(module, larger, dynamic_shapes, guards), larger, guards
+            return _export(module, larger, dynamic_shapes, guards, check_sizes), larger, guards
         except CaptureError as error:
             with contextlib.suppress(CaptureError):
                 guards.clear()
-                return _export(module, example, dynamic_shapes, guards), example, guards
+                return _export(module, example, dynamic_shapes, guards, check_sizes), example, guards
             raise error
-    return _export(module, example, dynamic_shapes, guards), example, guards
+    return _export(module, example, dynamic_shapes, guards, check_sizes), example, guards
 
 
 def _distinct(example: Example) -> Example:
@@ -73,12 +80,13 @@ def declared_by(module: torch.nn.Module, example: Example, dynamic_shapes: Any) 
 
 
 def _export(
-    module: torch.nn.Module, example: Example, dynamic_shapes: Any, guards: list[SizeGuard]
+    module: torch.nn.Module, example: Example, dynamic_shapes: Any, guards: list[SizeGuard], check_sizes: bool
 ) -> torch.export.ExportedProgram:
     """Export the module; if it restricts a size, for a smaller range.
 
-    A size from 2 up is tried first, because the model may distinguish the size 1. Then torch.export chooses a part of
-    the declared range. Its conditions are in ``guards``, so that eager PyTorch judges whether other sizes are legal.
+    No smaller range can be right if eager PyTorch accepts a size from 2 up that a condition excludes. Otherwise a size
+    from 2 up is tried first, because the model may distinguish the size 1. Then torch.export chooses a part of the
+    declared range. Its conditions are in ``guards``, so that eager PyTorch judges whether other sizes are legal.
     A dimension that was declared from 1 may be captured from 2 if the program is right for the size 1 too.
     """
     shapes = without_names(dynamic_shapes)
@@ -87,6 +95,8 @@ def _export(
     except CaptureFailure as failure:
         if failure.finding.code == dynamic_dimension.CODE:
             declared = declared_by(module, example, dynamic_shapes)
+            if check_sizes:
+                check_declared_sizes(module, None, example, declared, guards)
             restricted = {
                 one.name for one in declared.dimensions if any(place.source in failure.axes for place, _ in one.places)
             }
@@ -108,10 +118,12 @@ def _smaller_ranges(
         The dynamic shapes, and whether a program that was captured with them is valid for the sizes that they leave out
         and that were declared: a function of the arguments of :func:`is_right_at_one`.
     """
-    shorter = from_two(shapes)
-    for smaller in (shorter, chosen_by_torch(shorter, restricted)):
-        yield smaller, lambda *_: True
-    if any(one.low == 1 for one in declared.dimensions if one.name in restricted):
+    lows = {one.low for one in declared.dimensions if one.name in restricted}
+    if lows != {1}:
+        shorter = from_two(shapes)
+        for smaller in (shorter, chosen_by_torch(shorter, restricted)):
+            yield smaller, lambda *_: True
+    if 1 in lows:
         shorter = from_two(shapes, declared=1)
         for smaller in (shorter, chosen_by_torch(shorter, restricted)):
             yield smaller, is_right_at_one

@@ -21,7 +21,7 @@ from opbridge.capture.control_flow.rows import (
     length,
     stacked,
 )
-from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps
+from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps, known_length
 from opbridge.capture.control_flow.values import UNDEFINED
 from opbridge.errors import CaptureError
 
@@ -164,7 +164,9 @@ def _range(*arguments: Any) -> Any:
         return range(*numbers)
     if len(numbers) == 1:
         numbers = [0, *numbers]
-    return Steps(*numbers)
+    steps = Steps(*numbers)
+    count = known_length(steps.length)
+    return steps if count is None else [steps.start + number * steps.step for number in range(count)]
 
 
 def _enumerate(items: Any, start: int = 0) -> Any:
@@ -292,7 +294,8 @@ def _unbind(original: Callable[..., Any], input: Tensor, dim: int = 0) -> Any:
 def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
     size = named.get("split_size_or_sections", split_size)
     if isinstance(size, int) and isinstance(tensor.shape[dim], torch.SymInt):
-        return _Pieces(tensor, size, dim)
+        pieces = _Pieces(tensor, size, dim)
+        return pieces if known_length(pieces.length) is None else original(tensor, size, dim)
     return original(tensor, size, dim)
 
 

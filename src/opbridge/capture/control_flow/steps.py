@@ -10,7 +10,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.rows import refuse_use
 
-__all__ = ["DynamicSequence", "Refused", "Steps"]
+__all__ = ["DynamicSequence", "Refused", "Steps", "known_length"]
+
+_MOST_KNOWN = 16
 
 
 class DynamicSequence(Protocol):
@@ -27,6 +29,15 @@ class DynamicSequence(Protocol):
 
     def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
         """The items of one size, the last item, which may be smaller, and whether it is; None if all are alike."""
+
+
+def known_length(length: Any) -> int | None:
+    """The number that a dynamic number is at all declared sizes, such as ``(n + 127) // 128`` if n is at most 128.
+
+    None if it has several values or a large one.
+    """
+    count = next((count for count in range(_MOST_KNOWN) if not statically_known_true(length > count)), _MOST_KNOWN)
+    return count if statically_known_true(length <= count) else None
 
 
 class Refused:

@@ -1,10 +1,11 @@
-"""Pooling with windows of dynamic sizes, as ``max_pool2d(x, x.shape[2:])``."""
+"""Pooling with windows of dynamic sizes, as ``max_pool2d(x, x.shape[2:])``, and ``max_pool1d`` of a dynamic length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import rewrite
@@ -26,6 +27,12 @@ def _max_pool(rank: int) -> Callable[..., Any]:
     ) -> Any:
         plain = not (ceil_mode or return_indices) and is_always(padding, 0) and is_always(dilation, 1)
         windows = over_dynamic_windows(input, rank, kernel_size, stride, Tensor.amax) if plain else None
+        if windows is None and rank == 1 and not return_indices and isinstance(input.shape[-1], torch.SymInt):
+            # torch.max_pool1d asks for the length as a number.
+            given = (kernel_size, () if stride is None else stride, padding, dilation)
+            lists = (list(one) if isinstance(one, (list, tuple)) else [one] for one in given)
+            sizes = [[first, *own] if own else [] for first, own in zip((1, 1, 0, 1), lists, strict=True)]
+            return torch.max_pool2d(input.unsqueeze(-2), *sizes, ceil_mode).squeeze(-2)
         return NotImplemented if windows is None else windows
 
     max_pool.__name__ = max_pool.__qualname__ = f"max_pool{rank}d"
