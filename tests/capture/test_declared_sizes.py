@@ -99,8 +99,13 @@ def with_positions_of_two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.cat([with_positions(x), y])
 
 
+def of_rank_one_at_one(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :1].squeeze() + x[None].squeeze((0, 1)).mean(-1)
+
+
 POSITIONS = torch.arange(48.0).reshape(16, 3)
 N = {"x": {0: "n"}}
+FROM_ONE = {"x": {0: Dim("n", min=1)}}
 
 RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
     "as_tensor": (as_tensor, (X,), N, "(3*n / 2) == 12.0", "if its size is always 8"),
@@ -118,6 +123,7 @@ RESTRICTED: dict[str, tuple[Any, tuple[Any, ...], Any, str, str]] = {
     "a named dimension": (branch, (X,), {"x": {0: Dim("n")}}, "n < 10", "declare torch.export.Dim('n', max=9)"),
     "one quotient": (three_threes, (X,), N, "(n//3) != 3", "declare torch.export.Dim('n', max=8)"),
     "equal": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "m"}}, "n == m", "give both one name"),
+    "a rank": (of_rank_one_at_one, (X,), FROM_ONE, "n != 1", "declare torch.export.Dim('n', min=2)"),
     "nested": (
         nested,
         (X, {"a": [X.clone()]}),
@@ -136,6 +142,7 @@ ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "PyTorch refuses the others too": (in_pairs, (X,), N),
     "a quotient of 1 broadcasts": (in_fours, (X.reshape(3, 8),), {"x": {1: "n"}}),
     "a part that is written into": (shifted, (X,), N),
+    "a rank that is given": (lambda x: x.squeeze(0).reshape(x.shape), (X,), FROM_ONE),
     "a part of one element": (shifted, (X[:2],), N),
     "a view at the size of the example": (pairs_of_whole_pairs, (X[:6].T,), {"x": {0: "n", 1: "m"}}),
     "a copy at the size of the example": (pairs_of_whole_pairs, (X[:5].T,), {"x": {0: "n", 1: "m"}}),
@@ -164,7 +171,7 @@ def test_a_remainder_that_is_not_defined_at_every_size() -> None:
     assert [guard.fails({"L['x'].size()[0]": size}) for size in (8, 9, 4)] == [False, True, False]
 
 
-@pytest.mark.parametrize("case", ["divisible", "two remainders", "limit", "one quotient", "nested"])
+@pytest.mark.parametrize("case", ["divisible", "two remainders", "limit", "one quotient", "nested", "a rank"])
 def test_the_fix_works_as_it_is_printed(case: str) -> None:
     model, args, shapes, _, _ = RESTRICTED[case]
     with pytest.raises(CaptureError) as caught:
@@ -172,7 +179,7 @@ def test_the_fix_works_as_it_is_printed(case: str) -> None:
     printed = re.match(r"declare (.+?\))", caught.value.fix)
     assert printed is not None
     declared = eval(printed[1], {"torch": torch})
-    other = torch.utils._pytree.tree_map_only(str, lambda name: declared, shapes)
+    other = torch.utils._pytree.tree_map_only((str, Dim), lambda name: declared, shapes)
     assert capture(model, args, dynamic_shapes=other).program.range_constraints
 
 

@@ -138,8 +138,8 @@ def _numbers_of_condition(source: SourceLine | None) -> set[int]:
 
 
 def _may_have(dimension: DynamicDimension, size: int) -> bool:
-    in_range = max(_SMALLEST, dimension.low) <= size <= (dimension.high or size)
-    return size != dimension.size and in_range
+    lowest = 1 if dimension.low == 1 else max(_SMALLEST, dimension.low)
+    return size != dimension.size and lowest <= size <= (dimension.high or size)
 
 
 def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Iterator[int]:

@@ -22,6 +22,7 @@ from opbridge.torch_graph.python_sizes import dynamic_builtins, einsum_from_left
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
 from opbridge.torch_graph.sources import FixedSize, SourceLine, innermost
+from opbridge.torch_graph.squeezes import keep_dynamic_sizes
 from opbridge.torch_graph.state import keeping_state
 
 __all__ = ["Example", "declared_by", "export_program"]
@@ -156,7 +157,9 @@ def _export_as_declared(
         with contextlib.ExitStack() as stack:
             for context in (state, silenced(), settings, noting, torch.no_grad(), *replacements, order):
                 stack.enter_context(context)
-            return torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
+            program = torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
+        guards += keep_dynamic_sizes(program)
+        return program
     except Exception as error:
         with keeping_state(module):
             explained = explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes, fixed_sizes=fixed)

@@ -57,7 +57,7 @@ def finding(
         places,
         f"Declared dynamic, but captured for some sizes only: {places}{name}. PyTorch accepts the size {size}; the "
         f"captured program requires {condition}{where}",
-        _fix(dimension, guard, others, list(filter(_is_of_the_model, guards))),
+        _fix(dimension, size, guard, others, list(filter(_is_of_the_model, guards))),
         sources=source_names(source),
     )
 
@@ -68,7 +68,11 @@ def _is_of_the_model(guard: SizeGuard) -> bool:
 
 
 def _fix(
-    dimension: DynamicDimension, guard: SizeGuard, others: Sequence[DynamicDimension], guards: Sequence[SizeGuard]
+    dimension: DynamicDimension,
+    size: int,
+    guard: SizeGuard,
+    others: Sequence[DynamicDimension],
+    guards: Sequence[SizeGuard],
 ) -> str:
     change = "replace the Python condition or conversion in this line by arithmetic on the size, or by torch.cond"
     if guard.is_equality_of_dimensions():
@@ -87,6 +91,8 @@ def _fix(
             f"otherwise {change}."
         )
     low, high = range_around(dimension.size, holds)
+    if size < _SMALLEST and low is None:
+        low, high = _SMALLEST, dimension.high if high is None else high
     if low == high or not holds(dimension.size) or high == dimension.size < _SMALLEST:
         return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
     text = ", ".join([*([f"min={low}"] if low is not None else []), *([f"max={high}"] if high is not None else [])])
