@@ -103,6 +103,12 @@ def of_rank_one_at_one(x: torch.Tensor) -> torch.Tensor:
     return x[:, :1].squeeze() + x[None].squeeze((0, 1)).mean(-1)
 
 
+def row_by_row(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Before the loop is converted, its number of iterations restricts y."""
+    rows = torch.stack([x[i] for i in range(x.shape[0])])
+    return rows + y.expand(rows.shape)
+
+
 POSITIONS = torch.arange(48.0).reshape(16, 3)
 N = {"x": {0: "n"}}
 FROM_ONE = {"x": {0: Dim("n", min=1)}}
@@ -147,6 +153,7 @@ ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "a view at the size of the example": (pairs_of_whole_pairs, (X[:6].T,), {"x": {0: "n", 1: "m"}}),
     "a copy at the size of the example": (pairs_of_whole_pairs, (X[:5].T,), {"x": {0: "n", 1: "m"}}),
     "one name": (of_equal_size, (X, X), {"x": {0: "n"}, "y": {0: "n"}}),
+    "a loop that fixes a size at first": (row_by_row, (X, X), {"x": {0: Dim("n", min=0)}, "y": {0: Dim("n", min=0)}}),
     "free to specialize": (branch, (X,), {"x": {0: Dim.AUTO}}),
     "not declared": (branch, (X,), None),
 }

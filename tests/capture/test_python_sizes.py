@@ -15,7 +15,8 @@ import opbridge
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.errors import CaptureError
-from opbridge.torch_graph.python_sizes import dynamic_builtins, dynamic_conversions
+from opbridge.torch_graph.python_sizes import converts, dynamic_builtins, dynamic_conversions
+from opbridge.torch_graph.sources import SourceLine
 
 Model = Callable[[torch.Tensor], torch.Tensor]
 
@@ -131,3 +132,8 @@ def test_replacements_live_as_long_as_the_process() -> None:
             found.append((len, min, max, sorted, math.sqrt, np.sqrt, np.ceil))
     assert all(one is other for one, other in zip(*found, strict=True))
     assert found[0][-1] is not np.ceil
+
+
+@pytest.mark.parametrize(("text", "expected"), [("n = int(x.shape[0] / 2)", True), ("scores = q.float() @ k", False)])
+def test_methods_of_tensors_convert_no_sizes(text: str, expected: bool) -> None:
+    assert converts(SourceLine("model.py", 1, text=text)) is expected

@@ -75,7 +75,7 @@ def check_declared_sizes(
         CaptureError: There is such a size; the message names the guard and its line.
     """
     if program is None:
-        guards = [guard for guard in guards if not (guard.is_inequality() or guard.fixes_a_size())]
+        guards = [guard for guard in guards if not guard.is_inequality()]
     base = {place.source: int(place.tensor.shape[place.axis]) for place in declared.places}
     largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * declared.elements(example, {}))
     started = time.perf_counter()

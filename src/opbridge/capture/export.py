@@ -96,7 +96,7 @@ def _export(
     except CaptureFailure as failure:
         if failure.finding.code == dynamic_dimension.CODE:
             declared = declared_by(module, example, dynamic_shapes)
-            if check_sizes:
+            if check_sizes and not failure.fixes_sizes:
                 check_declared_sizes(module, None, example, declared, guards)
             restricted = {
                 one.name for one in declared.dimensions if any(place.source in failure.axes for place, _ in one.places)

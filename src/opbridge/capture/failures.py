@@ -22,6 +22,7 @@ class CaptureFailure(CaptureError):
     Attributes:
         finding: The finding, with its code, cause, fix and sources.
         lines: The lines outside torch that fixed or restricted a dynamic size.
+        fixes_sizes: Whether a dynamic size was made constant.
         axes: The axes that can't be dynamic as declared, in torch's notation: ``L['x'].size()[0]``.
         other_example: Example inputs with other sizes that may be captured for all sizes, if there are any.
     """
@@ -32,12 +33,14 @@ class CaptureFailure(CaptureError):
         *,
         details: str,
         lines: Sequence[SourceLine] = (),
+        fixes_sizes: bool = False,
         axes: Sequence[str] = (),
         other_example: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(finding.message, fix=finding.fix, details=details)
         self.finding = finding
         self.lines = tuple(lines)
+        self.fixes_sizes = fixes_sizes
         self.axes = tuple(axes)
         self.other_example = other_example
 
@@ -97,7 +100,7 @@ def explain_capture_failure(
         axes = (
             dynamic_dimension.axes_in(str(error)) if finding.code == dynamic_dimension.CODE else hashed_sources(error)
         )
-        return CaptureFailure(finding, details=details, lines=lines, axes=axes)
+        return CaptureFailure(finding, details=details, lines=lines, fixes_sizes=bool(fixed_sizes), axes=axes)
     raised: OpbridgeError = kind(finding.message, fix=finding.fix, details=details)
     return raised
 

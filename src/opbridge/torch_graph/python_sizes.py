@@ -298,7 +298,7 @@ def _is_one_of(file: Any, files: Collection[str]) -> bool:
 
 def converts(line: SourceLine) -> bool:
     """Whether a line calls ``float`` or ``int``."""
-    return re.search(r"\b(float|int)\(", line.text) is not None
+    return re.search(r"(?<![\w.])(float|int)\(", line.text) is not None
 
 
 @contextlib.contextmanager

@@ -92,11 +92,6 @@ class SizeGuard:
         relation = self.condition
         return isinstance(relation, sympy.Ne) or (isinstance(relation, (sympy.Gt, sympy.Lt)) and relation.lts == 1)
 
-    def fixes_a_size(self) -> bool:
-        """Whether the condition is that a dimension has one size."""
-        relation = self.condition
-        return isinstance(relation, sympy.Eq) and relation.lhs.is_Symbol and relation.rhs.is_Integer
-
     def is_asked_by_torch(self) -> bool:
         """Whether an operator of torch asks it, and not a Python condition or conversion of the model."""
         line = innermost(self.frames, libraries=True)
