@@ -13,9 +13,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from opbridge.capture.control_flow.branches import if_
 from opbridge.capture.control_flow.conditions import condition, on_sizes
 from opbridge.capture.control_flow.sequences import dynamic_sequence, items_of
-from opbridge.capture.control_flow.site import Site
+from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State
-from opbridge.capture.control_flow.steps import DynamicSequence
+from opbridge.capture.control_flow.steps import DynamicSequence, NoWholeStep
 from opbridge.capture.control_flow.traced_loop import TracedLoop
 from opbridge.capture.control_flow.values import Contents
 from opbridge.errors import CaptureError
@@ -117,6 +117,8 @@ def _over(
             rest.run()
         except CaptureError:
             raise error from None
+        except NoWholeStep:
+            refuse(site, "no part of the example has the whole size", "use an example input that has one.")
 
 
 def _whole_steps(

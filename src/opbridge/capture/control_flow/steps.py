@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Protocol
 
 import torch
@@ -10,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.rows import refuse_use
 
-__all__ = ["DynamicSequence", "Refused", "Steps", "known_length"]
+__all__ = ["DynamicSequence", "NoWholeStep", "Refused", "Steps", "known_length"]
 
 _MOST_KNOWN = 16
 
@@ -69,8 +70,12 @@ class Steps(Refused):
         """The number at a position."""
         number = index.item()
         torch._check(number >= 0)
-        torch._check(number < self.length)
+        self._state_limit(number)
         return self.start + number * self.step if self.step != 1 else self.start + number
+
+    def _state_limit(self, number: Any) -> None:
+        with contextlib.suppress(AssertionError):  # torch's, if the example has no item.
+            torch._check(number < self.length)
 
     def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
         """The steps that end before ``stop``, the rest if there is one, and the condition for that; None for others."""
@@ -80,6 +85,10 @@ class Steps(Refused):
         return whole, self.start + whole.length * self.step, (self.stop - self.start) % self.step > 0
 
 
+class NoWholeStep(Exception):
+    """The example has no whole step, so that nothing can be stated about one."""
+
+
 class _WholeSteps(Steps):
     """The numbers of a range after which a whole step is left."""
 
@@ -87,8 +96,9 @@ class _WholeSteps(Steps):
         super().__init__(start, stop, step)
         self.length = (stop - start) // step
 
-    def item(self, index: Tensor) -> Any:
-        """The number at a position."""
-        number = super().item(index)
-        torch._check(number + self.step <= self.stop)
-        return number
+    def _state_limit(self, number: Any) -> None:
+        try:
+            torch._check(number < self.length)
+            torch._check(self.start + (number + 1) * self.step <= self.stop)
+        except AssertionError as error:  # torch's, if it contradicts the example.
+            raise NoWholeStep from error
