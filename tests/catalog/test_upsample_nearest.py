@@ -88,6 +88,13 @@ def test_a_known_power_of_two_is_a_resize_alone() -> None:
     trip.check(ramp(1, 1, 3, 10), rtol=0, atol=0)
 
 
+def test_one_dynamic_size() -> None:
+    trip = travel(lambda x: interpolate(x, (42, x.shape[0])), (ramp(5, 1, 21, 9),), dynamic_shapes=({0: DYNAMIC},))
+    assert "If" in trip.op_types
+    for size in (5, 7, 10):
+        trip.check(ramp(size, 1, 21, 9), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 def test_integer_factors_whose_inverse_is_rounded_down(mode: str) -> None:
     trip = travel(

@@ -23,6 +23,8 @@ _SQUEEZES = (torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.o
 def keep_dynamic_sizes(program: torch.export.ExportedProgram) -> list[SizeGuard]:
     """Make each ``squeeze`` of a program keep the dynamic sizes that the rank of its result contains.
 
+    A result that is only an output of the model stays as it is, and has PyTorch's rank at the size 1 too.
+
     Args:
         program: The program, which is changed in place.
 
@@ -32,7 +34,8 @@ def keep_dynamic_sizes(program: torch.export.ExportedProgram) -> list[SizeGuard]
     guards = []
     for module in program.graph_module.modules():
         for node in list(module.graph.nodes) if isinstance(module, torch.fx.GraphModule) else ():
-            if node.target in _SQUEEZES and (value := _value(node.args[0])) is not None:
+            is_output = module is program.graph_module and all(user.op == "output" for user in node.users)
+            if not is_output and node.target in _SQUEEZES and (value := _value(node.args[0])) is not None:
                 sizes: dict[int, Any] = {axis: value.shape[axis] for axis in _axes(node, value.dim())}
                 kept = [size for size in sizes.values() if isinstance(size, torch.SymInt)]
                 ones = [axis for axis, size in sizes.items() if isinstance(size, int) and size == 1]

@@ -48,11 +48,18 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
     if False in same or dtype == torch.float64:  # Engines have no Resize for float64.
         return _selected_by_size(input, output_size or (), 0.0)
     truth = _same_positions([axis for axis, is_same in zip(axes, same, strict=True) if not is_same], dtype)
+    wanted = list(output_size or ())
+
+    def sizes(dynamic: Sequence[Any]) -> list[Any]:
+        left = iter(dynamic)
+        return [size if isinstance(size, int) else next(left) for size in wanted]
+
+    # torch can't name the inputs of a branch if a number is among them.
     results = torch.ops.higher_order.cond(
         truth,
-        lambda images, *counts: (_RESIZE[images.dim()](images, counts).contiguous(),),
-        lambda images, *counts: (_selected_by_size(images, counts, 0.0).contiguous(),),
-        (input, *(output_size or ())),
+        lambda images, *dynamic: (_RESIZE[images.dim()](images, sizes(dynamic)).contiguous(),),
+        lambda images, *dynamic: (_selected_by_size(images, sizes(dynamic), 0.0).contiguous(),),
+        (input, *(size for size in wanted if not isinstance(size, int))),
     )
     return results[0]  # type: ignore[no-any-return]
 
