@@ -640,6 +640,7 @@ def test_sparse_tensors_keep_the_function() -> None:
 @pytest.mark.skipif(SANITIZE, reason="this is the process that runs under them")
 @pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers' libraries are preloaded as on Linux")
 @pytest.mark.newest
+@pytest.mark.sweep
 def test_under_the_sanitizers() -> None:
     """AddressSanitizer and UndefinedBehaviorSanitizer end the process at the first fault of adapter or kernel."""
     compiler = find_compiler().command
