@@ -183,6 +183,18 @@ def test_a_model_that_another_version_compiled_is_compiled_again(tmp_path):
         ENGINE.load(path)
 
 
+def test_a_second_model_in_the_same_file(tmp_path):
+    sessions = []
+    for op_type, expected in (("Relu", [0, 2]), ("Neg", [1, -2])):
+        folder = tmp_path / op_type
+        folder.mkdir()
+        path = save(one_node(op_type, [(FLOAT, [2])], [(FLOAT, [2])]), folder / "model.onnx")
+        for made in (path, *ENGINE.compile_model(path, [])):
+            made.replace(tmp_path / made.name)
+        sessions.append(ENGINE.load(tmp_path / "model.onnx"))
+        assert sessions[-1](np.array([-1, 2], np.float32))[0].tolist() == expected
+
+
 def test_a_tensor_of_sizes_is_an_output(tmp_path):
     path = save(one_node("Shape", [(FLOAT, ["n", 2])], [("INT64", [2])]), tmp_path / "model.onnx")
     (result,) = ENGINE.load(path, threads=1)(array(3, 2))

@@ -15,6 +15,7 @@ from opbridge.engines.roles import CompilesAhead
 from opbridge.engines.tvm import native
 from opbridge.errors import BuildError, EngineError, InputError
 from opbridge.kernels.library import KernelLibrary
+from opbridge.kernels.replaced import unless_replaced
 from opbridge.kernels.toolchain import find_compiler
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _made_before(model: Path, version: str) -> tuple[Any, list[dict[str, Any]]] 
     if made != version:
         return None
     try:
-        return native.runtime().runtime.load_module(str(code)), kernels
+        return native.runtime().runtime.load_module(str(unless_replaced(code))), kernels
     except Exception as error:
         raise EngineError(
             f"TVM {version} can't load {code.name}: {native.one_line(error)}", fix="export the bundle on this machine."
