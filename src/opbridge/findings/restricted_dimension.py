@@ -17,6 +17,7 @@ Fix: compute with the size instead of branching on it (a mask of ones instead of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from opbridge.findings.base import Finding, described_place, shortened, source_names
@@ -75,6 +76,8 @@ def _fix(
     guards: Sequence[SizeGuard],
 ) -> str:
     change = "replace the Python condition or conversion in this line by arithmetic on the size, or by torch.cond"
+    if guard.frames and re.search(r"\bsqueeze\(", guard.frames[-1].text):
+        change = "leave out the squeeze, or take an element of this dimension"
     if guard.is_equality_of_dimensions():
         return f"if the two sizes are always equal, give both one name in dynamic_shapes; otherwise {change}."
     name = dimension.name if dimension.name.isidentifier() else "n"
