@@ -33,11 +33,11 @@ from opbridge.torch_graph.silence import silenced
 Made = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
-def _torchvision(name: str, side: int = 224) -> Callable[[], Made]:
+def _torchvision(name: str, side: int = 224, **options: Any) -> Callable[[], Made]:
     def make() -> Made:
         import torchvision
 
-        return torchvision.models.get_model(name, weights=None), (torch.randn(1, 3, side, side),), {}
+        return torchvision.models.get_model(name, weights=None, **options), (torch.randn(1, 3, side, side),), {}
 
     return make
 
@@ -89,7 +89,7 @@ MODELS: Mapping[str, Callable[[], Made]] = {
     "shufflenet_v2_x1_0": _torchvision("shufflenet_v2_x1_0"),
     "swin_t": _torchvision("swin_t"),
     "vit_b_32": _torchvision("vit_b_32"),
-    "lraspp_mobilenet_v3_large": _torchvision("lraspp_mobilenet_v3_large"),
+    "lraspp_mobilenet_v3_large": _torchvision("lraspp_mobilenet_v3_large", weights_backbone=None),
     "deit_tiny": _timm("deit_tiny_patch16_224"),
     "edgenext_small": _timm("edgenext_small"),
     "mvitv2_tiny": _timm("mvitv2_tiny"),
