@@ -185,7 +185,7 @@ def measure(name: str, runs: int, exports: int) -> Row:
                 export()
                 spent[side].append(time.perf_counter() - start)
         own = ours / json.loads((ours / "bundle.json").read_text())["models"][0]["file"]
-        # Each is loaded first once: of two loads of one model the second can run some percent slower.
+        # Each is loaded first once, so that the place of its weights in memory favors neither.
         files = {"opbridge": own, "torch": theirs}
         rounds = [
             in_turns({side: runner(files[side], feeds) for side in order}, math.ceil(runs / 2))

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from opbridge.torch_graph.size_guards import dimensions_of
+
 __all__ = ["calling_without_caches", "hashed_size", "hashed_sources"]
 
 _CACHED = type(functools.cache(lambda: None))
@@ -41,8 +43,7 @@ def hashed_sources(error: BaseException | None) -> tuple[str, ...]:
     if size is None:
         return ()
     env: Any = size.node.shape_env
-    sources = env.var_to_sources
-    return tuple(source.name for symbol in size.node.expr.free_symbols for source in sources.get(symbol, ()))
+    return tuple(source for symbol in size.node.expr.free_symbols for source in dimensions_of(env, symbol))
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The internals of torch that opbridge uses, with reasons and guards.
 
-``reuse.py``, ``capture_faults.py``, ``size_conditions.py``, ``mutations.py``, ``recurrent.py``, ``gradients.py`` and
-``example_values.py`` have more.
+``reuse.py``, ``capture_faults.py``, ``size_conditions.py``, ``size_guards.py``, ``mutations.py``, ``recurrent.py``,
+``gradients.py`` and ``example_values.py`` have more.
 ``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: list the torch operators that
@@ -50,7 +50,7 @@ from opbridge.torch_graph.mutations import without_overlap_checks
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
 from opbridge.torch_graph.size_conditions import deciding_conditions
-from opbridge.torch_graph.size_guards import SizeGuard, current_path
+from opbridge.torch_graph.size_guards import SizeGuard, current_path, dimensions_of
 from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
 
@@ -319,22 +319,19 @@ def noting_sizes(fixed: list[FixedSize], guards: list[SizeGuard]) -> Iterator[No
 
     replace, log = ShapeEnv._set_replacement, ShapeEnv._log_guard
 
-    def sources(env: Any, symbol: Any) -> tuple[str, ...]:
-        return tuple(source.name for source in env.var_to_sources.get(symbol, ()))
-
     def noting_replace(env: Any, symbol: Any, target: Any, message: str) -> None:
-        if current_path() and sources(env, symbol):
+        if current_path() and dimensions_of(env, symbol):
             return  # A branch requires it, not the program.
         was_fixed = env.replacements.get(symbol) == target
         replace(env, symbol, target, message)
         if target.is_Integer and not was_fixed and env.replacements.get(symbol) == target:
-            fixed.append(FixedSize(sources(env, symbol), int(target), frames_of_stack()))
+            fixed.append(FixedSize(dimensions_of(env, symbol), int(target), frames_of_stack()))
 
     def noting_log(env: Any, prefix: str, condition: Any, forcing_spec: bool) -> None:
         log(env, prefix, condition, forcing_spec)
         if prefix == "eval":  # Other prefixes: guards that torch drops, and checks at run time.
             free = condition.free_symbols.union(*(one.free_symbols for one in current_path()))
-            symbols = {symbol: sources(env, symbol) for symbol in free}
+            symbols = {symbol: dimensions_of(env, symbol) for symbol in free}
             guards.append(SizeGuard(condition, symbols, frames_of_stack(), current_path()))
 
     ShapeEnv._set_replacement = noting_replace  # type: ignore[method-assign, assignment]

@@ -13,7 +13,7 @@ from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from opbridge.torch_graph.sources import SourceLine, innermost
 
-__all__ = ["SizeGuard", "current_path", "range_around", "step_around", "under"]
+__all__ = ["SizeGuard", "current_path", "dimensions_of", "range_around", "step_around", "under"]
 
 _path: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("path", default=())
 
@@ -31,6 +31,11 @@ def under(condition: Any) -> Iterator[None]:
         yield
     finally:
         _path.reset(token)
+
+
+def dimensions_of(env: Any, symbol: Any) -> tuple[str, ...]:
+    """The dimensions that a symbol of a ``ShapeEnv`` stands for, in torch's notation: ``L['x'].size()[0]``."""
+    return tuple(source.name for source in env.var_to_sources.get(symbol, ()))
 
 
 _OPERATORS = {"FloorDiv": "//", "CleanDiv": "//", "IntTrueDiv": "/", "FloatTrueDiv": "/", "Mod": "%", "PythonMod": "%"}

@@ -12,7 +12,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from opbridge.torch_graph.size_guards import SizeGuard
+from opbridge.torch_graph.size_guards import SizeGuard, dimensions_of
 from opbridge.torch_graph.sources import source_of_node
 
 __all__ = ["keep_dynamic_sizes"]
@@ -58,8 +58,6 @@ def _axes(node: torch.fx.Node, rank: int) -> Iterable[int]:
 
 def _guard(size: torch.SymInt, node: torch.fx.Node) -> SizeGuard:
     condition = sympy.Ne(size.node.expr, 1)
-    env: Any = size.node.shape_env
-    sources = env.var_to_sources
-    symbols = {symbol: tuple(source.name for source in sources.get(symbol, ())) for symbol in condition.free_symbols}
+    symbols = {symbol: dimensions_of(size.node.shape_env, symbol) for symbol in condition.free_symbols}
     line = source_of_node(node)
     return SizeGuard(condition, symbols, () if line is None else (line,))
