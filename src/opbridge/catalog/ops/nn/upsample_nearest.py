@@ -54,14 +54,15 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
         left = iter(dynamic)
         return [size if isinstance(size, int) else next(left) for size in wanted]
 
-    # torch can't name the inputs of a branch if a number is among them.
+    # torch can't name the inputs of a branch if a number is among them, and torch 2.13 can't compare the strides of two
+    # branches if a size may be 0.
     results = torch.ops.higher_order.cond(
         truth,
-        lambda images, *dynamic: (_RESIZE[images.dim()](images, sizes(dynamic)).contiguous(),),
-        lambda images, *dynamic: (_selected_by_size(images, sizes(dynamic), 0.0).contiguous(),),
+        lambda images, *dynamic: (_RESIZE[images.dim()](images, sizes(dynamic)).flatten(),),
+        lambda images, *dynamic: (_selected_by_size(images, sizes(dynamic), 0.0).flatten(),),
         (input, *(size for size in wanted if not isinstance(size, int))),
     )
-    return results[0]  # type: ignore[no-any-return]
+    return results[0].reshape([*input.shape[:2], *wanted])  # type: ignore[no-any-return]
 
 
 def _step_type(images: Tensor) -> torch.dtype:
