@@ -31,6 +31,15 @@ from opbridge.torch_graph.random_numbers import own_random_numbers
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
 
+_SOLVERS = frozenset(
+    {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_pinv", "pinverse", "linalg_solve", "linalg_solve_ex"}
+    | {"linalg_solve_triangular", "triangular_solve", "linalg_tensorinv", "linalg_tensorsolve", "linalg_lu_solve"}
+    | {"linalg_lstsq", "linalg_cholesky", "linalg_cholesky_ex", "cholesky", "cholesky_solve", "cholesky_inverse"}
+    | {"det", "linalg_det", "logdet", "slogdet", "linalg_slogdet"}
+)
+"""Operators whose results are those of a matrix that differs by rounding errors: backward stable, as in N. J. Higham,
+"Accuracy and Stability of Numerical Algorithms", 2002. With some matrices all their steps are exact by chance."""
+
 
 @dataclasses.dataclass
 class Decision:
@@ -145,7 +154,8 @@ class CapturedGraph:
             float64: Whether to run in float64 too; if not, the float64 results are those in the model's dtype.
             watch: Receives the value of every node as it is computed: the node's name, its value in the model's dtype
                 and in float64, and whether it depends on random draws. A later node may change a value in place.
-            perturb: Returns the tensor that replaces each weight and constant.
+            perturb: Returns the tensor that replaces each weight and constant, and in the run in the model's dtype each
+                argument of a solver.
             perturb_integers: Returns the tensor that replaces each floating-point result of an operator whose tensors
                 are all integers.
 
@@ -293,6 +303,8 @@ class _Walk:
 
     def call(self, target: Any, key: str, args: Any, kwargs: Any, float64_args: Any, float64_kwargs: Any) -> Pair:
         """Call an operator in both runs."""
+        if self.perturb is not None and base_name(target) in _SOLVERS:
+            args, kwargs = map_aggregate((args, kwargs), self.perturbed_argument)
         with _draws(target) as drew:
             own = target(*args, **kwargs)
         if _is_uninitialized(target):
@@ -324,6 +336,10 @@ class _Walk:
                 Decision(self.occurrence(key), target, args, kwargs, float64_args, float64_kwargs, own, float64)
             )
         return Pair(own, float64)
+
+    def perturbed_argument(self, value: Any) -> Any:
+        """A tensor perturbed; any other argument unchanged."""
+        return self.perturb(value) if self.perturb is not None and isinstance(value, torch.Tensor) else value
 
     def perturbed(self, own: Any, float64: Any) -> Pair:
         """A tensor perturbed in both runs by the same amount; any other result unchanged."""

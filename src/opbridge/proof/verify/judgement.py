@@ -279,26 +279,23 @@ class Judgement:
                     self._nearby.append(run)
         return self._nearby
 
-    def _attempt(self, feeds: Feeds, weights: np.random.Generator | None = None) -> Run | None:
+    def _attempt(self, feeds: Feeds, perturbing: np.random.Generator | None = None) -> Run | None:
         try:
-            return self.reference.run(feeds, weights=weights)
+            return self.reference.run(feeds, perturbing=perturbing)
         except Exception:
             return None
 
     def _consider_luck(self, failing: Sequence[_Output]) -> None:
         """Measure the reference's error on perturbed inputs, if one run can't show a typical error.
 
-        Without a more precise reference, only this shows how rounding errors propagate. Weights are then perturbed
-        too, because a solve with a constant matrix would otherwise seem well-conditioned.
+        Weights are perturbed too, because a solve with a constant matrix would otherwise seem well-conditioned.
         """
         lucky = [output for output in failing if self._may_be_luck(output)]
         if not lucky:
             return
-        runs: Sequence[Run] = self._runs_nearby()
-        if any(output.own.dtype == np.float64 for output in lucky):
-            random = np.random.default_rng(self.seed)
-            tried = [self._attempt(feeds, random) for feeds in perturbed_feeds(self.feeds, self.seed, PERTURBED_RUNS)]
-            runs = [run for run in tried if run is not None]
+        random = np.random.default_rng(self.seed)
+        tried = [self._attempt(feeds, random) for feeds in perturbed_feeds(self.feeds, self.seed, PERTURBED_RUNS)]
+        runs = [run for run in tried if run is not None]
         for run in runs:
             for output in lucky:
                 own = run.own[output.name]

@@ -95,12 +95,13 @@ class Runs(Protocol):
     def name(self) -> str:
         """The name of the reference in messages: "PyTorch", "the original"."""
 
-    def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
+    def run(self, feeds: Feeds, *, perturbing: np.random.Generator | None = None) -> Run:
         """Run the reference in the model's types and in float64.
 
         Args:
             feeds: The inputs.
-            weights: If given and if the reference supports it, weights and constants are perturbed with this generator.
+            perturbing: If given and if the reference supports it, weights, constants, and in the model's types the
+                matrices of linear systems, are perturbed with this generator.
 
         Raises:
             Exception: Any exception that the reference raises for inputs that it does not accept.

@@ -74,9 +74,9 @@ class CapturedReference:
         self._paths = Paths(self.graph.module)
         self._limit: float | None = None
 
-    def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
+    def run(self, feeds: Feeds, *, perturbing: np.random.Generator | None = None) -> Run:
         """Run the captured graph; see the protocol."""
-        return self._as_run(*self._pair(feeds, weights=weights))
+        return self._as_run(*self._pair(feeds, generator=perturbing))
 
     def draw(self, feeds: Feeds, number: int) -> Feeds:
         """The outputs with other random draws."""
@@ -97,17 +97,17 @@ class CapturedReference:
         feeds: Feeds,
         *,
         observer: Observer | None = None,
-        weights: np.random.Generator | None = None,
+        generator: np.random.Generator | None = None,
         integers: np.random.Generator | None = None,
     ) -> tuple[PairRun, str]:
         flat, _ = self.specs.given(feeds)
-        watch = self._nan_watch(flat) if observer is weights is integers is None else None
+        watch = self._nan_watch(flat) if observer is generator is integers is None else None
         run = self.graph.run(
             flat,
             seed=self._seed,
             observer=observer,
             watch=watch,
-            perturb=perturbing(weights),
+            perturb=perturbing(generator),
             perturb_integers=perturbing(integers),
         )
         return self._counted(run), "" if watch is None else watch.found

@@ -81,7 +81,7 @@ class OnnxReference:
         """A description of the reference."""
         return self._runs.label
 
-    def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None) -> Run:
+    def run(self, feeds: Feeds, *, perturbing: np.random.Generator | None = None) -> Run:
         """Run the model in both types. Its weights are never perturbed, because they are part of a loaded file."""
         own, float64 = self._timed(lambda: self._runs.run(feeds))
         return paired(own, float64, self._random, self._longest_sum)
