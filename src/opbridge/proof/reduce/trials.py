@@ -133,7 +133,7 @@ class _Standard:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
 
-    def run(self, feeds: Feeds, *, weights: np.random.Generator | None = None, own: Feeds | None = None) -> Run:
+    def run(self, feeds: Feeds, *, perturbing: np.random.Generator | None = None, own: Feeds | None = None) -> Run:
         """Run the evaluator in the model's own types and in float64; ``own`` replaces the first run if it is known."""
         problem = Problem(self._problem.model, feeds)
         own = evaluate(problem.model, feeds) if own is None else own
