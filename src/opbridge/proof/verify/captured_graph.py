@@ -19,6 +19,7 @@ from torch.fx.node import map_aggregate, map_arg
 
 from opbridge.proof.verify.captured_graph_inner import HIGHER_ORDER, Pair, joined
 from opbridge.proof.verify.float64_call import (
+    SOLVERS,
     base_name,
     has_jump,
     low_precision,
@@ -30,15 +31,6 @@ from opbridge.proof.verify.float64_call import (
 from opbridge.torch_graph.random_numbers import own_random_numbers
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
-
-_SOLVERS = frozenset(
-    {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_pinv", "pinverse", "linalg_solve", "linalg_solve_ex"}
-    | {"linalg_solve_triangular", "triangular_solve", "linalg_tensorinv", "linalg_tensorsolve", "linalg_lu_solve"}
-    | {"linalg_lstsq", "linalg_cholesky", "linalg_cholesky_ex", "cholesky", "cholesky_solve", "cholesky_inverse"}
-    | {"det", "linalg_det", "logdet", "slogdet", "linalg_slogdet"}
-)
-"""Operators whose results are those of a matrix that differs by rounding errors: backward stable, as in N. J. Higham,
-"Accuracy and Stability of Numerical Algorithms", 2002. With some matrices all their steps are exact by chance."""
 
 
 @dataclasses.dataclass
@@ -303,7 +295,7 @@ class _Walk:
 
     def call(self, target: Any, key: str, args: Any, kwargs: Any, float64_args: Any, float64_kwargs: Any) -> Pair:
         """Call an operator in both runs."""
-        if self.perturb is not None and base_name(target) in _SOLVERS:
+        if self.perturb is not None and base_name(target) in SOLVERS:
             args, kwargs = map_aggregate((args, kwargs), self.perturbed_argument)
         with _draws(target) as drew:
             own = target(*args, **kwargs)

@@ -9,6 +9,7 @@ import torch
 from torch.fx.node import map_aggregate
 
 __all__ = [
+    "SOLVERS",
     "base_name",
     "has_jump",
     "jump_size",
@@ -45,6 +46,15 @@ _COMPARED_IN_PLACE = frozenset({"eq_", "ne_", "gt_", "ge_", "lt_", "le_"})
 _MODULI = frozenset({"fmod", "remainder"})
 # The results of these operators depend on the bits or the type of their inputs, which float64 would change.
 _BITWISE = frozenset({"aten::view.dtype", "aten::nextafter", "aten::frexp.Tensor"})
+
+SOLVERS = frozenset(
+    {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_pinv", "pinverse", "linalg_solve", "linalg_solve_ex"}
+    | {"linalg_solve_triangular", "triangular_solve", "linalg_tensorinv", "linalg_tensorsolve", "linalg_lu_solve"}
+    | {"linalg_lstsq", "linalg_cholesky", "linalg_cholesky_ex", "cholesky", "cholesky_solve", "cholesky_inverse"}
+    | {"det", "linalg_det", "logdet", "slogdet", "linalg_slogdet"}
+)
+"""Operators whose results are those of a matrix that differs by rounding errors: backward stable, as in N. J. Higham,
+"Accuracy and Stability of Numerical Algorithms", 2002. With some matrices all their steps are exact by chance."""
 
 
 def low_precision(dtype: torch.dtype) -> bool:
