@@ -21,12 +21,8 @@ _SHAPES: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "video": ((2, 3, 8, 64, 64), (1, 3, 16, 224, 224)),
 }
 """The sizes of inputs to try by kind of model; "" stands for classification."""
-_SPREAD = {"ssd300_vgg16": 0.2, "ssdlite320_mobilenet_v3_large": 1e5}
-"""The factor of the classification weights of one-stage detectors; 10 for the others.
-
-Random weights give all classes one score. A larger factor than 0.2 would give ssd300 the score 1 everywhere.
-"""
-_MOST_SPREADS = 10
+_MOST_SPREADS, _FEWEST_BOXES = 20, 5
+_SMALLEST_VARIANCE = 0.01
 _SLOW_WEIGHTS = ("googlenet", "inception_v3")
 
 
@@ -73,38 +69,83 @@ def _detector(name: str) -> Mapping[str, Any]:
     """A detector at small sizes, whose scores differ, so that some boxes survive its threshold."""
     from torchvision import models
 
-    options: dict[str, Any] = {"min_size": 96, "max_size": 160}
+    # At fewer pixels, a random MobileNet has equal features everywhere, up to rounding errors.
+    sides = (320, 480) if "mobilenet" in name else (96, 160)
+    options: dict[str, Any] = {"min_size": sides[0], "max_size": sides[1]}
     if "rcnn" in name:
         options |= {"rpn_pre_nms_top_n_test": 60, "rpn_post_nms_top_n_test": 40, "box_detections_per_img": 20}
     else:
         options = {} if name.startswith("ssd") else options
         options |= {"topk_candidates": 50, "detections_per_img": 20}
-    model = models.get_model(name, weights=None, weights_backbone=None, **options)
+    model = models.get_model(name, weights=None, weights_backbone=None, **options).eval()
+    if "mobilenet" in name:
+        _normalize(model)
     if "rcnn" in name:
-        _spread(model.rpn.head.cls_logits, 20)
-        _spread_until_found(model, model.roi_heads.box_predictor.cls_score)
+        _spread(model, model.roi_heads.box_predictor.cls_score)
     else:
         head = model.head.classification_head
-        _spread(getattr(head, "cls_logits", head), _SPREAD.get(name, 10))
-    return {"model": model, "args": ([torch.rand(3, 80, 100)],), "dynamic_shapes": ([_IMAGE],)}
+        _spread(model, getattr(head, "cls_logits", head))
+    return {"model": model, "args": (_image(),), "dynamic_shapes": ([_IMAGE],)}
 
 
-def _spread_until_found(model: nn.Module, layer: nn.Module) -> None:
-    """Spread the scores until several boxes survive the threshold: without any, a comparison would compare nothing."""
-    for _ in range(_MOST_SPREADS):
-        _spread(layer, 4)
-        with torch.no_grad():
-            found = model.eval()([torch.rand(3, 80, 100)])[0]
-        if len(found["boxes"]) > 1:
-            return
-    raise ValueError(f"no box survives the threshold after {_MOST_SPREADS} spreads of the scores")
+def _normalize(model: nn.Module) -> None:
+    """Give each batch normalization the statistics of an image.
+
+    Without them, the features of a random MobileNet, and so the scores of all boxes, are equal up to rounding errors.
+    """
+    from torchvision.ops import FrozenBatchNorm2d
+
+    def measure(norm: Any, inputs: tuple[torch.Tensor]) -> None:
+        mean = inputs[0].mean((0, 2, 3), keepdim=True)
+        variance = (inputs[0] - mean).square().mean((0, 2, 3))
+        norm.running_mean.copy_(mean.flatten())
+        norm.running_var.copy_(variance.clamp_min(_SMALLEST_VARIANCE))
+
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d | FrozenBatchNorm2d)]
+    hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
+    _found(model)
+    for hook in hooks:
+        hook.remove()
 
 
-def _spread(layer: nn.Module, factor: float) -> None:
+def _spread(model: nn.Module, head: nn.Module) -> None:
+    """Change the last layers of the scores so that boxes have different scores, and enough survive the threshold.
+
+    The biases make the mean of each score 0: a random network prefers one class, or the background, everywhere.
+    """
+    layers: list[Any] = [
+        module for module in head.modules() if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None
+    ]
+    means: dict[nn.Module, list[torch.Tensor]] = {layer: [] for layer in layers}
+
+    def measure(layer: nn.Module, _: Any, scores: torch.Tensor) -> None:
+        means[layer].append(scores.mean((0, 2, 3)[: scores.dim() - 1]))
+
+    hooks = [layer.register_forward_hook(measure) for layer in layers]
+    _found(model)
+    for hook in hooks:
+        hook.remove()
     with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            if name.endswith("weight"):
-                parameter.mul_(factor)
+        for layer in layers:
+            layer.bias -= torch.stack(means[layer]).mean(0)
+    for _ in range(_MOST_SPREADS):
+        if _found(model) >= _FEWEST_BOXES:
+            return
+        with torch.no_grad():
+            for layer in layers:
+                layer.weight.mul_(2)
+                layer.bias.mul_(2)
+    raise ValueError(f"fewer than {_FEWEST_BOXES} boxes survive the threshold after {_MOST_SPREADS} doublings")
+
+
+def _found(model: nn.Module) -> int:
+    """The number of boxes that survive the threshold."""
+    with torch.no_grad():
+        return len(model(_image())[0]["boxes"])
+
+
+def _image() -> list[torch.Tensor]:
+    return [torch.rand(3, 80, 100)]
 
 
 def _flow(name: str) -> Mapping[str, Any]:
