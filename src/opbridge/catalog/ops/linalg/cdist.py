@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.torch_graph.internals import symbols_of
 
 _WIDE = 32
 """From this number of columns on, a matrix product is preferred, because the differences take too much memory."""
+
+_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
 def _is_static(size: Any) -> bool:
@@ -86,4 +89,6 @@ def cdist(
     if is_open and not (_is_static(x1.shape[-2]) and _is_static(x2.shape[-2])):
         wide = _is_static(x1.shape[-1]) and x1.shape[-1] >= _WIDE
         compute_mode = "use_mm_for_euclid_dist" if wide else "donot_use_mm_for_euclid_dist"
+    if symbols_of([x1, x2]):  # torch's operator asks whether there are any elements.
+        return cdist_forward(x1, x2, p, _MODES.index(compute_mode))
     return original(x1, x2, p=p, compute_mode=compute_mode)

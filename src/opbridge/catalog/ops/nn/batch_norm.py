@@ -1,14 +1,16 @@
-"""Batch normalization with the statistics of the batch, as in training."""
+"""Batch normalization with the statistics of the batch, as in training, and of data-dependent sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, translation
+from opbridge.catalog.declare.spec import decomposition, rewrite, translation
+from opbridge.torch_graph.internals import symbols_of
 
 _WHY = "torch's mapping uses the running statistics in training too"
 
@@ -112,3 +114,25 @@ def native_batch_norm_no_training(
     result = op.BatchNormalization(input, scale, shift, running_mean, running_var, epsilon=eps)
     none = op.CastLike(op.Constant(value_floats=[]), running_mean)
     return result, none, op.Identity(none)
+
+
+@rewrite("torch.nn.functional.batch_norm")
+def batch_norm_of_data_dependent_sizes(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Batch normalization with the running statistics, of a number of rows that is not known during the capture.
+
+    torch's function asks whether there are any.
+    """
+    if training or not symbols_of([input]):
+        return NotImplemented
+    call = torch.ops.aten._native_batch_norm_legit_no_training.default
+    return call(input, weight, bias, running_mean, running_var, momentum, eps)[0]
