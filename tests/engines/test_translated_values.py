@@ -1,8 +1,9 @@
-"""What torch.onnx leaves wrong in a translated model: constants that no graph owns, and ranks that depend on sizes."""
+"""What torch.onnx leaves wrong in a translated model: constants that no graph owns, fused weights, and ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ import numpy as np  # noqa: E402
 import onnx_ir as ir  # noqa: E402
 from onnxruntime import InferenceSession  # noqa: E402
 
+import opbridge  # noqa: E402
 from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.engines import get  # noqa: E402
@@ -44,6 +46,18 @@ def test_each_chain_of_clamps_keeps_its_limits() -> None:
     first, second = run(exported(TwiceClamped(), x), x.numpy())
     assert (first.min(), first.max()) == (-0.5, 1.0)
     assert (second.min(), second.max()) == (np.float32(-0.7), 1.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("layer", [torch.nn.Conv2d(3, 4, 3), torch.nn.ConvTranspose2d(3, 4, 3)])
+def test_a_normalization_fused_into_a_layer_that_has_no_kernel_in_its_type(
+    layer: torch.nn.Module, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    module = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(4)).to(dtype).eval()
+    module[1].running_mean.normal_()
+    module[1].running_var.uniform_(0.5, 2)
+    bundle = opbridge.export(module, (torch.randn(2, 3, 6, 6).to(dtype),), path=tmp_path / "b")
+    assert bundle.verified, bundle
 
 
 def test_a_constant_without_a_graph_gets_a_name_of_its_own() -> None:

@@ -15,6 +15,7 @@ from opbridge.capture.capture import Captured
 from opbridge.engines.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.engines.passes.counted_axes import CountedAxesPass
 from opbridge.engines.passes.fixed_ranks import FixedRanksPass
+from opbridge.engines.passes.fused_weights import FusedWeightsPass
 from opbridge.engines.passes.owned_constants import OwnedConstantsPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.engines.passes.unchanged_shapes import UnchangedShapesPass
@@ -116,7 +117,7 @@ def translate(
         for node in function.all_nodes():
             # Sources and operators are looked up by node name, here and for an engine's refusals.
             node.name = f"{'.'.join(filter(None, (function.name, function.overload)))}/{node.name}"
-    sources, targets = _provenance(model, plan.aliases)
+    sources, targets = _provenance(model, plan)
     made_for = {} if captured is None else captured_nodes(model, captured.program, plan.program)
     _strip(model)
     check_translation(model, captured, targets)
@@ -183,6 +184,7 @@ def _export(plan: Plan, opset: int, requested_opset: int | None) -> ir.Model:
     for finish in finishing:
         finish(program.model)
     OwnedConstantsPass()(program.model)
+    FusedWeightsPass()(program.model)
     return program.model
 
 
@@ -268,7 +270,10 @@ def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str 
 _METADATA = "pkg.torch.onnx."
 
 
-def _provenance(model: ir.Model, aliases: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+_FUSED_WITH_NORMALIZATION = ("Conv", "ConvTranspose", "Gemm")
+
+
+def _provenance(model: ir.Model, plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
     sources: dict[str, str] = {}
     targets: dict[str, str] = {}
     for node in all_nodes(model):
@@ -279,8 +284,21 @@ def _provenance(model: ir.Model, aliases: Mapping[str, str]) -> tuple[dict[str, 
         target = re.search(r"target=torch\.ops\.(\w+)\.([\w.]+)", described)
         if target and node.name:
             key = f"{target.group(1)}::{target.group(2)}"
-            targets[node.name] = aliases.get(key, key)
+            if "batch_norm" in key and node.op_type in _FUSED_WITH_NORMALIZATION:
+                key = _key_of_normalized(plan, described) or key
+            targets[node.name] = plan.aliases.get(key, key)
     return sources, targets
+
+
+def _key_of_normalized(plan: Plan, described: str) -> str | None:
+    """The operator whose result a batch normalization reads.
+
+    torch.onnx fuses the normalization into it, and notes on the fused node that it is the normalization.
+    """
+    name = re.match(r"%(\w+)", described)
+    node = _node_named(plan, name.group(1)) if name else None
+    normalized = node.args[0] if node is not None else None
+    return str(target_key(normalized.target)) if isinstance(normalized, torch.fx.Node) else None
 
 
 def _strip(model: ir.Model) -> None:
