@@ -97,3 +97,35 @@ def test_the_fix_of_a_dict_of_sizes_works_as_it_is_printed() -> None:
     assert "uses the size of dimension 0 of x as a key" in caught.value.message
     assert "leave dimension 0 of x out of dynamic_shapes if its size is always 5" in caught.value.fix
     assert capture(RemembersAtOnce(), (x,), dynamic_shapes=({1: "m"},)).program.range_constraints
+
+
+@functools.cache
+def positions(count: int) -> torch.Tensor:
+    return torch.arange(count).float()
+
+
+@functools.lru_cache(maxsize=4)
+def tables(count: int) -> dict[str, list[torch.Tensor]]:
+    return {"tables": [torch.ones(count, count).tril()]}
+
+
+@functools.lru_cache
+def name(count: int) -> str:
+    return f"of {count}"
+
+
+def attended(x: torch.Tensor) -> torch.Tensor:
+    return (x + positions(8)) @ tables(8)["tables"][0] if name(8) == "of 8" else x
+
+
+@pytest.mark.parametrize("captures", [1, 2])
+def test_a_capture_leaves_no_results_in_a_cache(captures: int) -> None:
+    for cached in (positions, tables, name):
+        cached.cache_clear()
+    x = torch.randn(3, 8)
+    programs = [capture(attended, (x,), dynamic_shapes=({0: "n"},)).program for _ in range(captures)]
+    assert name.cache_info().currsize == 1  # What holds no tensors of a capture is kept.
+    expected = attended(x)
+    assert type(expected) is torch.Tensor
+    for program in programs:
+        torch.testing.assert_close(program.module()(x), expected)

@@ -702,3 +702,11 @@ def test_a_module_may_raise_what_the_model_catches():
     with torch_internals.capturing(None):
         program = torch.export.export(Layers(), (torch.ones(2),))
     assert program.module()(torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_a_region_of_vmap_is_ended():
+    from torch._functorch import predispatch
+
+    predispatch._vmap_increment_nesting(2, "error")
+    torch_internals.end_vmap(1)
+    assert torch._C._functorch.peek_interpreter_stack() is None

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 from opbridge.ladder.steps import has_complex_input
 from opbridge.torch_graph.targets import graph_modules, target_key
+from opbridge.torch_graph.transforms import nodes_outside_vmap
 
 __all__ = ["under_opaque_aliases"]
 
@@ -37,11 +38,12 @@ def under_opaque_aliases(program: torch.export.ExportedProgram, keys: Collection
     swapped: list[tuple[torch.fx.Node, Any]] = []
     originals: dict[str, str] = {}
     for module in graph_modules(program):
-        for node in module.graph.nodes:
-            is_wanted = node.op == "call_function" and target_key(node.target) in keys
+        for node in nodes_outside_vmap(module.graph):  # torch.vmap knows no alias.
+            target: Any = node.target
+            is_wanted = node.op == "call_function" and target_key(target) in keys
             # torch.onnx uses only its own mappings for complex tensors, so these operators are decomposed.
-            if is_wanted and node.target._can_decompose() and not has_complex_input(node):
-                swapped.append((node, node.target))
+            if is_wanted and target._can_decompose() and not has_complex_input(node):
+                swapped.append((node, target))
     try:
         for node, overload in swapped:
             node.target = _twin(overload)

@@ -1,7 +1,7 @@
-"""Functions with a cache that are called with dynamic sizes: ``@functools.lru_cache def mask(size)``.
+"""Functions with a cache, ``@functools.lru_cache def mask(size)``, whose results a capture must not leave there.
 
 A dynamic size has no hash value, so that it can't be the key of a cache. During a capture, such a call runs the
-function itself: its result is a part of the program and must not be kept.
+function itself. Other calls keep their results, which a capture computes without data, and which later runs would read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from opbridge.torch_graph.size_guards import dimensions_of
 
-__all__ = ["calling_without_caches", "hashed_size", "hashed_sources"]
+__all__ = ["calling_without_caches", "forgetting_cached_results", "hashed_size", "hashed_sources"]
 
 _CACHED = type(functools.cache(lambda: None))
 _INTERNAL = ("torch", "sympy", "opbridge")
@@ -60,6 +60,28 @@ def calling_without_caches(active: bool) -> Iterator[None]:
     finally:
         for undo in undone:
             undo()
+
+
+@contextlib.contextmanager
+def forgetting_cached_results() -> Iterator[None]:
+    """Clear, on exit, the caches of ``functools`` that hold tensors of a capture."""
+    try:
+        yield
+    finally:
+        for one in gc.get_objects():
+            if _is_cached(one) and any(map(_is_of_capture, _results(one))):
+                one.cache_clear()
+
+
+def _results(cached: Any) -> Iterator[Any]:
+    """What a cached function refers to besides code: its results, and its attributes."""
+    for held in gc.get_referents(cached):
+        if not callable(held):
+            yield from pytree.tree_leaves(held)
+
+
+def _is_of_capture(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and type(value) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def _replace(undone: list[Callable[[], None]]) -> None:

@@ -26,6 +26,7 @@
   ``flex_attention`` index a tensor by a position under ``torch.vmap``.
 * ``torch.onnx._internal.torchscript_exporter``: contains the former contents of ``torch.onnx.symbolic_helper`` and
   similar modules.
+* ``torch._functorch.predispatch``: ends the regions of ``torch.vmap`` in a captured graph whose run failed inside one.
 * ``torch._dynamo``: records Python's builtins when it is imported, so this must happen before a capture replaces some.
   Its ``config`` keeps the numbers that a loop uses constant in a later export.
 * ``torch.onnx._constants.ONNX_DEFAULT_OPSET``: is the default opset.
@@ -59,6 +60,7 @@ __all__ = [
     "decomposing",
     "decomposition_table",
     "default_opset",
+    "end_vmap",
     "example_of",
     "exclusively",
     "exporting_to_onnx",
@@ -379,3 +381,11 @@ def old_exporter(name: str) -> Any:
         return importlib.import_module(f"torch.onnx._internal.torchscript_exporter.{name}")
     except ImportError:
         return None
+
+
+def end_vmap(depth: int) -> None:
+    """End regions that an exception has left open; otherwise all later calls of ``torch.func`` run inside them."""
+    from torch._functorch import predispatch
+
+    for _ in range(depth):
+        predispatch._vmap_decrement_nesting()

@@ -54,7 +54,8 @@ class _Held:
     def _hold(self, value: Any) -> Iterable[Any]:
         """Record one value, and return the values inside it."""
         if isinstance(value, torch.Tensor):
-            untouched = isinstance(value, torch.nn.Parameter) or id(value) in self._untouched
+            is_lazy = torch.nn.parameter.is_lazy(value)
+            untouched = is_lazy or isinstance(value, torch.nn.Parameter) or id(value) in self._untouched
             if not untouched and id(value) not in self._tensors:
                 self._tensors[id(value)] = value, value.detach().clone()
             return ()

@@ -28,7 +28,9 @@ from opbridge.proof.verify.float64_call import (
     widen,
     widen_call,
 )
+from opbridge.torch_graph.internals import end_vmap
 from opbridge.torch_graph.random_numbers import own_random_numbers
+from opbridge.torch_graph.transforms import nesting_change
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
 
@@ -158,7 +160,10 @@ class CapturedGraph:
         with own_random_numbers(seed), torch.no_grad():
             walk = _Walk(self._mutates, observer, float64, watch, perturb, perturb_integers)
             copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
-            results = walk.graph(self.module, [Pair(value, walk.widened(value)) for value in copied], "")
+            try:
+                results = walk.graph(self.module, [Pair(value, walk.widened(value)) for value in copied], "")
+            finally:
+                end_vmap(walk.depth)
         chosen = [results[position] for position in self.positions]
         return PairRun(
             own=[pair.own for pair in chosen],
@@ -184,10 +189,6 @@ class CapturedGraph:
                 seen.add(node)
                 pending += node.all_input_nodes
         return frozenset(node.name for node in seen)
-
-
-def _are_integers(values: Sequence[torch.Tensor]) -> bool:
-    return any(value.dtype is not torch.bool for value in values)
 
 
 def _is_mutable(target: Any) -> bool:
@@ -224,6 +225,7 @@ class _Walk:
         self.watch = watch
         self.without_float64: set[str] = set()
         self.longest_sum = 1
+        self.depth = 0
         self.runs: Counter[torch.nn.Module] = Counter()
         self.seen: dict[str, int] = {}
         self.state: dict[int, Pair] = {}
@@ -250,7 +252,8 @@ class _Walk:
                 return [values[item] if isinstance(item, torch.fx.Node) else Pair(item, item) for item in flat]
             pair = next(remaining) if node.op == "placeholder" else self.node(module, node, values, path)
             values[node] = pair
-            if self.watch is not None and not path and node.op == "call_function":
+            self.depth += nesting_change(node)
+            if self.watch is not None and not path and not self.depth and node.op == "call_function":
                 self.watch(node.name, pair.own, pair.float64_value, pair.random)
             for used in node.all_input_nodes:
                 if last_use[used] is node:
@@ -295,8 +298,9 @@ class _Walk:
 
     def call(self, target: Any, key: str, args: Any, kwargs: Any, float64_args: Any, float64_kwargs: Any) -> Pair:
         """Call an operator in both runs."""
-        if self.perturb is not None and base_name(target) in SOLVERS:
-            args, kwargs = map_aggregate((args, kwargs), self.perturbed_argument)
+        perturb = self.perturb if base_name(target) in SOLVERS else None
+        if perturb is not None:
+            args, kwargs = map_aggregate((args, kwargs), lambda v: perturb(v) if isinstance(v, torch.Tensor) else v)
         with _draws(target) as drew:
             own = target(*args, **kwargs)
         if _is_uninitialized(target):
@@ -319,7 +323,7 @@ class _Walk:
         float64, without_float64 = widen_call(target, (args, kwargs), (float64_args, float64_kwargs), own)
         if without_float64:
             self.without_float64.add(target.name().split(".")[0])
-        if self.perturb_integers is not None and not floating_in and _are_integers(inputs):
+        if self.perturb_integers and not floating_in and any(t.dtype is not torch.bool for t in inputs):
             return self.perturbed(own, float64)
         discrete = any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in tensors(own))
         scalar = isinstance(own, bool | int)
@@ -328,10 +332,6 @@ class _Walk:
                 Decision(self.occurrence(key), target, args, kwargs, float64_args, float64_kwargs, own, float64)
             )
         return Pair(own, float64)
-
-    def perturbed_argument(self, value: Any) -> Any:
-        """A tensor perturbed; any other argument unchanged."""
-        return self.perturb(value) if self.perturb is not None and isinstance(value, torch.Tensor) else value
 
     def perturbed(self, own: Any, float64: Any) -> Pair:
         """A tensor perturbed in both runs by the same amount; any other result unchanged."""
@@ -352,7 +352,7 @@ class _Walk:
             decision.float64 = map_aggregate(
                 decision.float64, lambda v: v.clone() if isinstance(v, torch.Tensor) else v
             )
-        if self.observer is not None:
+        if self.observer is not None and not self.depth:
             return Pair(*self.observer.decide(decision))
         return Pair(decision.own, decision.float64)
 
