@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
+from support.roundtrip import travel  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import opbridge  # noqa: E402
@@ -316,3 +317,17 @@ def test_average_pooling_with_all_arguments_by_position() -> None:
     for shapes in (None, ({0: torch.export.Dim("batch", min=2, max=3)},)):
         program = capture(pooled, (x,), dynamic_shapes=shapes, rewrites=rewrites).program
         torch.testing.assert_close(program.module()(x), pooled(x))
+
+
+CLASS_WEIGHTS = torch.tensor([0.5, 1.0, 2.0, 0.1, 0.7])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weight", [None, CLASS_WEIGHTS], ids=["equal", "weighted"])
+@pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3), (5,)])
+def test_cross_entropy_with_smoothed_labels(reduction: str, weight: Tensor | None, shape: tuple[int, ...]) -> None:
+    def loss(x: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(x, target, weight, ignore_index=1, label_smoothing=0.1, reduction=reduction)
+
+    target = {1: torch.tensor(3), 2: torch.arange(6) % 5, 3: torch.tensor([[0, 1, 2], [3, 4, 1]])}[len(shape)]
+    travel(loss, (torch.randn(shape), target)).check(torch.randn(shape), target)

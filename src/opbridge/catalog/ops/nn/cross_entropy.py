@@ -1,4 +1,4 @@
-"""Cross entropy with class probabilities and class weights."""
+"""Cross entropy with class probabilities, class weights and smoothed labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import rewrite
+from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 
 
@@ -39,3 +39,43 @@ def cross_entropy(
     scale = weight.reshape([-1 if other == axis else 1 for other in range(input.dim())])
     loss = -(torch.log_softmax(input, axis) * shares * scale).sum(axis)
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+@decomposition("aten::cross_entropy_loss", overrides="torch's mapping ignores the smoothing of labels")
+def smoothed_cross_entropy(
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """The loss of class indices, of which each class gets an equal share of ``label_smoothing``.
+
+    cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100,
+    float label_smoothing=0.0) -> Tensor
+
+    Other calls are left to torch.
+    """
+    if not label_smoothing or target.is_floating_point():
+        return NotImplemented
+    axis = min(self.dim() - 1, 1)
+    logarithms = torch.log_softmax(self, axis)
+    own = torch.nn.functional.nll_loss(
+        logarithms, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction]
+    )
+    is_ignored = target == ignore_index
+    shape = [-1 if other == axis else 1 for other in range(self.dim())]
+    weighted = logarithms if weight is None else logarithms * weight.reshape(shape)
+    spread = torch.where(is_ignored, 0.0, -weighted.sum(axis))
+    if reduction:
+        spread = spread.sum()
+    if reduction == 1:
+        counted = (
+            torch.ones_like(self.select(axis, 0)) if weight is None else weight[torch.where(is_ignored, 0, target)]
+        )
+        spread = spread / torch.where(is_ignored, 0.0, counted).sum()
+    return own * (1 - label_smoothing) + spread * (label_smoothing / self.shape[axis])
