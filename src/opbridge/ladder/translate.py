@@ -15,7 +15,7 @@ from opbridge.capture.capture import Captured
 from opbridge.engines.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.engines.passes.counted_axes import CountedAxesPass
 from opbridge.engines.passes.fixed_ranks import FixedRanksPass
-from opbridge.engines.passes.fused_weights import FusedWeightsPass
+from opbridge.engines.passes.fused_weights import FUSED, FusedWeightsPass
 from opbridge.engines.passes.owned_constants import OwnedConstantsPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
 from opbridge.engines.passes.unchanged_shapes import UnchangedShapesPass
@@ -270,9 +270,6 @@ def _renamed(size: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str 
 _METADATA = "pkg.torch.onnx."
 
 
-_FUSED_WITH_NORMALIZATION = ("Conv", "ConvTranspose", "Gemm")
-
-
 def _provenance(model: ir.Model, plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
     sources: dict[str, str] = {}
     targets: dict[str, str] = {}
@@ -284,7 +281,7 @@ def _provenance(model: ir.Model, plan: Plan) -> tuple[dict[str, str], dict[str, 
         target = re.search(r"target=torch\.ops\.(\w+)\.([\w.]+)", described)
         if target and node.name:
             key = f"{target.group(1)}::{target.group(2)}"
-            if "batch_norm" in key and node.op_type in _FUSED_WITH_NORMALIZATION:
+            if "batch_norm" in key and node.op_type in FUSED:
                 key = _key_of_normalized(plan, described) or key
             targets[node.name] = plan.aliases.get(key, key)
     return sources, targets

@@ -10,9 +10,10 @@ import onnx_ir as ir
 
 from opbridge.onnx_model.scopes import all_nodes
 
-__all__ = ["FusedWeightsPass"]
+__all__ = ["FUSED", "FusedWeightsPass"]
 
-_FUSED = ("Conv", "ConvTranspose", "Gemm")
+FUSED = ("Conv", "ConvTranspose", "Gemm")
+"""The operators into which the optimizer of torch.onnx fuses a batch normalization."""
 
 
 class FusedWeightsPass(ir.passes.InPlacePass):
@@ -22,7 +23,7 @@ class FusedWeightsPass(ir.passes.InPlacePass):
         """Change ``model`` in place; nodes whose types agree are not changed."""
         count = 0
         for node in all_nodes(model):
-            if node.op_type in _FUSED and not node.domain and node.inputs[0] is not None:
+            if node.op_type in FUSED and not node.domain and node.inputs[0] is not None:
                 count += sum(_convert(value, node.inputs[0].dtype) for value in node.inputs[1:])
         return ir.passes.PassResult(model, count > 0)
 
