@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.roundtrip import travel
+from roundtrip import travel
 from torch import nn
 
 from opbridge.proof.verify.captured_graph import CapturedGraph

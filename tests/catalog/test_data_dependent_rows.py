@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from support.roundtrip import travel
+from roundtrip import travel
 from torch import nn
 
 

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
-from support.roundtrip import travel  # noqa: E402
+from roundtrip import travel  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import opbridge  # noqa: E402

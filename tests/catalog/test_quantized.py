@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed
 from roundtrip import travel
 from torch import Tensor
 
@@ -69,3 +71,34 @@ def test_a_model_of_quantization_aware_training(observes: bool) -> None:
         expected = model(x)
     # A rounding decision may differ at a tie.
     assert abs(trip.run(x)[0] - expected.numpy()).max() < 0.05
+
+
+SCALES = torch.tensor([0.1, 0.03])
+RANGES = [(-128, 127), (-127, 127), (0, 127), (-5, 9), (-32768, 32767)]
+_LEVELS = torch.ops.quantized_decomposed
+
+
+def calls(low: int, high: int) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
+    dtype = torch.uint8 if low == 0 else torch.int8
+    zeros = torch.tensor([3, 9 if low == 0 else -1], dtype=torch.int32)
+    fake_by_tensors = torch._fake_quantize_per_tensor_affine_cachemask_tensor_qparams
+    found = {
+        "fake": lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, low, high),
+        "fake by channel": lambda x: torch.fake_quantize_per_channel_affine(x, SCALES, zeros, 1, low, high),
+        "fake by tensors": lambda x: fake_by_tensors(x, SCALES[:1], zeros[:1], torch.ones(1), low, high)[0],
+        "levels": lambda x: _LEVELS.quantize_per_tensor(x, 0.1, 3, low, high, dtype),
+        "levels by tensors": lambda x: _LEVELS.quantize_per_tensor(x, SCALES[0], zeros[0], low, high, dtype),
+        "levels by channel": lambda x: _LEVELS.quantize_per_channel(x, SCALES, zeros, 1, low, high, dtype),
+    }
+    return {name: call for name, call in found.items() if high < 256 or name.startswith("fake")}
+
+
+@pytest.mark.parametrize("name", calls(0, 127))
+def test_quantization_to_any_range(name: str) -> None:
+    for limits in RANGES:
+        call = calls(*limits).get(name)
+        if call is not None:
+            trip = travel(call, (torch.randn(3, 2, 5) * 20,), dynamic_shapes=({0: "n"},))
+            trip.check(torch.randn(4, 2, 5) * 20)
+            is_qdq = {"QuantizeLinear", "DequantizeLinear"} <= set(trip.op_types)
+            assert is_qdq == (name in ("fake", "fake by channel") and limits != RANGES[-1])

@@ -710,3 +710,8 @@ def test_a_region_of_vmap_is_ended():
     predispatch._vmap_increment_nesting(2, "error")
     torch_internals.end_vmap(1)
     assert torch._C._functorch.peek_interpreter_stack() is None
+
+
+def test_the_operators_of_quantization_are_defined():
+    levels = torch_internals.quantized_operators().quantize_per_tensor(torch.ones(2), 0.5, 1, 0, 255, torch.uint8)
+    assert levels.tolist() == [3, 3]

@@ -26,6 +26,7 @@
   ``flex_attention`` index a tensor by a position under ``torch.vmap``.
 * ``torch.onnx._internal.torchscript_exporter``: contains the former contents of ``torch.onnx.symbolic_helper`` and
   similar modules.
+* ``torch.ao.quantization.fx._decomposed``: defines the operators of ``torch.ops.quantized_decomposed``.
 * ``torch._functorch.predispatch``: ends the regions of ``torch.vmap`` in a captured graph whose run failed inside one.
 * ``torch._dynamo``: records Python's builtins when it is imported, so this must happen before a capture replaces some.
   Its ``config`` keeps the numbers that a loop uses constant in a later export.
@@ -72,6 +73,7 @@ __all__ = [
     "noting_sizes",
     "old_exporter",
     "outside_fake_tensors",
+    "quantized_operators",
     "symbols_of",
     "takes",
     "translating",
@@ -389,3 +391,9 @@ def end_vmap(depth: int) -> None:
 
     for _ in range(depth):
         predispatch._vmap_decrement_nesting()
+
+
+def quantized_operators() -> Any:
+    """``torch.ops.quantized_decomposed`` with its operators."""
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    return torch.ops.quantized_decomposed
