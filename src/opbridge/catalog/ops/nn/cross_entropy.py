@@ -74,8 +74,8 @@ def smoothed_cross_entropy(
     if reduction:
         spread = spread.sum()
     if reduction == 1:
-        counted = (
-            torch.ones_like(self.select(axis, 0)) if weight is None else weight[torch.where(is_ignored, 0, target)]
-        )
-        spread = spread / torch.where(is_ignored, 0.0, counted).sum()
+        # torch 2.13 reads the number in an index without axes.
+        places = torch.where(is_ignored, 0, target).flatten()
+        counted = torch.ones_like(places, dtype=self.dtype) if weight is None else weight.index_select(0, places)
+        spread = spread / torch.where(is_ignored.flatten(), 0.0, counted).sum()
     return own * (1 - label_smoothing) + spread * (label_smoothing / self.shape[axis])
