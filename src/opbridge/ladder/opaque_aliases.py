@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 from opbridge.ladder.steps import has_complex_input
 from opbridge.torch_graph.targets import graph_modules, target_key
-from opbridge.torch_graph.transforms import nodes_outside_vmap
+from opbridge.torch_graph.vmap_regions import nodes_outside_vmap
 
 __all__ = ["under_opaque_aliases"]
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.size_guards import dimensions_of
 
 __all__ = ["calling_without_caches", "forgetting_cached_results", "hashed_size", "hashed_sources"]
@@ -69,7 +70,7 @@ def forgetting_cached_results() -> Iterator[None]:
         yield
     finally:
         for one in gc.get_objects():
-            if _is_cached(one) and any(map(_is_of_capture, _results(one))):
+            if _is_cached(one) and any(isinstance(held, torch.Tensor) and is_fake(held) for held in _results(one)):
                 one.cache_clear()
 
 
@@ -78,10 +79,6 @@ def _results(cached: Any) -> Iterator[Any]:
     for held in gc.get_referents(cached):
         if not callable(held):
             yield from pytree.tree_leaves(held)
-
-
-def _is_of_capture(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and type(value) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def _replace(undone: list[Callable[[], None]]) -> None:

@@ -1,11 +1,13 @@
-"""The scale and the zero point of a range of numbers."""
+"""Quantization in floating point: the levels of numbers, and the scale and the zero point of a range."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["quantization_parameters"]
+__all__ = ["fake_quantized", "quantization_parameters"]
 
 _SMALLEST_SCALE = 6.1e-5
 """A smaller scale is raised to this one (ATen/native/quantized/cpu/QuantUtils.h)."""
@@ -48,3 +50,18 @@ def quantization_parameters(low: Tensor, high: Tensor, first: int, last: int, sy
     if symmetric:
         zero = torch.where(both_signs, (first + last) / 2, zero)
     return scale, torch.round(zero).clamp(first, last)
+
+
+def fake_quantized(x: Tensor, scale: Any, zero: Any, first: int, last: int) -> tuple[Tensor, Tensor]:
+    """``x`` rounded to the levels of a quantization, and which elements are in range; both have the shape of ``x``.
+
+    Args:
+        x: The numbers.
+        scale: The distance of two levels.
+        zero: The zero point, in the type of the scale.
+        first: The least integer.
+        last: The greatest integer.
+    """
+    level = torch.round(x * (1 / scale)) + zero
+    rounded = ((level.clamp(first, last) - zero) * scale).to(x.dtype)
+    return rounded, (level >= first) & (level <= last)

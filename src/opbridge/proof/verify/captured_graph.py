@@ -30,7 +30,7 @@ from opbridge.proof.verify.float64_call import (
 )
 from opbridge.torch_graph.internals import end_vmap
 from opbridge.torch_graph.random_numbers import own_random_numbers
-from opbridge.torch_graph.transforms import nesting_change
+from opbridge.torch_graph.vmap_regions import nesting_change
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
 

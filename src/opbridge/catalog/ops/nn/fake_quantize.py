@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, fake_for
+from opbridge.catalog.formulas.quantization import fake_quantized
 from opbridge.torch_graph.internals import quantized_operators
 
 _LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
@@ -25,13 +26,6 @@ def _clamped(x: Tensor, scale: Any, zero_point: Any, limits: tuple[int, int], dt
         return x
     low, high = ((limit - zero_point) * scale for limit in limits)
     return x.clamp(low, high) if isinstance(scale, float) else torch.minimum(torch.maximum(x, low), high)
-
-
-def _rounded(x: Tensor, scale: Any, zero_point: Any, limits: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """The nearest levels, multiplied by the scale again, and which elements are in range."""
-    level = torch.round(x * (1 / scale)) + zero_point
-    result = ((level.clamp(*limits) - zero_point) * scale).to(x.dtype)
-    return result, (level >= limits[0]) & (level <= limits[1])
 
 
 @fake_for("aten::fake_quantize_per_tensor_affine_cachemask")
@@ -54,7 +48,7 @@ def fake_quantize_per_tensor(
     Levels of more than 8 bits are computed in floating point.
     """
     limits, dtype = (quant_min, quant_max), _type_for(quant_min, quant_max)
-    result, is_in_range = _rounded(self, scale, zero_point, limits)
+    result, is_in_range = fake_quantized(self, scale, zero_point, *limits)
     if dtype is not None and self.dtype == torch.float32:
         arguments = (scale, zero_point, *_LIMITS[dtype], dtype)
         levels = _OPS.quantize_per_tensor(_clamped(self, scale, zero_point, limits, dtype), *arguments)
@@ -72,7 +66,7 @@ def fake_quantize_per_tensor_of_tensors(
     Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)
     """
     step = scale.reshape(())
-    result, is_in_range = _rounded(self, step, zero_point.reshape(()).to(step.dtype), (quant_min, quant_max))
+    result, is_in_range = fake_quantized(self, step, zero_point.reshape(()).to(step.dtype), quant_min, quant_max)
     is_on = fake_quant_enabled.reshape(()) > 0
     return torch.where(is_on, result, self), is_in_range | ~is_on
 
@@ -89,7 +83,7 @@ def fake_quantize_per_channel(
     limits, dtype = (quant_min, quant_max), _type_for(quant_min, quant_max)
     shape = [-1 if other == axis % self.dim() else 1 for other in range(self.dim())]
     step, zero = scale.reshape(shape), zero_point.reshape(shape).to(scale.dtype)
-    result, is_in_range = _rounded(self, step, zero, limits)
+    result, is_in_range = fake_quantized(self, step, zero, *limits)
     if dtype is not None and self.dtype == torch.float32 and not zero_point.is_floating_point():
         arguments = (scale, zero_point, axis, *_LIMITS[dtype], dtype)
         levels = _OPS.quantize_per_channel(_clamped(self, step, zero, limits, dtype), *arguments)

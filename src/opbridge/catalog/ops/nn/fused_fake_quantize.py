@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
-from opbridge.catalog.formulas.quantization import quantization_parameters
+from opbridge.catalog.formulas.quantization import fake_quantized, quantization_parameters
 
 
 @decomposition("aten::_fused_moving_avg_obs_fq_helper_functional")
@@ -45,9 +45,7 @@ def fused_fake_quantize(
     zero_point = torch.where(quantizes, found_zero.to(zero_point.dtype), zero_point)
     shape = [-1 if other == axis and per_row_fake_quant else 1 for other in range(self.dim())]
     step, zero = scale.reshape(shape), zero_point.reshape(shape).to(scale.dtype)
-    level = torch.round(self * (1 / step)) + zero
-    rounded = ((level.clamp(quant_min, quant_max) - zero) * step).to(self.dtype)
-    is_in_range = (level >= quant_min) & (level <= quant_max)
+    rounded, is_in_range = fake_quantized(self, step, zero, quant_min, quant_max)
     return torch.where(quantizes, rounded, self), is_in_range | ~quantizes, low, high, scale, zero_point
 
 
