@@ -134,6 +134,7 @@ def test_refused(program: Program) -> None:
     assert caught.value.fix
 
 
+@pytest.mark.slow
 def test_parts_that_are_larger_than_the_example() -> None:
     def sums(x: torch.Tensor) -> torch.Tensor:
         total = torch.zeros(())

@@ -65,13 +65,26 @@ def calling_without_caches(active: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def forgetting_cached_results() -> Iterator[None]:
-    """Clear, on exit, the caches of ``functools`` that hold tensors of a capture."""
+    """Clear, on exit, the caches of ``functools`` that hold tensors of a capture, of functions and of methods."""
     try:
         yield
     finally:
-        for one in gc.get_objects():
-            if _is_cached(one) and any(isinstance(held, torch.Tensor) and is_fake(held) for held in _results(one)):
+        for one in _cached_functions():
+            if any(isinstance(held, torch.Tensor) and is_fake(held) for held in _results(one)):
                 one.cache_clear()
+
+
+def _cached_functions() -> Iterator[Any]:
+    """Those in modules and in classes of modules: a search among all objects takes as long as a small capture."""
+    for name, module in list(sys.modules.items()):
+        namespace = getattr(module, "__dict__", None)
+        if name.partition(".")[0] in _INTERNAL or not isinstance(namespace, dict):
+            continue
+        for value in list(namespace.values()):
+            if type(value) is _CACHED:
+                yield value
+            elif issubclass(type(value), type):
+                yield from [member for member in vars(value).values() if type(member) is _CACHED]
 
 
 def _results(cached: Any) -> Iterator[Any]:
