@@ -13,12 +13,19 @@ pytest.importorskip("onnxruntime")
 torchvision = pytest.importorskip("torchvision")
 
 from torchvision.models.detection import roi_heads  # noqa: E402
+from torchvision.models.swin_transformer import (  # noqa: E402
+    PatchMergingV2,
+    SwinTransformer,
+    SwinTransformerBlockV2,
+)
 from torchvision.transforms import _functional_tensor  # noqa: E402
 from torchvision.transforms.v2 import functional  # noqa: E402
 from torchvision_cases import OPERATORS, Group, Together, rotated_boxes  # noqa: E402
 from torchvision_transforms import TRANSFORMS  # noqa: E402
 
 import opbridge  # noqa: E402
+from opbridge.capture.capture import capture  # noqa: E402
+from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
 from opbridge.catalog.ops.nn import upsample_aa, upsample_bytes  # noqa: E402
 from opbridge.catalog.ops.vision import box_iou, pad_symmetric  # noqa: E402
 
@@ -155,6 +162,19 @@ def test_symmetric_padding() -> None:
     expected = _functional_tensor._pad_symmetric(image, [1, 2, 3, 4])
     mirrored = pad_symmetric.mirrored(pad_symmetric.mirrored(image, -1, 1, 2), -2, 3, 4)
     assert torch.equal(mirrored, expected)
+
+
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_shifted_windows_of_any_size(version: int) -> None:
+    torch.manual_seed(0)
+    own = {} if version == 1 else {"block": SwinTransformerBlockV2, "downsample_layer": PatchMergingV2}
+    model = SwinTransformer([2, 2], 8, [2], [2], [4, 3], num_classes=5, **own).eval()
+    example = torch.randn(2, 3, 26, 18)
+    shapes = ({0: "n", 2: "h", 3: "w"},)
+    program = capture(model, (example,), dynamic_shapes=shapes, rewrites=Catalog.load().rewrites()).program
+    for size in ((4, 26, 18), (2, 8, 16), (3, 31, 7), (2, 16, 24)):
+        x = torch.randn(size[0], 3, *size[1:])
+        torch.testing.assert_close(program.module(check_guards=False)(x), model(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.sweep

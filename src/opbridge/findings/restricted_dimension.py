@@ -82,8 +82,11 @@ def _fix(
         return f"if the two sizes are always equal, give both one name in dynamic_shapes; otherwise {change}."
     name = dimension.name if dimension.name.isidentifier() else "n"
 
+    # The guard may restrict the other dimensions too.
+    possible = [at for at in _at_other_sizes(others) if not guard.fails({**at, **dimension.sizes_at(dimension.size)})]
+
     def holds(size: int) -> bool:
-        at_sizes = [{**sizes, **dimension.sizes_at(size)} for sizes in _at_other_sizes(others)]
+        at_sizes = [{**sizes, **dimension.sizes_at(size)} for sizes in possible]
         alone = {**_of_the_example(others), **dimension.sizes_at(size)}
         return not any(map(guard.fails, at_sizes)) and not any(one.fails(alone) for one in guards)
 

@@ -125,6 +125,7 @@ def _truth(condition: Any, low: float, high: float) -> bool | None:
     return is_below if is_below is None or isinstance(condition, sympy.Lt) else not is_below
 
 
+@functools.lru_cache(maxsize=4096)
 def _period(expression: Any, symbol: Any) -> tuple[int, int | None]:
     """The number by whose multiples the symbol may grow with a linear growth of the expression, and that growth.
 

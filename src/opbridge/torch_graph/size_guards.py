@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
+from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from opbridge.torch_graph.sources import SourceLine, innermost
@@ -63,10 +66,12 @@ class SizeGuard:
 
         An unknown dimension leaves it undecided, and so do sizes at which a remainder or a quotient is not defined.
         """
-        values = {source: sympy.Integer(size) for source, size in sizes.items()}
+        known = ((symbol, source) for symbol, sources in self.symbols.items() for source in sources)
+        values = {symbol: sizes[source] for symbol, source in known if source in sizes}
+        if not values.keys() >= self.condition.free_symbols.union(*(one.free_symbols for one in self.path)):
+            return False
         try:
-            taken = all(self._with(values, condition) == sympy.true for condition in self.path)
-            return taken and self._with(values) == sympy.false
+            return all(_holds(condition, values) for condition in self.path) and not _holds(self.condition, values)
         except (AssertionError, ZeroDivisionError):
             return False
 
@@ -109,13 +114,29 @@ class SizeGuard:
 
     def text(self, names: Mapping[str, str]) -> str:
         """The condition as Python source, with these names of the dimensions."""
-        return str(_Python().doprint(self._with({source: sympy.Symbol(name) for source, name in names.items()})))
-
-    def _with(self, values: Mapping[str, Any], condition: Any = None) -> Any:
-        """The condition, or one of the path, with values of some dimensions."""
         known = ((symbol, source) for symbol, sources in self.symbols.items() for source in sources)
-        condition = self.condition if condition is None else condition
-        return condition.xreplace({symbol: values[source] for symbol, source in known if source in values})
+        named = {symbol: sympy.Symbol(names[source]) for symbol, source in known if source in names}
+        return str(_Python().doprint(self.condition.xreplace(named)))
+
+
+def _holds(condition: Any, values: Mapping[Any, int]) -> bool:
+    return bool(_function(condition)(*(values[symbol] for symbol in _arguments(condition))))
+
+
+def _arguments(condition: Any) -> list[Any]:
+    return sorted(condition.free_symbols, key=str)
+
+
+@functools.lru_cache(maxsize=1024)
+def _function(condition: Any) -> Callable[..., Any]:
+    """The condition as a Python function of its symbols: hundreds of sizes are tried."""
+    # What has no equivalent in Python is evaluated by sympy.
+    names: dict[str, Any] = {type(call).__name__: type(call) for call in condition.atoms(sympy.Function)}
+    names |= {"math": math, "Min": min, "Max": max}
+    function: Callable[..., Any] = sympy.lambdify(
+        _arguments(condition), condition, modules=[names], printer=_Python, cse=True
+    )
+    return function
 
 
 class _Python(StrPrinter):  # type: ignore[misc]
@@ -125,11 +146,22 @@ class _Python(StrPrinter):  # type: ignore[misc]
         left, right = (self._print(side) for side in condition.args)
         return f"{left} {condition.rel_op} {right}"
 
+    def _print_And(self, condition: Any) -> str:
+        return " and ".join(f"({self._print(part)})" for part in condition.args)
+
+    def _print_Or(self, condition: Any) -> str:
+        return " or ".join(f"({self._print(part)})" for part in condition.args)
+
+    def _print_Not(self, condition: Any) -> str:
+        return f"not ({self._print(condition.args[0])})"
+
     def _print_Function(self, call: Any) -> str:
-        name, arguments = type(call).__name__, [self._print(argument) for argument in call.args]
-        if name in _OPERATORS and len(arguments) == 2:
-            return f"({arguments[0]} {_OPERATORS[name]} {arguments[1]})"
-        return f"{_FUNCTIONS.get(name, name)}({', '.join(arguments)})"
+        name = type(call).__name__
+        if name in _OPERATORS and len(call.args) == 2:  # sympy puts parentheses around it where they are needed.
+            return f" {_OPERATORS[name]} ".join(
+                self.parenthesize(argument, PRECEDENCE["Mul"]) for argument in call.args
+            )
+        return f"{_FUNCTIONS.get(name, name)}({', '.join(map(self._print, call.args))})"
 
 
 _FARTHEST = 128

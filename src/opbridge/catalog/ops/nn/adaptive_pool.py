@@ -11,6 +11,7 @@ from torch import Tensor
 from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.pooling import first_largest
 from opbridge.catalog.formulas.series import in_working_precision
+from opbridge.torch_graph.internals import symbols_of
 
 
 def _bounds(length: Any, outputs: int) -> tuple[Tensor, Tensor]:
@@ -28,6 +29,8 @@ def _taken(x: Tensor, axis: int, place: Tensor) -> Tensor:
 def _means(x: Tensor, axis: int, outputs: int) -> Tensor:
     """The mean of each window along ``axis``; the lengths of the windows differ by at most one."""
     length = x.shape[axis]
+    if isinstance(outputs, int) and outputs == 1:
+        return x.mean(axis, keepdim=True)
     if isinstance(length, int) and length % outputs == 0:
         return x.reshape([*x.shape[:axis], outputs, length // outputs, *x.shape[axis + 1 :]]).mean(axis + 1)
     start, stop = _bounds(length, outputs)
@@ -121,13 +124,18 @@ def adaptive_max_pool3d(self: Tensor, output_size: Sequence[int]) -> tuple[Tenso
     return _largest(self, output_size)
 
 
+def _sizes(input: Tensor, output_size: Any, rank: int) -> list[Any]:
+    """The number of windows on each axis, given as a number, or as a list in which None stands for the size."""
+    sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
+    return [own if size is None else size for own, size in zip(input.shape[-rank:], sizes, strict=True)]
+
+
 def _of_dynamic_size(rank: int) -> Callable[..., Any]:
     @rewrite(f"torch.nn.functional.adaptive_max_pool{rank}d")
     def adaptive_max_pool(
         original: Callable[..., Any], input: Tensor, output_size: Any, return_indices: bool = False
     ) -> Any:
-        sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * rank
-        sizes = [own if size is None else size for own, size in zip(input.shape[-rank:], sizes, strict=True)]
+        sizes = _sizes(input, output_size, rank)
         if return_indices or not any(isinstance(size, torch.SymInt) for size in sizes):
             return NotImplemented
         return _maxima(input, sizes)
@@ -140,4 +148,20 @@ def _of_dynamic_size(rank: int) -> Callable[..., Any]:
     return adaptive_max_pool
 
 
+def _of_data_dependent_size(rank: int) -> Callable[..., Any]:
+    @rewrite(f"torch.nn.functional.adaptive_avg_pool{rank}d")
+    def adaptive_avg_pool(original: Callable[..., Any], input: Tensor, output_size: Any) -> Any:
+        return _averaged(input, _sizes(input, output_size, rank)) if symbols_of([input]) else NotImplemented
+
+    adaptive_avg_pool.__name__ = adaptive_avg_pool.__qualname__ = f"data_dependent_avg_pool{rank}d"
+    adaptive_avg_pool.__doc__ = f"""The mean of each window; torch's operator asks for the sizes of the images.
+
+    adaptive_avg_pool{rank}d(Tensor self, SymInt[{rank}] output_size) -> Tensor
+    """
+    return adaptive_avg_pool
+
+
 dynamic_max_pool1d, dynamic_max_pool2d, dynamic_max_pool3d = map(_of_dynamic_size, (1, 2, 3))
+data_dependent_avg_pool1d, data_dependent_avg_pool2d, data_dependent_avg_pool3d = map(
+    _of_data_dependent_size, (1, 2, 3)
+)
