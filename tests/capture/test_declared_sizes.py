@@ -300,6 +300,23 @@ def test_windows_of_a_padded_size(limits: dict[str, int]) -> None:
         assert torch.equal(captured.program.module(check_guards=False)(x), model(x))
 
 
+@pytest.mark.slow
+def test_stages_that_are_one_window_at_the_size_of_the_example() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            height, width = x.shape
+            down, across = (height + 3) // 4, (width + 3) // 4
+            windows = pad(x, (0, 4 * across - width, 0, 4 * down - height)).reshape(down, 4, across, 4).transpose(1, 2)
+            weights = windows.reshape(-1, 16).softmax(-1).reshape(down, across, 4, 4)
+            x = weights.transpose(1, 2).reshape(4 * down, 4 * across)[:height:2, :width:2] + 1
+        return x
+
+    program = capture(model, (torch.rand(8, 8),), dynamic_shapes=({0: "h", 1: "w"},)).program
+    for size in ((8, 8), (33, 7), (5, 90)):
+        x = torch.rand(size)
+        torch.testing.assert_close(program.module(check_guards=False)(x), model(x))
+
+
 def test_a_condition_that_holds_in_the_declared_range_is_no_restriction() -> None:
     """torch can't prove that a number of blocks of 256 is 1."""
 

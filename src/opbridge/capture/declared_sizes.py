@@ -39,6 +39,7 @@ _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
+_MULTIPLES = (2, 3, 4, 6, 8, 12)
 _SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
 
@@ -92,7 +93,10 @@ def check_declared_sizes(
             continue
         harmless = all(guard.is_inequality() for guard in failing)
         if program is None or not (harmless and _computes(program, moved, expected)):
-            raise _failure(*chosen[0], failing, declared.dimensions, guards, moved)
+            other = None
+            if all(guard.is_asked_by_torch() for guard in failing):
+                other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved
+            raise _failure(*chosen[0], failing, declared.dimensions, guards, other)
 
 
 def is_right_at_one(
@@ -112,6 +116,38 @@ def is_right_at_one(
         if expected is not None and not _computes(program, moved, expected):
             return False
     return True
+
+
+def _at_ordinary_sizes(
+    module: torch.nn.Module,
+    example: tuple[tuple[Any, ...], dict[str, Any]],
+    declared: DeclaredDimensions,
+    guards: Sequence[SizeGuard],
+    largest: int,
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The example inputs at a multiple of their sizes, at which the fewest sizes are a special case.
+
+    Example: the four stages of a Swin Transformer may be one window high and wide at the example's size.
+    """
+    special = [guard for guard in guards if guard.is_asked_by_torch() and not guard.is_inequality()]
+    at: dict[int, int] = {}
+    for times in _MULTIPLES:
+        sizes = _multiple(declared.dimensions, times)
+        if declared.elements(example, sizes) <= largest:
+            at[times] = sum(guard.fails(sizes) for guard in special)
+    for times in sorted(at, key=lambda times: -at[times]):
+        moved = declared.resized(example, _multiple(declared.dimensions, times))
+        if at[times] and _eager_results(module, *moved) is not None:
+            return moved
+    return None
+
+
+def _multiple(dimensions: Sequence[DynamicDimension], times: int) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for one in dimensions:
+        size = times * one.size
+        sizes |= one.sizes_at(size if _may_have(one, size) else one.size)
+    return sizes
 
 
 def _together(
@@ -187,7 +223,7 @@ def _failure(
     failing: Sequence[SizeGuard],
     dimensions: Sequence[DynamicDimension],
     guards: Sequence[SizeGuard],
-    moved: tuple[tuple[Any, ...], dict[str, Any]],
+    other: tuple[tuple[Any, ...], dict[str, Any]] | None,
 ) -> CaptureError:
     """The error for a size that some guards exclude; it explains the first of them.
 
@@ -197,7 +233,7 @@ def _failure(
         failing: The guards that exclude it.
         dimensions: All declared dimensions.
         guards: All guards.
-        moved: The example inputs with this size.
+        other: Example inputs with other sizes that may be captured for all sizes, if there are any.
     """
     guard = failing[0]
     names = {
@@ -210,5 +246,4 @@ def _failure(
     lines = [line for one in reversed(failing) if (line := innermost(one.frames, libraries=True)) is not None]
     details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
     axes = [place.source for place, _ in dimension.places]
-    is_special = all(one.is_asked_by_torch() for one in failing)
-    return CaptureFailure(finding, details=details, lines=lines, axes=axes, other_example=moved if is_special else None)
+    return CaptureFailure(finding, details=details, lines=lines, axes=axes, other_example=other)
