@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 import opbridge
+from opbridge.capture.capture import capture
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.torch_graph.size_conditions import always
 
 N, M = sympy.symbols("n m", integer=True, positive=True)
@@ -89,3 +91,33 @@ def test_pooling_in_ceil_mode_has_dynamic_sizes(pool, tmp_path):
     sizes = {2: torch.export.Dim("height", min=4), 3: torch.export.Dim("width", min=4)}
     bundle = opbridge.export(Pool(), (torch.randn(1, 2, 7, 10),), dynamic_shapes=(sizes,), path=tmp_path / "bundle")
     assert bundle.verified
+
+
+@pytest.mark.parametrize("lacks", [lambda n, k: (k - n % k) % k, lambda n, k: -n % k], ids=["two remainders", "one"])
+def test_padding_to_a_multiple_keeps_the_size_simple(lacks):
+    def model(x):
+        for multiple in (3, 2, 4):
+            x = F.pad(x, (0, lacks(x.shape[0], multiple))).reshape(-1, multiple).amax(1)
+            x = F.pad(x, (x.shape[0] % 2, 0)) + 1
+        return x
+
+    captured = capture(model, (torch.randn(9),), dynamic_shapes=({0: "n"},), rewrites=Catalog.load().rewrites())
+    size = captured.program.graph.output_node().args[0][0].meta["val"].shape[0].node.expr
+    assert sum(part.is_Symbol for part in sympy.preorder_traversal(size)) == 1
+    for length in (9, 13, 40, 26):
+        x = torch.randn(length)
+        torch.testing.assert_close(captured.program.module(check_guards=False)(x), model(x))
+
+
+def test_other_padding_is_left_as_it_is():
+    def model(x, y):
+        return F.pad(x, (0, x.shape[0] % 3)), F.pad(x, (0, -y.shape[0] % 4)), F.pad(x, (y.shape[0] % 2, 1))
+
+    shapes = ({0: "n"}, {0: "m"})
+    captured = capture(
+        model, (torch.randn(9), torch.randn(5)), dynamic_shapes=shapes, rewrites=Catalog.load().rewrites()
+    )
+    for first, second in ((9, 5), (13, 8), (20, 6)):
+        x, y = torch.randn(first), torch.randn(second)
+        for found, expected in zip(captured.program.module(check_guards=False)(x, y), model(x, y), strict=True):
+            torch.testing.assert_close(found, expected)

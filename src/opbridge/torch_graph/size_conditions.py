@@ -19,8 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
+import torch
 
-__all__ = ["always", "deciding_conditions"]
+__all__ = ["always", "deciding_conditions", "up_to_multiple"]
 
 _MOST_CASES = 4096
 _QUOTIENTS, _REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
@@ -186,6 +187,32 @@ def _divided(number: _Linear, divisor: int, is_remainder: bool) -> _Linear:
         return _Linear(number.constant % divisor)
     factors = {symbol: factor // divisor for symbol, factor in number.factors.items()}
     return _Linear(number.constant // divisor, factors)
+
+
+def up_to_multiple(size: Any, amount: Any) -> Any:
+    """An equal amount, as ``k * ((size + k - 1) // k) - size``, if it is what a size lacks to a multiple of ``k``.
+
+    The sum with ``(k - size % k) % k`` contains the size twice, so that padding in several stages gives expressions for
+    which torch takes minutes. This one contains it once, because torch simplifies the sum.
+
+    Args:
+        size: The size.
+        amount: What is added to it.
+    """
+    if not isinstance(amount, torch.SymInt) or not isinstance(size, torch.SymInt):
+        return amount
+    remainder, own = amount.node.expr, size.node.expr
+    if type(remainder).__name__ not in _REMAINDERS or not remainder.args[1].is_Integer:
+        return amount
+    number, multiple = remainder.args
+    number = number.replace(lambda part: _is_remainder_by(part, multiple), lambda part: part.args[0])
+    if any(factor % multiple for factor in sympy.expand(number + own).as_coefficients_dict().values()):
+        return amount
+    return int(multiple) * ((size + int(multiple) - 1) // int(multiple)) - size
+
+
+def _is_remainder_by(expression: Any, divisor: Any) -> bool:
+    return type(expression).__name__ in _REMAINDERS and expression.args[1] == divisor
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
+from opbridge.torch_graph.size_conditions import up_to_multiple
 
 _WHY = "engines do not support negative padding together with these modes, or an empty batch"
 
@@ -139,15 +140,22 @@ def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float |
 
 
 @rewrite("torch.nn.functional.pad")
-def circular_pad_of_dynamic_sizes(
+def pad_of_dynamic_sizes(
     original: Callable[..., Tensor],
     input: Tensor,
     pad: Sequence[int],
     mode: str = "constant",
     value: float | None = None,
 ) -> Any:
-    """Circular padding with dynamic sizes, which torch's function makes constant."""
-    is_fixed = have_fixed_sizes(input)
-    if mode != "circular" or is_fixed or all(isinstance(amount, int) and amount >= 0 for amount in pad):
-        return NotImplemented
-    return _gone_round(input, pad)
+    """Padding with dynamic sizes.
+
+    Circular padding is made of parts, because torch's function makes the sizes constant. Padding to a multiple of a
+    number is written so that torch simplifies the size of the result.
+    """
+    if mode == "circular":
+        is_fixed = have_fixed_sizes(input) or all(isinstance(amount, int) and amount >= 0 for amount in pad)
+        return NotImplemented if is_fixed else _gone_round(input, pad)
+    sizes = [size for size in reversed(input.shape) for _ in range(2)]
+    simpler = [up_to_multiple(size, amount) for size, amount in zip(sizes, pad, strict=False)]
+    is_simpler = any(new is not old for new, old in zip(simpler, pad, strict=True))
+    return original(input, simpler, mode, value) if is_simpler else NotImplemented

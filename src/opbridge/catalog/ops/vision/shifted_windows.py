@@ -117,7 +117,7 @@ def pad_image(original: Callable[..., Tensor], self: Any, pixel_values: Tensor, 
     """Pad images (.., H, W) to multiples of the patches, by 0 if they are; transformers asks in Python."""
     if _are_constant(height, width):
         return NotImplemented
-    return F.pad(pixel_values, (0, -width % self.patch_size[1], 0, -height % self.patch_size[0]))
+    return F.pad(pixel_values, (0, _lacks(width, self.patch_size[1]), 0, _lacks(height, self.patch_size[0])))
 
 
 @rewrite(f"{_SWIN}PatchMerging.maybe_pad")
@@ -128,7 +128,9 @@ def pad_image(original: Callable[..., Tensor], self: Any, pixel_values: Tensor, 
 @rewrite(f"{_CLAP}PatchMerging.maybe_pad")
 def pad_patches(original: Callable[..., Tensor], self: Any, input_feature: Tensor, height: int, width: int) -> Any:
     """Pad patches (N, H, W, C) to even sizes, by 0 if they are."""
-    return NotImplemented if _are_constant(height, width) else F.pad(input_feature, (0, 0, 0, width % 2, 0, height % 2))
+    if _are_constant(height, width):
+        return NotImplemented
+    return F.pad(input_feature, (0, 0, 0, _lacks(width, 2), 0, _lacks(height, 2)))
 
 
 @rewrite(f"{_SWIN}Layer.maybe_pad")
@@ -145,7 +147,7 @@ def pad_windows(original: Callable[..., Any], self: Any, hidden_states: Tensor, 
     window = self.window_size
     if _are_constant(height, width) or not isinstance(window, int):
         return NotImplemented
-    return F.pad(hidden_states, (0, 0, 0, -width % window, 0, -height % window)), (0, 0, 0, 1, 0, 1)
+    return F.pad(hidden_states, (0, 0, 0, _lacks(width, window), 0, _lacks(height, window))), (0, 0, 0, 1, 0, 1)
 
 
 @rewrite(f"{_SWIN}Layer.set_shift_and_window_size")
@@ -175,8 +177,22 @@ def mask_regions(
     return _mask((height, width), (window, window), (shift, shift), torch.empty((), dtype=dtype, device=device))
 
 
+@rewrite("timm.models.swin_transformer.SwinTransformerBlock.get_attn_mask")
+@rewrite("timm.models.swin_transformer_v2.SwinTransformerV2Block.get_attn_mask")
+def mask_padded(original: Callable[..., Any], self: Any, x: Tensor | None = None, *arguments: Any, **named: Any) -> Any:
+    """What is added to the attention in each window of padded images (N, H, W, C): (windows, places, places)."""
+    if x is None or _are_constant(*x.shape[1:3]) or not any(self.shift_size):
+        return NotImplemented
+    return _mask(x.shape[1:3], self.window_size, self.shift_size, x)
+
+
 def _shift_of(layer: Any, sizes: Sequence[int]) -> Any:
     return layer.shift_size * torch.sym_min(torch.sym_min(*sizes) // layer.window_size - 1, 1)
+
+
+def _lacks(size: Any, multiple: int) -> Any:
+    """What a size lacks to a multiple of a number, as torch simplifies it in a sum."""
+    return multiple * ((size + multiple - 1) // multiple) - size
 
 
 def _are_constant(height: Any, width: Any) -> bool:
