@@ -19,12 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
-import torch
 
-__all__ = ["always", "deciding_conditions", "up_to_multiple"]
+__all__ = ["REMAINDERS", "always", "deciding_conditions"]
 
 _MOST_CASES = 4096
-_QUOTIENTS, _REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
+_QUOTIENTS, REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
 _EXTREMES = {"Min": min, "Max": max}
 _RELATIONS = (sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 
@@ -149,12 +148,12 @@ def _period(expression: Any, symbol: Any) -> tuple[int, int | None]:
         return period, None if any(growths) or None in growths else 0
     divisor, growth = _divisor(expression), growths[0]
     times = divisor if growth is None else divisor // math.gcd(growth, divisor)
-    is_periodic = type(expression).__name__ in _REMAINDERS
+    is_periodic = type(expression).__name__ in REMAINDERS
     return period * times, 0 if is_periodic else None if growth is None else growth * times // divisor
 
 
 def _divisor(call: Any) -> int:
-    divisor = call.args[1] if type(call).__name__ in (*_QUOTIENTS, *_REMAINDERS) else sympy.S.Zero
+    divisor = call.args[1] if type(call).__name__ in (*_QUOTIENTS, *REMAINDERS) else sympy.S.Zero
     if not divisor.is_Integer or divisor <= 0:
         raise _NotLinear
     return int(divisor)
@@ -166,8 +165,8 @@ def _linear(expression: Any, periods: Mapping[Any, int], rest: Mapping[Any, int]
     if expression in periods:
         return _Linear(rest[expression], {expression: periods[expression]})
     name = type(expression).__name__
-    if name in (*_QUOTIENTS, *_REMAINDERS):
-        return _divided(_linear(expression.args[0], periods, rest), _divisor(expression), name in _REMAINDERS)
+    if name in (*_QUOTIENTS, *REMAINDERS):
+        return _divided(_linear(expression.args[0], periods, rest), _divisor(expression), name in REMAINDERS)
     parts = [_linear(part, periods, rest) for part in expression.args]
     if isinstance(expression, sympy.Add):
         return functools.reduce(_Linear.__add__, parts)
@@ -187,32 +186,6 @@ def _divided(number: _Linear, divisor: int, is_remainder: bool) -> _Linear:
         return _Linear(number.constant % divisor)
     factors = {symbol: factor // divisor for symbol, factor in number.factors.items()}
     return _Linear(number.constant // divisor, factors)
-
-
-def up_to_multiple(size: Any, amount: Any) -> Any:
-    """An equal amount, as ``k * ((size + k - 1) // k) - size``, if it is what a size lacks to a multiple of ``k``.
-
-    The sum with ``(k - size % k) % k`` contains the size twice, so that padding in several stages gives expressions for
-    which torch takes minutes. This one contains it once, because torch simplifies the sum.
-
-    Args:
-        size: The size.
-        amount: What is added to it.
-    """
-    if not isinstance(amount, torch.SymInt) or not isinstance(size, torch.SymInt):
-        return amount
-    remainder, own = amount.node.expr, size.node.expr
-    if type(remainder).__name__ not in _REMAINDERS or not remainder.args[1].is_Integer:
-        return amount
-    number, multiple = remainder.args
-    number = number.replace(lambda part: _is_remainder_by(part, multiple), lambda part: part.args[0])
-    if any(factor % multiple for factor in sympy.expand(number + own).as_coefficients_dict().values()):
-        return amount
-    return int(multiple) * ((size + int(multiple) - 1) // int(multiple)) - size
-
-
-def _is_remainder_by(expression: Any, divisor: Any) -> bool:
-    return type(expression).__name__ in _REMAINDERS and expression.args[1] == divisor
 
 
 @contextlib.contextmanager

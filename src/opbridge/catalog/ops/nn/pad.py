@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
-from opbridge.torch_graph.size_conditions import up_to_multiple
+from opbridge.torch_graph.padded_sizes import simplified_padding
 
 _WHY = "engines do not support negative padding together with these modes, or an empty batch"
 
@@ -156,6 +156,6 @@ def pad_of_dynamic_sizes(
         is_fixed = have_fixed_sizes(input) or all(isinstance(amount, int) and amount >= 0 for amount in pad)
         return NotImplemented if is_fixed else _gone_round(input, pad)
     sizes = [size for size in reversed(input.shape) for _ in range(2)]
-    simpler = [up_to_multiple(size, amount) for size, amount in zip(sizes, pad, strict=False)]
+    simpler = [simplified_padding(size, amount) for size, amount in zip(sizes, pad, strict=False)]
     is_simpler = any(new is not old for new, old in zip(simpler, pad, strict=True))
     return original(input, simpler, mode, value) if is_simpler else NotImplemented

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import rewrite
+from opbridge.torch_graph.padded_sizes import lacking
 
 _OTHER_REGION = -100.0
 """What is added to the attention between regions that were not neighbours before the shift."""
@@ -49,9 +50,9 @@ def shifted_window_attention(
     height, width, channels = input.shape[1:]
     if _are_constant(height, width):
         return NotImplemented
-    down, across = ((size + window - 1) // window for size, window in zip((height, width), window_size, strict=True))
-    padded = down * window_size[0], across * window_size[1]
-    x = F.pad(input, (0, 0, 0, padded[1] - width, 0, padded[0] - height))
+    x = F.pad(input, (0, 0, 0, lacking(width, window_size[1]), 0, lacking(height, window_size[0])))
+    padded = x.shape[1:3]
+    down, across = padded[0] // window_size[0], padded[1] // window_size[1]
     shifts: list[Any] = [
         shift * torch.sym_min(count - 1, 1) for shift, count in zip(shift_size, (down, across), strict=True)
     ]
@@ -117,7 +118,7 @@ def pad_image(original: Callable[..., Tensor], self: Any, pixel_values: Tensor, 
     """Pad images (.., H, W) to multiples of the patches, by 0 if they are; transformers asks in Python."""
     if _are_constant(height, width):
         return NotImplemented
-    return F.pad(pixel_values, (0, _lacks(width, self.patch_size[1]), 0, _lacks(height, self.patch_size[0])))
+    return F.pad(pixel_values, (0, lacking(width, self.patch_size[1]), 0, lacking(height, self.patch_size[0])))
 
 
 @rewrite(f"{_SWIN}PatchMerging.maybe_pad")
@@ -130,7 +131,7 @@ def pad_patches(original: Callable[..., Tensor], self: Any, input_feature: Tenso
     """Pad patches (N, H, W, C) to even sizes, by 0 if they are."""
     if _are_constant(height, width):
         return NotImplemented
-    return F.pad(input_feature, (0, 0, 0, _lacks(width, 2), 0, _lacks(height, 2)))
+    return F.pad(input_feature, (0, 0, 0, lacking(width, 2), 0, lacking(height, 2)))
 
 
 @rewrite(f"{_SWIN}Layer.maybe_pad")
@@ -147,7 +148,7 @@ def pad_windows(original: Callable[..., Any], self: Any, hidden_states: Tensor, 
     window = self.window_size
     if _are_constant(height, width) or not isinstance(window, int):
         return NotImplemented
-    return F.pad(hidden_states, (0, 0, 0, _lacks(width, window), 0, _lacks(height, window))), (0, 0, 0, 1, 0, 1)
+    return F.pad(hidden_states, (0, 0, 0, lacking(width, window), 0, lacking(height, window))), (0, 0, 0, 1, 0, 1)
 
 
 @rewrite(f"{_SWIN}Layer.set_shift_and_window_size")
@@ -188,11 +189,6 @@ def mask_padded(original: Callable[..., Any], self: Any, x: Tensor | None = None
 
 def _shift_of(layer: Any, sizes: Sequence[int]) -> Any:
     return layer.shift_size * torch.sym_min(torch.sym_min(*sizes) // layer.window_size - 1, 1)
-
-
-def _lacks(size: Any, multiple: int) -> Any:
-    """What a size lacks to a multiple of a number, as torch simplifies it in a sum."""
-    return multiple * ((size + multiple - 1) // multiple) - size
 
 
 def _are_constant(height: Any, width: Any) -> bool:

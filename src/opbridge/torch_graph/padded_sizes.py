@@ -1,0 +1,43 @@
+"""Sizes that are padded to a multiple of a number, written so that torch simplifies them.
+
+The sum of a size and ``(k - size % k) % k`` contains the size twice, so that padding in several stages gives
+expressions for which torch takes minutes. The sum with ``k * ((size + k - 1) // k) - size`` contains it once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+from opbridge.torch_graph.size_conditions import REMAINDERS
+
+__all__ = ["lacking", "simplified_padding"]
+
+
+def lacking(size: Any, multiple: int) -> Any:
+    """What a size lacks to a multiple of a number."""
+    return multiple * ((size + multiple - 1) // multiple) - size
+
+
+def simplified_padding(size: Any, amount: Any) -> Any:
+    """The padding of a size, as :func:`lacking` writes it, if it pads to a multiple; otherwise the same object.
+
+    Args:
+        size: The size.
+        amount: What is added to it.
+    """
+    if not isinstance(amount, torch.SymInt) or not isinstance(size, torch.SymInt):
+        return amount
+    remainder = amount.node.expr
+    if type(remainder).__name__ not in REMAINDERS or not remainder.args[1].is_Integer:
+        return amount
+    number, multiple = remainder.args
+    number = number.replace(lambda part: _is_remainder_by(part, multiple), lambda part: part.args[0])
+    total = sympy.expand(number + size.node.expr).as_coefficients_dict()
+    return amount if any(factor % multiple for factor in total.values()) else lacking(size, int(multiple))
+
+
+def _is_remainder_by(expression: Any, divisor: Any) -> bool:
+    return type(expression).__name__ in REMAINDERS and expression.args[1] == divisor
