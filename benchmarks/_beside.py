@@ -1,4 +1,4 @@
-"""opbridge's model of a network and torch.onnx's in ONNX Runtime: their nodes, their sizes, and run times in turns."""
+"""opbridge's model of a network and torch.onnx's in an engine: their nodes, their sizes, and run times in turns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,28 @@ import onnxruntime
 __all__ = ["file_size", "geometric_mean", "in_turns", "interval", "nodes_in", "runner"]
 
 
-def runner(path: Path, feeds: Sequence[np.ndarray]) -> Callable[[], object]:
-    """One run of a model on one thread; the arrays are its inputs in order."""
+def runner(path: Path, feeds: Sequence[np.ndarray], engine: str = "onnxruntime") -> Callable[[], object]:
+    """One run of a model on one thread; the arrays are its inputs in order.
+
+    Args:
+        path: The model.
+        feeds: The arrays.
+        engine: ``"onnxruntime"`` or ``"openvino"``.
+    """
+    return _openvino(path, feeds) if engine == "openvino" else _onnxruntime(path, feeds)
+
+
+def _openvino(path: Path, feeds: Sequence[np.ndarray]) -> Callable[[], object]:
+    import openvino
+
+    settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    request = openvino.compile_model(path, "CPU", settings).create_infer_request()
+    for index, array in enumerate(feeds):
+        request.set_input_tensor(index, openvino.Tensor(array))
+    return request.infer
+
+
+def _onnxruntime(path: Path, feeds: Sequence[np.ndarray]) -> Callable[[], object]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4

@@ -139,7 +139,7 @@ def _integers(n: int, high: int) -> Tensor:
 
 
 def _places(n: int) -> Tensor:
-    return torch.randint(0, n, (n,))
+    return torch.randint(0, side(n) ** 2, (n,))
 
 
 def _same(n: int) -> tuple[Any, ...]:

@@ -187,7 +187,10 @@ NN: Table = {
     ),
     "aten::im2col": (lambda x: F.unfold(x, 3, padding=1), lambda n: (_image(n // 4),)),
     "aten::pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), _images),
-    "aten::pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), _images),
+    "aten::pixel_unshuffle": (
+        lambda x: F.pixel_unshuffle(x, 2),
+        lambda n: (F.interpolate(_image(n // 4), scale_factor=2.0),),
+    ),
     "aten::pad": (lambda x: F.pad(x, (2, 1, 2, 1), mode="circular"), _images),
     **{
         f"aten::reflection_pad{d}d": (_pads("reflect", d), make)
@@ -206,7 +209,7 @@ NN: Table = {
     "aten::hardtanh": (F.hardtanh, one),
     "aten::softplus": (F.softplus, one),
     "aten::log_sigmoid": (F.logsigmoid, one),
-    "aten::log_sigmoid_forward": (torch.ops.aten.log_sigmoid_forward, one),
+    "aten::log_sigmoid_forward": (lambda x: torch.ops.aten.log_sigmoid_forward(x)[0], one),
     "aten::softmax.int": (lambda x: F.softmax(x, -1), one),
     "aten::log_softmax.int": (lambda x: F.log_softmax(x, -1), one),
     "aten::_pdist_forward": (torch.pdist, lambda n: (square(n // 4),)),

@@ -1,12 +1,13 @@
-"""Models in ONNX Runtime: opbridge's beside the one that torch.onnx writes, as a Markdown table.
+"""Models in ONNX Runtime or OpenVINO: opbridge's beside the one that torch.onnx writes, as a Markdown table.
 
-    python benchmarks/model_speed.py [--model bert,convnext] [--runs 12] [--export] [--json FILE]
+    python benchmarks/model_speed.py [--model bert,convnext] [--engine openvino] [--slim] [--runs 12] [--export]
 
 The models are those of torchvision, timm and transformers, with random weights and the shape of a small member of their
 family; nothing is downloaded, and a package that is not installed is named and left out. Both models run in one process
 on one thread, in turns. The ratio of run times is that of the best runs, and below 1 opbridge's model is faster. With
-``--export``, the time of the export is compared too: the faster of two of each, without verification. The last line is
-the geometric mean with its 95% confidence interval over the models. The exit code is 1 if the mean is above 1.
+``--slim``, torch.onnx's model is optimized by onnxslim first. With ``--export``, the time of the export is compared
+too: the fastest of three of each, without verification. The last line
+is the geometric mean with its 95% confidence interval over the models. The exit code is 1 if the mean is above 1.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
 import torch
 from _beside import file_size, geometric_mean, in_turns, interval, nodes_in, runner
 from torch import nn
@@ -162,7 +164,7 @@ class Row:
         return self.model, *numbers, export
 
 
-def measure(name: str, runs: int, exports: int) -> Row:
+def measure(name: str, engine: str, runs: int, exports: int, *, slim: bool) -> Row:
     """Export one model both ways, and run the models in turns."""
     torch.manual_seed(0)
     model, args, kwargs = MODELS[name]()
@@ -176,7 +178,7 @@ def measure(name: str, runs: int, exports: int) -> Row:
                 torch.onnx.export(model, args, theirs, kwargs=kwargs, dynamo=True, verbose=False, external_data=False)
 
         def by_opbridge() -> None:
-            opbridge.export(model, args, kwargs, path=ours, verify=False, overwrite=True)
+            opbridge.export(model, args, kwargs, path=ours, engines=[engine], verify=False, overwrite=True)
 
         spent: dict[str, list[float]] = {"torch": [], "opbridge": []}
         for _ in range(exports):
@@ -184,11 +186,13 @@ def measure(name: str, runs: int, exports: int) -> Row:
                 start = time.perf_counter()
                 export()
                 spent[side].append(time.perf_counter() - start)
+        if slim:
+            onnx.save(_slimmed(theirs), theirs)
         own = ours / json.loads((ours / "bundle.json").read_text())["models"][0]["file"]
         # Each is loaded first once, so that the place of its weights in memory favors neither.
         files = {"opbridge": own, "torch": theirs}
         rounds = [
-            in_turns({side: runner(files[side], feeds) for side in order}, math.ceil(runs / 2))
+            in_turns({side: runner(files[side], feeds, engine) for side in order}, math.ceil(runs / 2))
             for order in (("opbridge", "torch"), ("torch", "opbridge"))
         ]
         best = [min(seconds for times in rounds for seconds in times[side]) for side in files]
@@ -196,9 +200,17 @@ def measure(name: str, runs: int, exports: int) -> Row:
         return Row(name, nodes_in(own), nodes_in(theirs), *best, file_size(own) / file_size(theirs), export)
 
 
+def _slimmed(path: Path) -> onnx.ModelProto:
+    import onnxslim
+
+    return onnxslim.slim(onnx.load(path))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="the models whose names contain one of these, with commas between")
+    parser.add_argument("--engine", default="onnxruntime", choices=("onnxruntime", "openvino"))
+    parser.add_argument("--slim", action="store_true", help="optimize torch.onnx's model by onnxslim first")
     parser.add_argument("--runs", type=int, default=12, help="runs of each model (default 12)")
     parser.add_argument("--export", action="store_true", help="compare the time of the export too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers as JSON too")
@@ -206,14 +218,15 @@ def main() -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     wanted = [text for text in options.model.split(",") if text]
-    heading = ("model", "nodes", "torch.onnx", "ms", "torch.onnx", "run time", "file size", "export time")
+    side = "torch.onnx + onnxslim" if options.slim else "torch.onnx"
+    heading = ("model", "nodes", side, "ms", side, "run time", "file size", "export time")
     print(_line(heading), _line(["---"] * len(heading)), sep="\n")
     rows = []
     for name in MODELS:
         if wanted and not any(text in name for text in wanted):
             continue
         try:
-            rows.append(measure(name, options.runs, 3 if options.export else 1))
+            rows.append(measure(name, options.engine, options.runs, 3 if options.export else 1, slim=options.slim))
         except Exception as error:  # The next model has its turn.
             text = " ".join(f"{type(error).__name__}: {error}".split())
             print(f"{name}: {text[:300]}", file=sys.stderr, flush=True)

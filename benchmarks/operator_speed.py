@@ -6,8 +6,8 @@ Each operator gets 64 x 8192 float32 numbers, or what ``catalog_cases.py`` says 
 in one process on one thread, in turns, and the best of the runs of each counts. A ratio below 1 means that opbridge's
 model is faster. An operator that torch.onnx can't export, or whose result differs from PyTorch's where opbridge's does
 not, has no ratio: the table says "no model" or "wrong". The second is decided on the numbers of the table, and where
-opbridge's model is slower or longer, also on others (``_OTHER_NUMBERS``). A row holds if its ratio is at most 1.05, or
-if there is none.
+opbridge's model is slower or longer, also on others (``_OTHER_NUMBERS``, ``_OTHER_INTEGERS``). A row holds if its
+ratio is at most 1.05, or if there is none.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from _beside import geometric_mean, in_turns, nodes_in, runner
 from catalog_cases import NOT_TIMED, cases
+from catalog_cases_linalg import LINALG
 from torch import Tensor
 
 from opbridge.capture.capture import capture
@@ -59,7 +60,7 @@ _OF_ONE = (
     *("isfinite", "isinf", "isnan", "logical_not", "nan_to_num", "neg", "positive", "rad2deg", "relu", "round"),
     *("sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "square", "tan", "tanh", "trunc", "argsort", "sort"),
     *("argmax", "argmin", "max", "min", "amax", "amin", "aminmax", "mean", "sum", "std", "var", "std_mean"),
-    *("var_mean", "norm", "median", "nanmedian", "nansum", "nanmean", "count_nonzero", "flatten", "flip", "tril"),
+    *("var_mean", "norm", "median", "nanmedian", "nansum", "nanmean", "count_nonzero", "flatten", "tril"),
 )
 _OF_POSITIVE = ("log", "log10", "log1p", "log2", "reciprocal", "rsqrt", "sqrt", "lgamma", "digamma")
 _OF_TWO = (
@@ -92,6 +93,7 @@ _WITH_ARGUMENTS: dict[str, Callable[[Tensor], Any]] = {
     "div, floor, by a constant": lambda x: torch.div(x, 3.0, rounding_mode="floor"),
     "div, trunc, by a constant": lambda x: torch.div(x, 3.0, rounding_mode="trunc"),
     "floor_divide by a constant": lambda x: x // 3.0,
+    "flip": lambda x: x.flip(1),
     "fmod by a constant": lambda x: torch.fmod(x, 3.0),
     "gelu, tanh": lambda x: F.gelu(x, approximate="tanh"),
     "glu": lambda x: F.glu(x, 1),
@@ -119,7 +121,7 @@ def _of_catalog() -> Iterator[tuple[str, Callable[..., Any], Make]]:
     for case in cases():
         name = case.targets[0]
         if name not in NOT_TIMED:
-            size = ROWS if ".linalg" in case.make.__module__ or "linalg" in name else ROWS * COLUMNS
+            size = ROWS if " ".join(case.targets) in LINALG else ROWS * COLUMNS
             yield name.removeprefix("aten::"), case.function, lambda make=case.make, size=size: make(size)
 
 
@@ -180,18 +182,28 @@ def measure(name: str, function: Callable[..., Any], make: Make, nan: str, runs:
 
 _OTHER_NUMBERS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "small": lambda x: x * 1e-6,
+    "subnormal": lambda x: x * 1e-42,
     "large": lambda x: x * 100,
     "multiples of 0.1": lambda x: (x * 100).round() / 10,
     "huge": lambda x: x * 1e7,
     "zeros": lambda x: torch.where(x < 0, -0.0, x),
 }
+_OTHER_INTEGERS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "small": lambda x: 1 + x % 7,
+    "large": lambda x: x * 1_000_003,
+}
 
 
 def _is_wrong_elsewhere(ours: Path, theirs: Path, module: Any, feeds: Sequence[Tensor]) -> bool:
     """Whether torch.onnx's model is wrong for other numbers, for which opbridge's is right."""
-    for change in _OTHER_NUMBERS.values():
-        changed = [change(x) if x.is_floating_point() else x for x in feeds]
+    of_integers = not any(x.is_floating_point() for x in feeds)
+    for change in (_OTHER_INTEGERS if of_integers else _OTHER_NUMBERS).values():
+        changed = [change(x) if of_integers or x.is_floating_point() else x for x in feeds]
         arrays = [np.ascontiguousarray(x.numpy()) for x in changed]
+        try:
+            module(*changed)
+        except (RuntimeError, IndexError):  # Such numbers are no input of the operator.
+            continue
         right = [_is_right(runner(path, arrays)(), module, changed, strict=True) for path in (ours, theirs)]
         if right == [True, False]:
             return True

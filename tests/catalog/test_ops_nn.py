@@ -95,11 +95,12 @@ def _cases() -> dict[str, Case]:
                 *(avg_pool.avg_pool2d, aten.avg_pool2d),
                 (whole(1, 2, length, length + 1), [kernel], [stride], [padding], True, include, divisor),
             )
-    for amounts in ([2, 1, 3, -1], [-2, 3, -1, -2], [0, 0, -3, 3]):
+    for amounts in ([7, -1, 3, -1], [-2, 6, -1, -2], [0, 0, -3, 7]):
         x = drawn(2, 3, 9, 8)
         cases[f"replicate {amounts}"] = (pad.replication_pad2d, aten.replication_pad2d, (x, amounts))
         cases[f"reflect {amounts}"] = (pad.reflection_pad2d, aten.reflection_pad2d, (x, amounts))
-        cases[f"circular {amounts}"] = (pad.pad, aten.pad, (x, amounts, "circular"))
+    for amounts in ([2, 1, 3, -1], [-2, 3, -1, -2], [0, 0, -3, 3]):
+        cases[f"circular {amounts}"] = (pad.pad, aten.pad, (drawn(2, 3, 9, 8), amounts, "circular"))
     maximum = fractional_max_pool
     cases["fractional 2d"] = (
         *(maximum.fractional_max_pool2d, aten.fractional_max_pool2d),
@@ -331,3 +332,19 @@ def test_cross_entropy_with_smoothed_labels(reduction: str, weight: Tensor | Non
 
     target = {1: torch.tensor(3), 2: torch.arange(6) % 5, 3: torch.tensor([[0, 1, 2], [3, 4, 1]])}[len(shape)]
     travel(loss, (torch.randn(shape), target)).check(torch.randn(shape), target)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "mode"),
+    [((2, 1, 3, -1), "reflect"), ((2, -1, 0, 0), "replicate"), ((0, 2, 9, 3), "circular"), ((1, 2, 0, 0), "constant")],
+)
+def test_padding_is_one_node(amounts: tuple[int, ...], mode: str) -> None:
+    x = drawn(2, 3, 9, 8)
+    trip = travel(lambda x: F.pad(x, amounts, mode), (x,))
+    assert trip.op_types == ["Pad"]
+    trip.check(x, rtol=0, atol=0)
+
+
+def test_padding_by_nothing_is_no_node() -> None:
+    trip = travel(lambda x: F.pad(x, (0, 0, 0, 0)) + 1, (drawn(2, 3, 4, 5),))
+    assert trip.op_types == ["Add"]

@@ -29,16 +29,34 @@ def like(images: Tensor, model: Tensor, mode: str = "nearest") -> Tensor:
     return interpolate(images, model.shape[2:], mode=mode)
 
 
-def test_fixed_sizes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_fixed_sizes(mode: str, tmp_path: Path) -> None:
     class Resized(nn.Module):
         def forward(self, *images: Tensor) -> Any:
-            flat = [interpolate(x, wanted) for x, (_, wanted) in zip(images, SIZES, strict=False)]
-            return *flat, *[interpolate(x[..., None], (w, 3)) for x, (_, w) in zip(images, SIZES, strict=False)]
+            pairs = [(x, wanted) for x, (_, wanted) in zip(images, SIZES, strict=False)]
+            flat = [interpolate(x, wanted, mode=mode) for x, wanted in pairs]
+            return *flat, *[interpolate(x[..., None], (wanted, 3), mode=mode) for x, wanted in pairs]
 
     images = tuple(ramp(1, 2, size) for size, _ in SIZES)
     bundle = opbridge.export(Resized(), images, path=tmp_path / "bundle", verify=False)
     for found, expected in zip(opbridge.load(bundle.path)(*map(np.asarray, images)), Resized()(*images), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_centers_on_the_edge_between_two_pixels(engine: str, tmp_path: Path) -> None:
+    pytest.importorskip(engine)
+    factors = (1.7, 0.6, 1.3, 2.5, 0.4, 1 / 3, 0.5, 2.2)
+
+    class Resized(nn.Module):
+        def forward(self, *images: Tensor) -> list[Tensor]:
+            return [interpolate(x, scale_factor=f, mode="nearest-exact") for x in images for f in factors]
+
+    images = ramp(1, 1, 45, 34), ramp(1, 1, 400, 5)
+    bundle = opbridge.export(Resized(), images, path=tmp_path / "bundle", engines=(engine,), verify=False)
+    found = opbridge.load(bundle.path, engine)(*[x.numpy() for x in images])
+    for array, expected in zip(found, Resized()(*images), strict=True):
+        np.testing.assert_array_equal(array, expected)
 
 
 def _check(engine: str, sizes: Sequence[tuple[int, int]], folder: Path) -> None:

@@ -87,30 +87,6 @@ def divided(total: Any, count: Any, dtype: Any) -> Any:
     return op.Sub(quotient, op.Cast(is_below, to=dtype))
 
 
-@translation("aten::scatter.src", overrides="torch's mapping fails for rank 0, and for a src larger than the index")
-def scatter_source(self: Any, dim: int, index: Any, src: Any) -> Any:
-    """``self`` with elements of ``src`` at the positions selected by ``index`` along ``dim``.
-
-    scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
-    """
-    if len(self.shape) == 0:
-        return op.Reshape(src, op.Constant(value_ints=[]))
-    values = op.Slice(src, _zeros(index), op.Shape(index))
-    return op.ScatterElements(self, index, values, axis=dim % len(self.shape))
-
-
-@translation("aten::scatter.value", overrides="torch's mapping fails for a tensor of rank 0")
-def scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
-    """``self`` with a number at the positions selected by ``index`` along ``dim``.
-
-    scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor
-    """
-    if isinstance(value, bool | int | float):
-        value = op.Constant(value=ir.tensor(np.asarray(value)))
-    number = op.Cast(value, to=self.dtype)
-    return scatter_source(self, dim, index, op.Expand(number, op.Shape(index)))
-
-
 @decomposition("aten::scatter.reduce", overrides="torch.onnx maps scatter only without a reduction")
 def scatter_reduced(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     """``self`` with elements of ``src`` added or multiplied.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxscript import BOOL, INT64
+import onnx_ir as ir
+from onnxscript import INT64
 from onnxscript import opset18 as op
 
 from opbridge.catalog.declare.spec import translation
@@ -26,18 +27,20 @@ def unique_consecutive(
     first, one, along = (op.Constant(value_ints=[value]) for value in (0, 1, axis))
     later = op.Slice(x, one, length, along)
     earlier = op.Slice(x, first, op.Sub(length, one), along)
-    differs = op.Cast(op.Not(op.Equal(later, earlier)), to=INT64.dtype)
+    differs = op.Not(op.Equal(later, earlier))
     others = [place for place in range(rank) if place != axis]
     if others:
-        differs = op.ReduceMax(differs, op.Constant(value_ints=others), keepdims=0)
+        numbers = op.ReduceMax(op.Cast(differs, to=INT64.dtype), op.Constant(value_ints=others), keepdims=0)
+        # The largest of no numbers is the smallest of the type.
+        differs = op.Greater(numbers, op.Constant(value_int=0))
     # The first element, if there is one, begins a run.
-    start = op.Expand(op.Constant(value_int=1), op.Min(length, one))
-    begins = op.Concat(start, op.Min(differs, op.Constant(value_int=1)), axis=0)
-    kept = op.Compress(x, op.Cast(begins, to=BOOL.dtype), axis=axis)
+    start = op.Expand(op.Constant(value=ir.tensor(True)), op.Min(length, one))
+    begins = op.Concat(start, differs, axis=0)
+    kept = op.Compress(x, begins, axis=axis)
     empty = op.Constant(value_ints=[])
     inverse, counts = empty, empty
     if return_inverse:
-        inverse = op.Sub(op.CumSum(begins, op.Constant(value_int=0)), op.Constant(value_int=1))
+        inverse = op.Sub(op.CumSum(op.Cast(begins, to=INT64.dtype), op.Constant(value_int=0)), op.Constant(value_int=1))
         inverse = op.Reshape(inverse, op.Shape(self), allowzero=1) if x is not self else inverse
     if return_counts:
         places = op.Reshape(op.NonZero(begins), op.Constant(value_ints=[-1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,15 +15,19 @@ _in_layer_norm: ContextVar[bool] = ContextVar("_in_layer_norm", default=False)
 """Whether the operator is called for ``layer_norm``, which an engine may refuse, and which then consists of it."""
 
 
-@decomposition("aten::native_layer_norm", overrides="torch's mapping returns the statistics in float32")
+@decomposition("aten::native_layer_norm", overrides="torch's mapping returns the statistics of every dtype in float32")
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Any:
     """The normalization over the last axes, the mean and 1 / sqrt(variance + eps), all in the dtype of ``input``.
 
     native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps)
     -> (Tensor, Tensor, Tensor)
+
+    In float32 it is one LayerNormalization, which has the three results.
     """
+    if input.dtype == torch.float32 and not _in_layer_norm.get():
+        return NotImplemented
     axes = list(range(-len(normalized_shape), 0))
     working = input.to(torch.promote_types(input.dtype, torch.float32))
     variance, mean = torch.var_mean(working, axes, correction=0, keepdim=True)

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from onnxscript import opset19 as op
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.catalog.declare.spec import decomposition, rewrite, translation
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
 from opbridge.torch_graph.padded_sizes import simplified_padding
 
-_WHY = "engines do not support negative padding together with these modes, or an empty batch"
+_WHY = "engines crop before they pad, and do not support an empty batch"
 
 
 def _by_places(x: Tensor, padding: Sequence[int], place: Callable[[Tensor, int], Tensor]) -> Tensor:
@@ -49,14 +51,26 @@ def _cropped(x: Tensor, padding: Sequence[int]) -> Tensor:
 
 
 def _padded(x: Tensor, padding: Sequence[int], mode: str, place: Callable[[Tensor, int], Tensor]) -> Any:
-    """Padding in a mode of ONNX's Pad, after which the negative amounts cut; an empty tensor is padded by places."""
+    """Padding in a mode of ONNX's Pad; an empty tensor is padded by places.
+
+    Negative amounts cut afterwards, as in PyTorch, if the padding could read what they cut off.
+    """
     if any(isinstance(size, int) and size == 0 for size in x.shape):
         return _by_places(x, padding, place)
-    if not any(isinstance(amount, int) and amount < 0 for amount in padding):
+    sides = list(zip(reversed(x.shape), padding[::2], padding[1::2], strict=False))
+    if all(_reads_what_stays(*side) for side in sides):
         return NotImplemented
     outside = [max(amount, 0) for amount in padding]
     is_padded = any(not isinstance(amount, int) or amount for amount in outside)
     return _cropped(_by_mode(x, outside, mode) if is_padded else x, padding)
+
+
+def _reads_what_stays(size: Any, before: Any, after: Any) -> bool:
+    """Whether no padding, not even a reflection, reads elements that a negative amount on the other side cuts off."""
+    amounts = [amount for amount in (before, after) if isinstance(amount, int)]
+    if not any(amount < 0 for amount in amounts):
+        return True
+    return len(amounts) == 2 and statically_known_true(max(amounts) < size + min(amounts))
 
 
 def _by_mode(x: Tensor, padding: Sequence[int], mode: str) -> Tensor:
@@ -126,17 +140,48 @@ def reflection_pad3d(self: Tensor, padding: Sequence[int]) -> Tensor:
     return _mirrored(self, padding)
 
 
-@decomposition("aten::pad", overrides="ONNX Pad has the mode wrap only from opset 19 on, and engines do not support it")
+@decomposition("aten::pad", overrides="ONNX Pad has the mode wrap only from opset 19 on")
 def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Padding in the mode constant, reflect, replicate or circular.
 
     pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor
     """
     if mode == "circular":
-        return _gone_round(self, pad)
+        has_elements = all(not isinstance(size, int) or size for size in self.shape)
+        is_wrapped = has_elements and all(isinstance(amount, int) and amount >= 0 for amount in pad)
+        return torch.ops.aten._pad_circular(self, pad) if is_wrapped else _gone_round(self, pad)  # type: ignore[no-any-return]
     if mode == "constant":
         return torch.ops.aten.constant_pad_nd(self, pad, 0.0 if value is None else value)
     return _by_mode(self, pad, {"reflect": "reflection", "replicate": "replication"}[mode])
+
+
+@decomposition("aten::constant_pad_nd", overrides="torch's mapping writes a Pad node that adds nothing")
+def constant_pad_nd(self: Tensor, pad: Sequence[int], value: float = 0) -> Any:
+    """Padding by nothing on every side.
+
+    constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor
+    """
+    return self.clone() if all(isinstance(amount, int) and amount == 0 for amount in pad) else NotImplemented
+
+
+@translation("aten::_pad_circular.default", opset=19)
+def wrapped(self: Any, pad: Sequence[int]) -> Any:
+    """Circular padding by amounts that are not negative.
+
+    _pad_circular(Tensor self, SymInt[] pad) -> Tensor
+    """
+    kept = [0] * (len(self.shape) - len(pad) // 2)
+    amounts = [*kept, *pad[-2::-2], *kept, *pad[-1::-2]]
+    return op.Pad(self, op.Constant(value_ints=amounts), mode="wrap")
+
+
+@decomposition("aten::_pad_circular")
+def gone_round(self: Tensor, pad: Sequence[int]) -> Tensor:
+    """The same from parts of the tensor, for engines without ONNX's mode wrap.
+
+    _pad_circular(Tensor self, SymInt[] pad) -> Tensor
+    """
+    return _gone_round(self, pad)
 
 
 @rewrite("torch.nn.functional.pad")

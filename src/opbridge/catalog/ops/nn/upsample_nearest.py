@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from onnxscript import opset18 as op
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition, translation
 
 _WHY = "torch's mapping divides by the factor, PyTorch multiplies by its inverse: they differ at integer positions"
 _RESIZE = {
@@ -20,6 +21,11 @@ _RESIZE = {
     5: torch.ops.aten.upsample_nearest3d.default,
 }
 """The overloads that have no mapping here, and become a Resize: the pixel at the quotient ``i / factor``."""
+_EXACT = {
+    3: torch.ops.aten._upsample_nearest_exact1d.default,
+    4: torch.ops.aten._upsample_nearest_exact2d.default,
+    5: torch.ops.aten._upsample_nearest_exact3d.default,
+}
 
 
 @decomposition("aten::upsample_nearest1d.vec", overrides=_WHY)
@@ -137,18 +143,69 @@ def upsample_nearest_exact(
     _upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
     _upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
 
-    For integer factors it is the pixel at the quotient ``i / factor``.
+    For integer factors it is the pixel at the quotient ``i / factor``. Other fixed sizes are left to ONNX's Resize,
+    unless rounding decides about a pixel.
     """
-    sizes, resize = input.shape[2:], None if input.dtype == torch.float64 else _RESIZE[input.dim()]
+    sizes, has_resize = input.shape[2:], input.dtype != torch.float64
     if scale_factors is not None:
-        if resize and all(float(factor).is_integer() for factor in scale_factors):
-            return resize(input, _counts(sizes, scale_factors), *scale_factors)  # type: ignore[no-any-return]
+        counts = _counts(sizes, scale_factors)
+        if has_resize and all(float(factor).is_integer() for factor in scale_factors):
+            return _RESIZE[input.dim()](input, counts, *scale_factors)  # type: ignore[no-any-return]
+        scales = [_scale(*axis) for axis in zip(sizes, counts, scale_factors, strict=True)]
+        if has_resize and None not in scales:
+            return _EXACT[input.dim()](input, counts, *scales)  # type: ignore[no-any-return]
         return _selected_by_factor(input, scale_factors, 0.5)
-    counts = output_size or ()
-    are_fixed = all(isinstance(size, int) for size in (*sizes, *counts))
-    if resize and are_fixed and not any(count % size for size, count in zip(sizes, counts, strict=True)):
-        return resize(input, counts)  # type: ignore[no-any-return]
+    counts = list(output_size or ())
+    if has_resize and all(isinstance(size, int) for size in (*sizes, *counts)):
+        if not any(count % size for size, count in zip(sizes, counts, strict=True)):
+            return _RESIZE[input.dim()](input, counts)  # type: ignore[no-any-return]
+        if all(
+            _takes_the_nearest(size, count, size / count, count / size)
+            for size, count in zip(sizes, counts, strict=True)
+        ):
+            return _EXACT[input.dim()](input, counts)  # type: ignore[no-any-return]
     return _selected_by_size(input, counts, 0.5)
+
+
+def _scale(size: Any, count: Any, factor: float) -> float | None:
+    """A scale near the factor with which Resize takes the same pixels of a fixed size, or None.
+
+    Where a center lies on the edge between two pixels, PyTorch's rounding decides. A scale that is a little larger or
+    smaller decides in the same way, and leaves nothing to the engine's rounding.
+    """
+    scales = (factor, factor * (1 + 1e-5), factor * (1 - 1e-5)) if isinstance(size, int) else ()
+    return next((scale for scale in scales if _takes_the_nearest(size, count, 1 / factor, scale)), None)
+
+
+def _takes_the_nearest(size: int, count: int, step: float, scale: float) -> bool:
+    """Whether Resize with this scale takes PyTorch's pixels, with some distance from the edges between pixels."""
+    places = np.arange(count) + 0.5
+    wanted = np.minimum(np.floor(places.astype(np.float32) * np.float32(step)), size - 1)
+    inside, margin = places / scale - wanted, 1e-6 * places / scale
+    is_far = (inside > margin) & ((inside < 1 - margin) | (wanted == size - 1))
+    return abs(size * scale - count - 0.5) < 0.5 + 1e-9 and bool(is_far.all())
+
+
+@translation("aten::_upsample_nearest_exact1d.default")
+@translation("aten::_upsample_nearest_exact2d.default")
+@translation("aten::_upsample_nearest_exact3d.default")
+def resized_to_nearest(self: Any, output_size: Sequence[int], *scales: float | None) -> Any:
+    """The same as ONNX's Resize.
+
+    _upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor
+    _upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor
+    _upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None,
+    float? scales_w=None) -> Tensor
+    """
+    nearest = {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "half_pixel",
+        "nearest_mode": "round_prefer_ceil",
+        "axes": list(range(2, len(self.shape))),
+    }
+    if any(scales):
+        return op.Resize(self, None, op.Constant(value_floats=scales), **nearest)
+    return op.Resize(self, None, None, op.Constant(value_ints=output_size), **nearest)
 
 
 def _counts(sizes: Sequence[Any], factors: Sequence[float]) -> list[Any]:
@@ -170,7 +227,9 @@ def _selected_by_size(images: Tensor, counts: Sequence[Any], centre: float) -> T
 
 def _selected(images: Tensor, counts: Sequence[Any], steps: Sequence[Any], centre: float) -> Tensor:
     """So many pixels of each axis, at multiples of a step; ``centre`` is added to the number of each."""
-    for axis, (count, step) in enumerate(zip(counts, steps, strict=True), start=2):
+    axes = list(enumerate(zip(counts, steps, strict=True), start=2))
+    grows = isinstance(steps[-1], float) and steps[-1] < 1  # Selecting along the last axis takes longest.
+    for axis, (count, step) in reversed(axes) if grows else axes:
         size = images.shape[axis]
         is_kept = isinstance(size, int) and isinstance(count, int) and size == count
         if is_kept and not centre and (images.dim() == 4 or step == 1):
