@@ -42,6 +42,42 @@ def cond_returns_its_input(x):
     return y + 2 * z
 
 
+@program("If")
+def none_or_tensor(x):
+    y = None
+    if x.sum() < 0:
+        y = x * 2
+    x = torch.stack([part + 1 for part in x.unbind()])
+    return x if y is None else y
+
+
+@program("If", cases=(UP, DOWN, ([1.0, -2.0, 0.5],)))
+def none_or_tensor_twice(x):
+    y = z = None
+    if x.sum() < 0:
+        y = x * 2
+    if x.max() < 0:
+        z = x * 3
+    return (x if y is None else y) + (1 if z is None else z)
+
+
+@program("If", cases=(([[3, 4, 1]],), ([[3, 4, 5]],), ([[3, 1], [4, 5]],)), dynamic=({0: "batch", 1: "tokens"},))
+class NoMaskIfNothingIsPadded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(8, 16, padding_idx=1)
+        self.layers = nn.ModuleList([nn.MultiheadAttention(16, 2, batch_first=True) for _ in range(2)])
+
+    def forward(self, tokens):
+        padding = tokens.eq(1)
+        x = self.embedding(tokens)
+        if not padding.any():
+            padding = None
+        for layer in self.layers:
+            x = x + layer(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+        return x
+
+
 @program("If", cases=(UP, DOWN, SMALL))
 def elif_chain(x):
     if x.sum() > 5:

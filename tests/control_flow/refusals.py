@@ -30,12 +30,15 @@ def error_as_a_branch(x):
         return x * 2
 
 
-@refused("'y' is a tensor of shape (3,) after one branch and None after the other")
-def none_or_tensor(x):
-    y = None
-    if x.sum() < 0:
-        y = x * 2
-    return x if y is None else y
+@refused("the value that is returned is None after one branch and a tensor of shape (3,) after the other")
+def none_or_tensor_of_a_helper(x):
+    def mask(y):
+        if (y > 0).all():
+            return None
+        return y > 0
+
+    kept = mask(x)
+    return x if kept is None else x * kept
 
 
 @refused("'y' has (3,) and () as its shapes")

@@ -17,7 +17,7 @@ from opbridge.capture.control_flow.exits import PREFIX
 from opbridge.capture.control_flow.lookups import forgetting_keys
 from opbridge.capture.control_flow.names import PARTS, is_rewritten, looks_up, repeats_list
 from opbridge.capture.control_flow.rows import ListUsed, Rows, counting_rows
-from opbridge.capture.control_flow.site import Site, Unconverted, unconverted
+from opbridge.capture.control_flow.site import Disagreement, Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted, reason_not_to_convert
 from opbridge.capture.failures import CaptureFailure
@@ -38,6 +38,9 @@ __all__ = ["OF_DATA", "Conversions", "converting", "refuse_returned_list"]
 
 OF_DATA = (data_dependent_guard.CODE, data_dependent_operator.CODE, data_dependent_value.CODE)
 """The findings of a capture that needs the value of a tensor."""
+
+_MOST_ENDS = 3
+"""Each doubles what follows it."""
 
 _OF_SIZES = (dynamic_dimension.CODE, restricted_dimension.CODE)
 
@@ -60,15 +63,18 @@ class Conversions:
 
     Attributes:
         functions: The functions.
+        ends: The ``if`` statements whose branches contain the rest of their functions.
         on_sizes: Whether a condition on the sizes of inputs becomes a part of the program too.
         refusal: Why a function can't be converted, if there is one.
     """
 
     def __init__(self) -> None:
         self.functions: list[Function] = []
+        self.ends: list[Site] = []
         self.on_sizes = False
         self._before_sizes: list[Function] = []
         self.refusal: Unconverted | None = None
+        self._disagreement: Disagreement | None = None
         self._left: list[Function] = []
         self._restriction: CaptureFailure | None = None
 
@@ -82,6 +88,8 @@ class Conversions:
         Returns:
             Whether to capture again: not if its control flow was not the cause, or if it is converted already.
         """
+        if isinstance(failure, Disagreement) and self._end_at(failure):
+            return True
         if isinstance(failure, Unconverted):
             return self._leave(failure) and can_go_on
         of_sizes = _is_on_sizes(failure)
@@ -132,8 +140,19 @@ class Conversions:
         restriction.details = f"{restriction.details}\nWith this condition as a branch of the model: {failure.message}"
         return restriction
 
+    def _end_at(self, failure: Disagreement) -> bool:
+        """Move the rest of a function into both branches of the statement that leaves a variable in different forms."""
+        self._disagreement = self._disagreement or failure
+        site = failure.site
+        function = _enclosing(SourceLine(site.file, site.line))
+        followed = [] if function is None else [one.lineno for one in function.body[:-1] if isinstance(one, ast.If)]
+        if site.line not in followed or site in self.ends or len(self.ends) == _MOST_ENDS:
+            return False
+        self.ends.append(site)
+        return True
+
     def _leave(self, refusal: Unconverted) -> bool:
-        self.refusal = refusal
+        self.refusal = self._disagreement or refusal
         node = _enclosing(SourceLine(refusal.site.file, refusal.site.line))
         function = Function(refusal.site.file, node.lineno) if node is not None else None
         if function is None or function not in self.functions:
@@ -237,19 +256,20 @@ def converting(conversions: Conversions) -> Iterator[Notes]:
     replaced: dict[tuple[str, str, int], types.CodeType] = {}
     for file in {function.file for function in conversions.functions}:
         lines = {function.line for function in conversions.functions if function.file == file}
-        replaced.update({(file, *key): code for key, code in _converted_codes(file, lines).items()})
+        ends = {site.line for site in conversions.ends if site.file == file}
+        replaced.update({(file, *key): code for key, code in _converted_codes(file, lines, ends).items()})
     lengths = counting_rows() if replaced else contextlib.nullcontext()
     with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes), lengths, forgetting_keys():
         yield notes
 
 
-def _converted_codes(file: str, lines: Collection[int]) -> dict[tuple[str, int], types.CodeType]:
+def _converted_codes(file: str, lines: Collection[int], ends: Collection[int]) -> dict[tuple[str, int], types.CodeType]:
     before, after = parsed_file(file), parsed_file(file)
     if before is None or after is None:
         return {}
     functions = [node for node in ast.walk(after) if isinstance(node, ast.FunctionDef) and node.lineno in lines]
     for function in functions:
-        converted(function, file)
+        converted(function, file, ends)
     ast.fix_missing_locations(after)
     # A statement of a function is in the function, for tracebacks and for the source lines of nodes.
     return {key: renamed(code, PREFIX, code.co_name) for key, code in functions_of(before, after, file).items()}

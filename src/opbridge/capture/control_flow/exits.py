@@ -7,14 +7,15 @@ block was left, and what follows is done only if it was not.
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
 from opbridge.capture.control_flow.names import inside
 
-__all__ = ["PREFIX", "at", "lowered", "place"]
+__all__ = ["PREFIX", "at", "lowered", "place", "with_rest_inside"]
 
 PREFIX = "_opbridge_"
 """The beginning of the names that converted code has besides those of its source."""
@@ -50,6 +51,20 @@ def lowered(function: ast.FunctionDef) -> list[ast.stmt]:
     else:
         body = _Lowering(numbers, False).block(body, flags)
     return _without_unread_flags(body)
+
+
+def with_rest_inside(body: list[ast.stmt], lines: Collection[int]) -> list[ast.stmt]:
+    """The body of a function in which what follows the ``if`` statements on these lines is in both of their branches.
+
+    The values that a variable has after the two branches then need not have one form.
+    """
+    for index, statement in enumerate(body):
+        if isinstance(statement, ast.If) and statement.lineno in lines:
+            rest = with_rest_inside(body[index + 1 :], lines)
+            statement.body += copy.deepcopy(rest)
+            statement.orelse += rest
+            return body[: index + 1]
+    return body
 
 
 def _has(statement: ast.stmt, kinds: tuple[type, ...]) -> bool:

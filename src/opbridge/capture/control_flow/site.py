@@ -10,7 +10,7 @@ from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import Finding, unconverted_control_flow
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["Site", "Unconverted", "described", "refuse", "unconverted"]
+__all__ = ["Disagreement", "Site", "Unconverted", "described", "refuse", "unconverted"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +42,10 @@ class Unconverted(CaptureFailure):
     def __init__(self, finding: Finding, site: Site) -> None:
         super().__init__(finding, details="")
         self.site = site
+
+
+class Disagreement(Unconverted):
+    """A variable has values on two paths that the graph can't choose from, such as None and a tensor."""
 
 
 def unconverted(site: Site, reason: str, fix: str) -> Unconverted:

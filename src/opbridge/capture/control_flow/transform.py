@@ -17,10 +17,10 @@ from __future__ import annotations
 import ast
 import collections
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
-from opbridge.capture.control_flow.exits import PREFIX, lowered
+from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
 from opbridge.capture.control_flow.liveness import read_after_branches
 from opbridge.capture.control_flow.names import (
@@ -56,18 +56,19 @@ def reason_not_to_convert(function: ast.AST) -> str | None:
     return None
 
 
-def converted(function: ast.FunctionDef, file: str) -> None:
-    """Rewrite a function in place."""
+def converted(function: ast.FunctionDef, file: str, ends: Collection[int] = ()) -> None:
+    """Rewrite a function in place; what follows the ``if`` statements on the lines ``ends`` moves into them."""
     first = function.body[0]
+    function.body = with_rest_inside(function.body, ends)
     ListsByAppend(_FLOW).visit(function)
     body = lowered(function)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
     names, shared = locals_of(own)
     arguments = [*function.args.posonlyargs, *function.args.args]
-    ends = [node.goes_on for one in body for node in ast.walk(one) if hasattr(node, "goes_on")]
+    tests = [node.goes_on for one in body for node in ast.walk(one) if hasattr(node, "goes_on")]
     nonlocal_names = {name for node in inside(body) if isinstance(node, ast.Nonlocal) for name in node.names}
-    after = read_after_branches(body, {*shared, *nonlocal_names, *loaded(ends)})
-    reads = loaded([ast.Module(body, []), *ends])
+    after = read_after_branches(body, {*shared, *nonlocal_names, *loaded(tests)})
+    reads = loaded([ast.Module(body, []), *tests])
     rewrite = _Function(file, names, shared, reads, after, arguments[0].arg if arguments else None)
     head = parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
     declared = sorted(names - _parameters(function) - nonlocal_names)

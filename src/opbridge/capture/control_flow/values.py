@@ -6,14 +6,14 @@ import collections
 import dataclasses
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.rows import Rows, Unassigned
-from opbridge.capture.control_flow.site import Site, described, refuse
+from opbridge.capture.control_flow.site import Disagreement, Site, described, unconverted
 from opbridge.torch_graph.subgraphs import known_outside, untracked
 
 __all__ = [
@@ -221,12 +221,10 @@ class Agreement:
         alone = len(tensors) == 1
         return Output((x, y), "tensor", dtype, tuple(tensors[0].shape) if alone else None, tensors[0].device)
 
-    def _refuse(self, name: str, what: str) -> None:
-        refuse(
-            self.site,
-            f"{described(name)} {what}",
-            f"give {described(name)} the same form on every path, a tensor of one rank for example.",
-        )
+    def _refuse(self, name: str, what: str) -> NoReturn:
+        fix = f"give {described(name)} the same form on every path, a tensor of one rank for example."
+        error = unconverted(self.site, f"{described(name)} {what}", fix)
+        raise Disagreement(error.finding, self.site)
 
 
 def _constantly(value: Any) -> Callable[[Sequence[Any]], Any]:
