@@ -189,6 +189,8 @@ def _made_from_sizes(x: Tensor) -> tuple[Tensor, ...]:
         x.repeat_interleave(n, 0),
         x.repeat_interleave(n),
         torch.cat(x.tensor_split(3, 0)[::-1]),
+        x[: torch.div(n, 2, rounding_mode="trunc")] * torch.div(n, 3, rounding_mode="floor"),
+        x.T.as_strided((x.shape[1] - 1, n, 2), (x.T.stride(0), x.T.stride(1), x.T.stride(0))),
         x[:quotient] + remainder,
         x * math.log(n),
         x[: int(math.log2(n))],

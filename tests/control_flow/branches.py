@@ -78,6 +78,26 @@ class NoMaskIfNothingIsPadded(nn.Module):
         return x
 
 
+@program("If", cases=(([[1, 0, 1], [0, 0, 1]],), ([[0, 0, 0], [0, 0, 0]],), ([[1, 1, 1], [1, 1, 0]],)))
+def columns_in_one_branch(marked):
+    """Attention that some tokens give to all, as in Longformer: only one branch knows the number of columns."""
+    scores = marked.cumsum(1)[..., None] * torch.arange(4.0)
+    is_global = (marked > 0).any().item()
+    if is_global:
+        most = (marked > 0).sum(1).max()
+        chosen = torch.arange(most) < (marked > 0).sum(1, keepdim=True)
+        scores = torch.cat([chosen.float()[:, None].expand(-1, 3, -1), scores], 2)
+    weights = scores.softmax(-1)
+    if is_global:
+        own = weights.narrow(-1, 0, most)
+        result = own.sum(-1) + weights.narrow(-1, most, weights.size(-1) - most).reshape(2, 3, 4).sum(-1)
+        table = own.new_ones(2, most, 3, 2)
+        result = result + table[:, :, 0].sum((1, 2))[:, None]
+    else:
+        result = weights.reshape(2, 3, 4).cumsum(-1)[..., 1]
+    return result
+
+
 @program("If", cases=(UP, DOWN, SMALL))
 def elif_chain(x):
     if x.sum() > 5:

@@ -1,7 +1,7 @@
 """Branches on the sizes of inputs: the numbers after them, and the guards of their paths.
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
-of a ``ShapeEnv`` with its ``_set_replacement`` and ``_inner_evaluate_expr``, and the ``symnode_tracker`` of a tracer.
+of a ``ShapeEnv`` with its ``_set_replacement``, and the ``symnode_tracker`` of a tracer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from opbridge.torch_graph.size_guards import under
+from opbridge.torch_graph.size_guards import forget_results, under
 from opbridge.torch_graph.subgraphs import known_outside, untracked
 
 __all__ = ["guards_of_one_path", "is_computable", "reshape_result", "same_size", "selected_number", "state_sizes"]
@@ -48,8 +48,7 @@ def guards_of_one_path(truth: Any, taken: bool | None) -> Iterator[None]:
             table.update({**contents, **new})
         env.divisible.intersection_update(divisible)
         del env.guards[count:]
-        env._version_counter += 1
-        env._inner_evaluate_expr.cache_clear()
+        forget_results(env)
 
 
 def selected_number(truth: Any, a: Any, b: Any) -> Any:

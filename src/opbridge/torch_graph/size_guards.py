@@ -16,7 +16,7 @@ from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 from opbridge.torch_graph.sources import SourceLine, innermost
 
-__all__ = ["SizeGuard", "current_path", "dimensions_of", "range_around", "step_around", "under"]
+__all__ = ["SizeGuard", "current_path", "dimensions_of", "forget_results", "range_around", "step_around", "under"]
 
 _path: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("path", default=())
 
@@ -39,6 +39,18 @@ def under(condition: Any) -> Iterator[None]:
 def dimensions_of(env: Any, symbol: Any) -> tuple[str, ...]:
     """The dimensions that a symbol of a ``ShapeEnv`` stands for, in torch's notation: ``L['x'].size()[0]``."""
     return tuple(source.name for source in env.var_to_sources.get(symbol, ()))
+
+
+def forget_results(env: Any) -> None:
+    """Forget what a ``ShapeEnv`` computed with facts that no longer hold.
+
+    The internals of torch that this needs: ``_version_counter``, ``_inner_evaluate_expr``, and from torch 2.14 on
+    ``_replacements_version_counter``, with which dynamic numbers keep their simplified expressions.
+    """
+    env._version_counter += 1
+    if hasattr(env, "_replacements_version_counter"):
+        env._replacements_version_counter += 1
+    env._inner_evaluate_expr.cache_clear()
 
 
 _OPERATORS = {"FloorDiv": "//", "CleanDiv": "//", "IntTrueDiv": "/", "FloatTrueDiv": "/", "Mod": "%", "PythonMod": "%"}

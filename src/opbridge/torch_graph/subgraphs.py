@@ -7,8 +7,8 @@ the subgraph when it is first used, wherever the branch takes it from: a variabl
 The internals of torch that this needs: ``proxy_tensor._build_proxy_for_sym_expr``, ``_sym_register``,
 ``_CURRENT_MAKE_FX_TRACER`` and its ``trace_subgraph`` (the tracer that ``torch.cond`` uses for its branches), the
 ``tensor_tracker`` and ``sympy_expr_tracker`` of a tracer, ``track_tensor``, ``set_meta``, ``get_proxy_slot`` and
-``disable_proxy_modes_tracing``; ``_disable_current_modes`` of ``torch.utils._python_dispatch``. For the translation,
-``call_op`` of torch.onnx's ``hop`` module.
+``disable_proxy_modes_tracing``; ``_guards.detect_fake_mode``; ``_disable_current_modes`` of
+``torch.utils._python_dispatch``. For the translation, ``call_op`` of torch.onnx's ``hop`` module.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils import _python_dispatch
 from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, Max, Min, RoundToInt, ToFloat, TruncToInt
+
+from opbridge.torch_graph.size_guards import forget_results
 
 __all__ = [
     "Subgraph",
@@ -115,12 +117,12 @@ def facts_of_one_path() -> Iterator[None]:
                 env.replacements.pop(symbol, None)
         env.axioms.clear()
         env.axioms.update(axioms)
-        env._update_version_counter()
+        forget_results(env)
 
 
 def _shape_env() -> Any:
-    tracked = _current().fx_tracer.sympy_expr_tracker
-    return next((value.value.node.shape_env for value in tracked.values()), None)
+    mode = torch._guards.detect_fake_mode()
+    return None if mode is None else mode.shape_env
 
 
 def untracked() -> contextlib.AbstractContextManager[Any]:

@@ -159,7 +159,7 @@ def _cond(
 
         def run(*values: Any) -> tuple[Tensor, ...]:
             given = operands.lookup(values)
-            with guards_of_one_path(truth, side == 0):
+            with facts_of_one_path(), guards_of_one_path(truth, side == 0):
                 results = run_subgraph(path.subgraph.module, *map(given, path.subgraph.inputs))
                 made = [output.computed(path.resolve(output.values[side], results, given)) for output in outputs]
                 made = [one.flatten() if sizes else one for one, sizes in zip(made, reshaped, strict=True)]

@@ -154,6 +154,9 @@ class Agreement:
     def _of_one_path(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
         """A variable that one path leaves unassigned: Python would raise an error where it is read after that path."""
         leaves, structure = pytree.tree_flatten(b if a is UNDEFINED else a)
+        if any(isinstance(leaf, Tensor) and not all(map(known_outside, leaf.shape[1:])) for leaf in leaves):
+            # torch would compare the strides with those of an empty tensor.
+            return _constantly(UNDEFINED)
         made = []
         for leaf in leaves:
             if is_value(leaf) and (isinstance(leaf, Tensor) or type(leaf) not in (bool, int, float)):

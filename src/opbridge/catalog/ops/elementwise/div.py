@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition, rewrite
 from opbridge.catalog.formulas.element_types import FLOATING, INTEGERS
 
 
@@ -28,3 +31,16 @@ def div_mode(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tenso
     shape = torch.broadcast_shapes(a.shape, b.shape)
     sides = (x if x.dim() == 0 or x.shape == shape else x.expand(shape) for x in (a, b))
     return torch.ops.prims.div.default(*sides)  # type: ignore[no-any-return]
+
+
+@rewrite("torch.div")
+def div_of_sizes(
+    original: Callable[..., Tensor], input: Any, other: Any, *, rounding_mode: str | None = None, **options: Any
+) -> Any:
+    """The quotient of two sizes as a size: ``torch.div(x.shape[1], 2, rounding_mode="trunc")`` is a tensor in PyTorch.
+
+    div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
+    """
+    if isinstance(input, torch.SymInt) and type(other) is int and other > 0 and rounding_mode and not options:
+        return input // other
+    return NotImplemented
