@@ -56,6 +56,7 @@ NOT_TIMED: Mapping[str, str] = {
     "aten::sym_numel": _DYNAMIC,
     "aten::topk": _RANK_0,
     "torch.Tensor.chunk": _DYNAMIC,
+    "torch.div": _DYNAMIC,
     "torch.Tensor.histogram": _DYNAMIC,
     "torch.Tensor.kron": _DYNAMIC,
     "torch.Tensor.take_along_dim": _DYNAMIC,
@@ -387,6 +388,7 @@ def _polynomial(target: str, function: Callable[..., Any]) -> Table:
 
 
 VIEWS: Table = {
+    "aten::as_strided": (lambda x: x.T.as_strided(x.shape, (1, x.shape[1])) + 1, one),
     "aten::as_strided_scatter": (
         lambda x, y: torch.as_strided_scatter(x, y, y.shape, (x.shape[1], 1)),
         lambda n: (square(n), square(n // 4)),

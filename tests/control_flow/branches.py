@@ -78,9 +78,14 @@ class NoMaskIfNothingIsPadded(nn.Module):
         return x
 
 
-@program("If", cases=(([[1, 0, 1], [0, 0, 1]],), ([[0, 0, 0], [0, 0, 0]],), ([[1, 1, 1], [1, 1, 0]],)))
+@program(
+    "If",
+    cases=(([[1, 0, 1], [0, 0, 1]],), ([[0, 0, 0], [0, 0, 0]],), ([[1, 1, 1], [1, 1, 0]],)),
+    dynamic=({0: "rows"},),
+)
 def columns_in_one_branch(marked):
     """Attention that some tokens give to all, as in Longformer: only one branch knows the number of columns."""
+    rows = marked.shape[0]
     scores = marked.cumsum(1)[..., None] * torch.arange(4.0)
     is_global = (marked > 0).any().item()
     if is_global:
@@ -90,11 +95,11 @@ def columns_in_one_branch(marked):
     weights = scores.softmax(-1)
     if is_global:
         own = weights.narrow(-1, 0, most)
-        result = own.sum(-1) + weights.narrow(-1, most, weights.size(-1) - most).reshape(2, 3, 4).sum(-1)
-        table = own.new_ones(2, most, 3, 2)
+        result = own.sum(-1) + weights.narrow(-1, most, weights.size(-1) - most).reshape(rows, 3, 4).sum(-1)
+        table = own.new_ones(rows, most, 3, 2)
         result = result + table[:, :, 0].sum((1, 2))[:, None]
     else:
-        result = weights.reshape(2, 3, 4).cumsum(-1)[..., 1]
+        result = weights.reshape(rows, 3, 4).cumsum(-1)[..., 1]
     return result
 
 

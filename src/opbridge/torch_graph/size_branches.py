@@ -1,13 +1,14 @@
 """Branches on the sizes of inputs: the numbers after them, and the guards of their paths.
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
-of a ``ShapeEnv`` with its ``_set_replacement``, and the ``symnode_tracker`` of a tracer.
+of a ``ShapeEnv`` with its ``_set_replacement``, the ``symnode_tracker`` of a tracer, and ``reenter_make_fx``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,9 +20,17 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.torch_graph.size_guards import forget_results, under
-from opbridge.torch_graph.subgraphs import known_outside, untracked
+from opbridge.torch_graph.subgraphs import facts_of_one_path, known_outside, untracked
 
-__all__ = ["guards_of_one_path", "is_computable", "reshape_result", "same_size", "selected_number", "state_sizes"]
+__all__ = [
+    "branches_apart",
+    "guards_of_one_path",
+    "is_computable",
+    "reshape_result",
+    "same_size",
+    "selected_number",
+    "state_sizes",
+]
 
 
 @contextlib.contextmanager
@@ -49,6 +58,26 @@ def guards_of_one_path(truth: Any, taken: bool | None) -> Iterator[None]:
         env.divisible.intersection_update(divisible)
         del env.guards[count:]
         forget_results(env)
+
+
+@contextlib.contextmanager
+def branches_apart() -> Iterator[None]:
+    """Decompose each branch of a ``cond`` inside the block without the facts that another states about sizes."""
+    module: Any = importlib.import_module("torch._higher_order_ops.cond")
+    original = module.reenter_make_fx
+
+    def reenter(function: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(*operands: Any) -> Any:
+            with facts_of_one_path():
+                return original(function)(*operands)
+
+        return traced
+
+    module.reenter_make_fx = reenter
+    try:
+        yield
+    finally:
+        module.reenter_make_fx = original
 
 
 def selected_number(truth: Any, a: Any, b: Any) -> Any:
