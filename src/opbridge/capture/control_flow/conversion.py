@@ -74,7 +74,7 @@ class Conversions:
         self.on_sizes = False
         self._before_sizes: list[Function] = []
         self.refusal: Unconverted | None = None
-        self._disagreement: Disagreement | None = None
+        self._disagreements: dict[Function, Disagreement] = {}
         self._left: list[Function] = []
         self._restriction: CaptureFailure | None = None
 
@@ -142,21 +142,25 @@ class Conversions:
 
     def _end_at(self, failure: Disagreement) -> bool:
         """Move the rest of a function into both branches of the statement that leaves a variable in different forms."""
-        self._disagreement = self._disagreement or failure
         site = failure.site
-        function = _enclosing(SourceLine(site.file, site.line))
-        followed = [] if function is None else [one.lineno for one in function.body[:-1] if isinstance(one, ast.If)]
+        node = _enclosing(SourceLine(site.file, site.line))
+        if node is None:
+            return False
+        self._disagreements.setdefault(Function(site.file, node.lineno), failure)
+        followed = [one.lineno for one in node.body[:-1] if isinstance(one, ast.If)]
         if site.line not in followed or site in self.ends or len(self.ends) == _MOST_ENDS:
             return False
         self.ends.append(site)
         return True
 
     def _leave(self, refusal: Unconverted) -> bool:
-        self.refusal = self._disagreement or refusal
+        self.refusal = refusal
         node = _enclosing(SourceLine(refusal.site.file, refusal.site.line))
         function = Function(refusal.site.file, node.lineno) if node is not None else None
         if function is None or function not in self.functions:
             return False
+        if isinstance(refusal, Disagreement):
+            self.refusal = self._disagreements.get(function, refusal)
         self.functions.remove(function)
         self._left.append(function)
         return True
