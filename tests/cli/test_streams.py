@@ -58,7 +58,7 @@ def test_an_interrupt_while_it_starts() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.1)
+        time.sleep(0.03)  # It runs for about 0.2 seconds.
         process.send_signal(2)
         _, printed = process.communicate(timeout=60)
     assert (process.returncode, printed.splitlines()[-1:]) == (130, ["interrupted"])

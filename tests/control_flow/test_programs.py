@@ -55,7 +55,7 @@ BY_NAME = {program.name: program for program in PROGRAMS}
 
 REFUSED_BEFORE_2_14 = {
     *("chosen_by_number", "cropped_after_padding", "inserted_under_condition", "last_columns_in_a_branch"),
-    *("pieces_of_two_sizes", "writes_rows"),
+    *("columns_in_one_branch", "pieces_of_two_sizes", "writes_rows"),
 }
 """torch 2.13's ``cond`` fails where the sizes of the two results are other expressions than their strides."""
 
