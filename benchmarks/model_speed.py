@@ -6,8 +6,8 @@ The models are those of torchvision, timm and transformers, with random weights 
 family; nothing is downloaded, and a package that is not installed is named and left out. Both models run in one process
 on one thread, in turns. The ratio of run times is that of the best runs, and below 1 opbridge's model is faster. With
 ``--slim``, torch.onnx's model is optimized by onnxslim first. With ``--export``, the time of the export is compared
-too: the fastest of three of each, without verification. The last line
-is the geometric mean with its 95% confidence interval over the models. The exit code is 1 if the mean is above 1.
+too: the fastest of three of each, without verification. The last line is the geometric mean with its 95% confidence
+interval over the models. The exit code is 1 if the mean is above 1. ``--json FILE`` also writes the numbers.
 """
 
 from __future__ import annotations

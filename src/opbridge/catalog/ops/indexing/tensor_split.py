@@ -1,4 +1,4 @@
-"""Splitting a tensor at positions given as a tensor, or a dynamic dimension into parts."""
+"""Splitting a dynamic dimension into parts, or into as many as a tensor says."""
 
 from __future__ import annotations
 

@@ -29,13 +29,16 @@ def _by_places(x: Tensor, padding: Sequence[int], place: Callable[[Tensor, int],
     return x
 
 
-def _gone_round(x: Tensor, padding: Sequence[int]) -> Tensor:
-    """Circular padding axis by axis; PyTorch wraps around at most once.
+@decomposition("aten::_pad_circular")
+def gone_round(self: Tensor, pad: Sequence[int]) -> Tensor:
+    """Circular padding axis by axis, for engines without ONNX's mode wrap; PyTorch wraps around at most once.
+
+    _pad_circular(Tensor self, SymInt[] pad) -> Tensor
 
     If a negative padding crops an axis, only the remaining elements wrap around.
     """
-    x = _cropped(x, padding)
-    padding = [max(amount, 0) for amount in padding]
+    x = _cropped(self, pad)
+    padding = [max(amount, 0) for amount in pad]
     for number in range(len(padding) // 2):
         before, after = padding[2 * number], padding[2 * number + 1]
         axis = x.dim() - 1 - number
@@ -149,7 +152,7 @@ def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float |
     if mode == "circular":
         has_elements = all(not isinstance(size, int) or size for size in self.shape)
         is_wrapped = has_elements and all(isinstance(amount, int) and amount >= 0 for amount in pad)
-        return torch.ops.aten._pad_circular(self, pad) if is_wrapped else _gone_round(self, pad)  # type: ignore[no-any-return]
+        return torch.ops.aten._pad_circular(self, pad) if is_wrapped else gone_round(self, pad)  # type: ignore[no-any-return]
     if mode == "constant":
         return torch.ops.aten.constant_pad_nd(self, pad, 0.0 if value is None else value)
     return _by_mode(self, pad, {"reflect": "reflection", "replicate": "replication"}[mode])
@@ -175,15 +178,6 @@ def wrapped(self: Any, pad: Sequence[int]) -> Any:
     return op.Pad(self, op.Constant(value_ints=amounts), mode="wrap")
 
 
-@decomposition("aten::_pad_circular")
-def gone_round(self: Tensor, pad: Sequence[int]) -> Tensor:
-    """The same from parts of the tensor, for engines without ONNX's mode wrap.
-
-    _pad_circular(Tensor self, SymInt[] pad) -> Tensor
-    """
-    return _gone_round(self, pad)
-
-
 @rewrite("torch.nn.functional.pad")
 def pad_of_dynamic_sizes(
     original: Callable[..., Tensor],
@@ -199,7 +193,7 @@ def pad_of_dynamic_sizes(
     """
     if mode == "circular":
         is_fixed = have_fixed_sizes(input) or all(isinstance(amount, int) and amount >= 0 for amount in pad)
-        return NotImplemented if is_fixed else _gone_round(input, pad)
+        return NotImplemented if is_fixed else gone_round(input, pad)
     sizes = [size for size in reversed(input.shape) for _ in range(2)]
     simpler = [simplified_padding(size, amount) for size, amount in zip(sizes, pad, strict=False)]
     is_simpler = any(new is not old for new, old in zip(simpler, pad, strict=True))

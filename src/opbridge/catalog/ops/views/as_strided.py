@@ -21,10 +21,16 @@ def as_strided(self: Tensor, size: Sequence[int], stride: Sequence[int], storage
     order = _stored_order(self)
     if order is None or order == list(range(self.dim())):
         return NotImplemented
-    places = torch.full((1,) * len(size), 0 if storage_offset is None else storage_offset - self.storage_offset())
-    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
-        places = places + (torch.arange(count) * step).reshape([-1 if one == axis else 1 for one in range(len(size))])
-    return self.permute(order).reshape(-1)[places]
+    first = 0 if storage_offset is None else storage_offset - self.storage_offset()
+    return self.permute(order).reshape(-1)[places_in_memory(size, stride, first)]
+
+
+def places_in_memory(size: Sequence[Any], stride: Sequence[Any], first: Any) -> Tensor:
+    """The place ``first + sum(i * stride)`` of each element, as a tensor of shape ``size``, int64."""
+    places = torch.full([], first, dtype=torch.int64)
+    for length, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(length) * step
+    return places
 
 
 def _stored_order(x: Tensor) -> list[int] | None:

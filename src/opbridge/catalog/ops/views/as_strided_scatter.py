@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.ops.views.as_strided import places_in_memory
 
 
 @decomposition("aten::as_strided_scatter")
@@ -21,8 +21,6 @@ def as_strided_scatter(
 
     The tensor is assumed to be contiguous, like every tensor of an ONNX model.
     """
-    places = torch.full([], storage_offset or 0, dtype=torch.int64)
-    for length, step in zip(size, stride, strict=True):
-        places = places.unsqueeze(-1) + torch.arange(length) * step
+    places = places_in_memory(size, stride, storage_offset or 0)
     flat = self.reshape(-1).scatter(0, places.reshape(-1), src.reshape(-1))
     return flat.reshape(self.shape)
